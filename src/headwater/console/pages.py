@@ -46,6 +46,7 @@ FILES = (
     "query.js",
     "forms.js",
     "event.js",
+    "stories.js",
     "consumers.js",
     "connections.js",
     "webhooks.js",

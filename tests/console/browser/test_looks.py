@@ -20,7 +20,8 @@ from .conftest import Opening, Seen, put
 
 PAGES = (
     "/", "/logs", "/logs/flights", "/logs/flights?q=tag%3Dtail%3AN1&at=11", "/logs/flights/11",
-    "/logs/flights/consumers", "/logs/flights/storage", "/logs/flights/settings", "/consumers", "/connections",
+    "/logs/flights?times=event", "/logs/flights/stories", "/logs/flights/consumers", "/logs/flights/storage",
+    "/logs/flights/settings", "/consumers", "/connections",
     "/connections/http", "/connections/refused", "/webhooks", "/storage", "/happenings", "/pipelines", "/users",
 )  # fmt: skip
 LOOKS: dict[str, dict[str, Any]] = {

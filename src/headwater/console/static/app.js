@@ -99,6 +99,7 @@ const PAGES = [
   },
 ];
 const DEEP = [
+  { path: "/logs/:log/stories", module: "./stories.js", tag: "hw-stories" },
   { path: "/logs/:log/storage", module: "./storage.js", tag: "hw-storage" },
   { path: "/logs/:log/consumers", module: "./consumers.js", tag: "hw-consumers" },
   { path: "/connections/:kind", module: "./connections.js", tag: "hw-connections" },

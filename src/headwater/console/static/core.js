@@ -792,6 +792,9 @@ export const crumbs = signal([]);
 
 /** Where in the console: an address below /console, without leaving what cannot be said in one. */
 export const at = (path, query) => `/console${path}${query && [...query].length ? `?${query}` : ""}`;
+/** Have this address shown, as a link to it would. */
+export const go = (address, replace = false) =>
+  dispatchEvent(new CustomEvent("headwater:go", { detail: { address, replace } }));
 export const link = (path, properties, ...children) => h("a", { href: at(path), ...properties }, ...children);
 
 /** Whether what is shown follows the server at present. */
