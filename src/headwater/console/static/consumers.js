@@ -13,8 +13,8 @@ import {
   count,
   crumbs,
   fetched,
-  goTo,
   get,
+  go,
   h,
   headwater,
   heldBack,
@@ -180,8 +180,12 @@ class HwConsumers extends View {
     this.listed = h("div", { class: "card scroll" }, skeleton(6));
     this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "stack" }, this.bar, h("div", { class: "split" }, this.listed, this.side)));
+    let isWeighed = false;
     this.watch(() => {
-      if (world.value) this.draw();
+      if (!world.value) return;
+      this.draw();
+      if (!isWeighed) queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // asked again before long
+      isWeighed = true;
     });
     this.on(beside, "change", () => {
       if (world.peek()) this.draw();
@@ -199,12 +203,12 @@ class HwConsumers extends View {
     }
   }
   choose(key) {
-    goTo(
+    go(
       at(
         this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
         key ? new URLSearchParams({ c: key }) : undefined,
       ),
-      { replace: true },
+      true,
     );
   }
 
@@ -276,7 +280,8 @@ class HwConsumers extends View {
             acts,
           ),
     );
-    const picked = all.find((each) => each.key === this.chosen) ?? (beside.matches ? all[0] : undefined),
+    const first = beside.matches ? (all.find((each) => each.lags) ?? all[0]) : undefined,
+      picked = all.find((each) => each.key === this.chosen) ?? first,
       name = (picked ?? all[0])?.log ?? this.log;
     put(this.bar, name ? standingBar(name, now, this.held.get(name), Math.max(280, this.clientWidth - 30)) : null);
     const problem = now.problems.registered;

@@ -645,10 +645,6 @@ const TREND_KEPT = 720;
 
 /** Have all of it asked for anew, now. */
 export const surveyNow = () => dispatchEvent(new Event("headwater:survey"));
-/** Lead to another address of the console. @param {string} address @param {{replace?: boolean}} [how] */
-export const goTo = (address, how = {}) =>
-  dispatchEvent(new CustomEvent("headwater:go", { detail: { address, ...how } }));
-
 /** Ask for all of it once. What the user has no right to is empty. */
 export async function survey(ending) {
   const asked = {

@@ -13,7 +13,7 @@ import {
   crumbs,
   following,
   get,
-  goTo,
+  go,
   grown,
   h,
   happenings,
@@ -677,7 +677,7 @@ class HwOverview extends View {
                     "tr",
                     {
                       data: { open: "1" },
-                      onclick: () => goTo(at("/consumers", new URLSearchParams({ c: each.key }))),
+                      onclick: () => go(at("/consumers", new URLSearchParams({ c: each.key }))),
                     },
                     h(
                       "td",

@@ -399,7 +399,7 @@ class HwStorage extends View {
           { class: "in stack small-gap" },
           h(
             "div",
-            { class: "row" },
+            { class: "row trim" },
             h("span", { class: "dim" }, "drop what is below"),
             input,
             slider,
