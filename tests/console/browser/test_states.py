@@ -91,6 +91,31 @@ def test_what_a_user_may_not_see_is_said(shared: RunningServer, opening: Opening
         assert page.locator("main button", has_text=ACTS).count() == 0
 
 
+def test_the_keyboard_walks_through_rows_and_opens_one(shared: RunningServer, opening: Opening) -> None:
+    seen = opening(shared)
+    hooks = [[name, f"http://{name}/ack", "delivering", 0, 0, "v2", "cne", "/node", 1] for name in ("one", "two")]
+    names = ["name", "endpoint", "standing", "failures", "deadLetters", "dialect", "log", "resource", "createdAt"]
+    told = {"cursor": 1, "is_current": True, "waiting": 0, "dead_letters": []}
+    seen.page.route("**/management/subscription?*", answering(200, {"attributeNames": names, "results": hooks}))
+    seen.page.route("**/subscriptions/*/delivery", answering(200, told))
+    page = seen.open("/webhooks")
+    page.get_by_role("button", name="http://two/ack").wait_for()
+    focused = "document.activeElement.textContent"
+    page.keyboard.press("j")
+    seen.wait(f"{focused} === 'http://one/ack'")
+    page.keyboard.press("j")
+    seen.wait(f"{focused} === 'http://two/ack'")
+    page.keyboard.press("Enter")
+    page.locator("aside h2", has_text="http://two/ack").wait_for()
+    page.keyboard.press("k")
+    seen.wait(f"{focused} === 'http://one/ack'")
+    page = seen.open("/logs")
+    page.locator("td a", has_text="flights").wait_for()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/logs/flights")
+
+
 EMPTY = {"logs": [], "servers": [], "troubles": [], "consumers": [], "webhooks": []}
 NEEDS = """async ([world, numbers, happened]) => {
     const { needs } = await import(document.querySelector('script[type=module]').src.replace('app.js', 'overview.js'));

@@ -587,8 +587,21 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") help();
   else if (key === "c" && document.querySelector("#page [data-copy]"))
     /** @type {HTMLElement} */ (document.querySelector("#page [data-copy]")).click();
+  else if ((key === "j" || key === "k") && current && WALKED.includes(current.page)) walk(key === "j" ? 1 : -1);
   else current?.node.key?.(event);
 });
+
+/** Pages of tables that do not walk through their rows themselves. */
+const WALKED = PAGES.filter((page) => page.path !== "/consumers");
+
+/** The next row, or the one before: what opens it gets the focus, so that Enter does. */
+function walk(by) {
+  const openers = [...document.querySelectorAll("#page tbody tr, #page .needs li")]
+    .map((row) => /** @type {HTMLElement | null} */ (row.querySelector("a[href], button")))
+    .filter((each) => each?.checkVisibility());
+  const at = openers.findIndex((each) => each.closest("tr, li") === document.activeElement?.closest("tr, li"));
+  openers[at < 0 ? (by > 0 ? 0 : openers.length - 1) : Math.min(openers.length - 1, Math.max(0, at + by))]?.focus();
+}
 
 function help() {
   const keys = [

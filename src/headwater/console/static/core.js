@@ -870,6 +870,20 @@ export function table(titles, rows, properties = {}) {
     h("tbody", {}, rows),
   );
 }
+/** What a row is called, as what opens it: also by the keyboard. */
+export const opener = (text, open) =>
+  h(
+    "button",
+    {
+      class: "plain opener clip",
+      title: text,
+      onclick: (event) => {
+        event.stopPropagation();
+        open();
+      },
+    },
+    h("strong", {}, text),
+  );
 export const pill = (kind, ...children) =>
   h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
 
