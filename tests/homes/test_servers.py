@@ -174,6 +174,8 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         assert re.search(rf"server .*: following, 0 events behind, by what it knew .* s ago, http {second.url}", shown)
         for member in (first, second):
             assert "headwater_role{" in metrics_of(member)
+        told = json.loads(read(f"{first.url}/management/homeServer?attributes=role,term,lag"))
+        assert sorted(told["results"]) == [["following", None, 0], ["primary", 1, 0]]
         proxy.stop()
         eventually(lambda: servers(url)[second.url]["heard_s"] > 3)
         assert re.search(rf"{second.url}, .*, not heard of for \d+ s", command("home", "status", "--home", url))
@@ -187,7 +189,11 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
 
 
 def metrics_of(member: Member) -> str:
-    with urllib.request.urlopen(f"{member.url}/metrics", timeout=5) as answered:
+    return read(f"{member.url}/metrics")
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answered:
         text: str = answered.read().decode()
     return text
 

@@ -8,6 +8,7 @@ asks for all of them at once, not for each when the one before has come.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
@@ -46,6 +47,7 @@ FILES = (
     "query.js",
     "forms.js",
     "event.js",
+    "stories.js",
     "consumers.js",
     "connections.js",
     "webhooks.js",
@@ -184,7 +186,7 @@ async def page(host: object, exchange: Exchange) -> None:
     segments = exchange.scope["path"].removeprefix("/console/").split("/")
     if segments[0] not in PAGES or len(segments) > PAGE_DEPTH_MAX:
         raise RouteNotFound(exchange.scope["path"])
-    await _answer(exchange, static().page_at(segments), b"no-cache")
+    await _answer(exchange, (await _packed_once()).page_at(segments), b"no-cache")
 
 
 async def lead(host: object, exchange: Exchange) -> None:
@@ -195,10 +197,16 @@ async def lead(host: object, exchange: Exchange) -> None:
 async def file(host: object, exchange: Exchange) -> None:
     """GET /console/static/{version}/{name}. Raises RouteNotFound, also for the files of another version."""
     version, name = exchange.arguments
-    found = static().by_name.get(name) if version == static().version else None
+    served = await _packed_once()
+    found = served.by_name.get(name) if version == served.version else None
     if found is None:
         raise RouteNotFound(exchange.scope["path"])
     await _answer(exchange, found, b"public, max-age=31536000, immutable")
+
+
+async def _packed_once() -> Static:
+    """All files; the first who asks has them packed in a thread, since that takes long."""
+    return static() if static.cache_info().currsize else await asyncio.to_thread(static)
 
 
 async def _answer(exchange: Exchange, found: Packed, kept: bytes) -> None:

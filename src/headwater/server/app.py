@@ -56,6 +56,7 @@ from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
 from .listening import is_loopback
@@ -354,7 +355,10 @@ class Server:
         await clouds.start()
         guard.refused_lately.listen(self._bus)
         itself = Itself(container, store, self.unready, self.troubles)
-        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
+        reports = None if self._membership is None else self._membership.driver.asked.servers
+        serve_management(
+            management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)
+        )
         front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
         for front_end in front_ends:
             ending.push_async_callback(front_end.close)

@@ -1,4 +1,5 @@
-"""A browser for each module, a server for each test, and a page that fails the test where it does what it must not.
+"""A browser for all tests, a server for all that change nothing of it and one for each other test; and a page that
+fails the test where it does what it must not.
 
 That is an error on the console, a broken policy, or a request to anywhere else.
 """
@@ -97,7 +98,7 @@ class Seen:
         assert {urlsplit(url).netloc for url in self.requests if not url.startswith("blob:")} <= {own}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     runtime = Chromium()
     if reason := runtime.missing():
@@ -138,9 +139,9 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The same, one for all tests of a module that look and change nothing; `billing / invoicer` is registered."""
+    """The same, one for all tests that look and change nothing; `billing / invoicer` is registered."""
     with serving(tmp_path_factory.mktemp("shared")) as running:
         put(running, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
         yield running
@@ -155,7 +156,10 @@ def serving(directory: Path) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def seen(server: RunningServer, opening: Opening) -> Seen:
+def seen(request: pytest.FixtureRequest) -> Seen:
+    """A page of the test's own server, if it has one; else of the one that all share, which it must not change."""
+    server = request.getfixturevalue("server" if "server" in request.fixturenames else "shared")
+    opening: Opening = request.getfixturevalue("opening")  # after the server: it ends before that does
     return opening(server)
 
 

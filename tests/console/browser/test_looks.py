@@ -20,7 +20,8 @@ from .conftest import Opening, Seen, put
 
 PAGES = (
     "/", "/logs", "/logs/flights", "/logs/flights?q=tag%3Dtail%3AN1&at=11", "/logs/flights/11",
-    "/logs/flights/consumers", "/logs/flights/storage", "/logs/flights/settings", "/consumers", "/connections",
+    "/logs/flights?times=event", "/logs/flights/stories", "/logs/flights/consumers", "/logs/flights/storage",
+    "/logs/flights/settings", "/consumers", "/connections",
     "/connections/http", "/connections/refused", "/webhooks", "/storage", "/happenings", "/pipelines", "/users",
 )  # fmt: skip
 LOOKS: dict[str, dict[str, Any]] = {
@@ -110,7 +111,7 @@ def test_the_policy_stops_what_the_page_would_never_do(seen: Seen) -> None:
     assert "TrustedHTML" in page.evaluate("window.refused")
 
 
-def test_a_first_visit_is_small_and_a_second_one_asks_for_the_page_alone(seen: Seen, server: RunningServer) -> None:
+def test_a_first_visit_is_small_and_a_second_one_asks_for_the_page_alone(seen: Seen) -> None:
     sizes: list[int] = []
 
     def took(response: Any) -> None:
@@ -121,9 +122,9 @@ def test_a_first_visit_is_small_and_a_second_one_asks_for_the_page_alone(seen: S
     seen.open("/").get_by_text("Ready").wait_for()
     files = {url for url in seen.requests if "/static/" in url and not url.endswith("favicon.svg")}
     assert len(files) <= 7 and sum(sizes) <= 60_000
-    before = files_served(server)
+    before = files_served(seen.server)
     seen.open("/").get_by_text("Ready").wait_for()
-    assert before > 0 and files_served(server) == before
+    assert before > 0 and files_served(seen.server) == before
 
 
 def files_served(server: RunningServer) -> int:
@@ -153,10 +154,9 @@ def test_the_first_screen_says_what_needs_somebody(opening: Opening, tmp_path: P
 
 @pytest.mark.parametrize("width", [1024, 320])
 def test_an_inspector_without_room_beside_its_list_is_opened_and_closed(
-    server: RunningServer, opening: Opening, width: int
+    shared: RunningServer, opening: Opening, width: int
 ) -> None:
-    put(server, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
-    page = opening(server, viewport={"width": width, "height": 700}).open("/consumers")
+    page = opening(shared, viewport={"width": width, "height": 700}).open("/consumers")
     name, inspector = page.locator("td a", has_text="invoicer"), page.locator("aside")
     name.wait_for()
     assert not inspector.is_visible()
@@ -203,8 +203,8 @@ def test_a_form_that_is_too_large_to_be_shown_has_its_command(server: RunningSer
         assert told in done.stdout
 
 
-def test_a_narrow_page_has_room_for_what_matters(server: RunningServer, opening: Opening) -> None:
-    seen = opening(server, viewport={"width": 320, "height": 700})
+def test_a_narrow_page_has_room_for_what_matters(shared: RunningServer, opening: Opening) -> None:
+    seen = opening(shared, viewport={"width": 320, "height": 700})
 
     def width(selector: str) -> float:
         box = seen.box(selector)

@@ -5,6 +5,7 @@ import {
   View,
   at,
   away,
+  awayWhy,
   ask,
   asking,
   clock,
@@ -33,6 +34,7 @@ import {
   surveyNow,
   svg,
   trouble,
+  unsurveyed,
   utc,
   who,
   world,
@@ -97,6 +99,7 @@ const PAGES = [
   },
 ];
 const DEEP = [
+  { path: "/logs/:log/stories", module: "./stories.js", tag: "hw-stories" },
   { path: "/logs/:log/storage", module: "./storage.js", tag: "hw-storage" },
   { path: "/logs/:log/consumers", module: "./consumers.js", tag: "hw-consumers" },
   { path: "/connections/:kind", module: "./connections.js", tag: "hw-connections" },
@@ -333,7 +336,8 @@ function barred() {
 
 function stated() {
   const since = away.value;
-  if (since) return [h("span", { class: "dot bad" }), `Away since ${clock(since)}`];
+  if (since)
+    return [h("span", { class: "dot bad" }), h("span", { title: awayWhy.value || null }, `Away since ${clock(since)}`)];
   return [h("span", { class: "dot good live" }), "Live"];
 }
 
@@ -583,8 +587,21 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") help();
   else if (key === "c" && document.querySelector("#page [data-copy]"))
     /** @type {HTMLElement} */ (document.querySelector("#page [data-copy]")).click();
+  else if ((key === "j" || key === "k") && current && WALKED.includes(current.page)) walk(key === "j" ? 1 : -1);
   else current?.node.key?.(event);
 });
+
+/** Pages of tables that do not walk through their rows themselves. */
+const WALKED = PAGES.filter((page) => page.path !== "/consumers");
+
+/** The next row, or the one before: what opens it gets the focus, so that Enter does. */
+function walk(by) {
+  const openers = [...document.querySelectorAll("#page tbody tr, #page .needs li")]
+    .map((row) => /** @type {HTMLElement | null} */ (row.querySelector("a[href], button")))
+    .filter((each) => each?.checkVisibility());
+  const at = openers.findIndex((each) => each.closest("tr, li") === document.activeElement?.closest("tr, li"));
+  openers[at < 0 ? (by > 0 ? 0 : openers.length - 1) : Math.min(openers.length - 1, Math.max(0, at + by))]?.focus();
+}
 
 function help() {
   const keys = [
@@ -636,7 +653,8 @@ class HwShell extends View {
       crumb = h("nav", { id: "crumbs", "aria-label": "Where" }),
       state = h("button", { id: "state", title: "Try again now; U: times in UTC or local", onclick: () => restart() }),
       bar = h("nav", { id: "bar", "aria-label": "Pages" });
-    const toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
+    const notice = h("div", { id: "notice" }),
+      toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
     put(
       this,
       rail,
@@ -656,11 +674,16 @@ class HwShell extends View {
           ),
           state,
         ),
+        notice,
         h("main", { id: "page", tabindex: "-1" }, skeleton(6)),
       ),
       bar,
       toast,
     );
+    this.watch(() => {
+      const problem = world.value ? null : unsurveyed.value; // what is there already says how old it is
+      put(notice, problem && !loggedOut.value ? trouble(problem, surveyNow) : null);
+    });
     this.watch(() => put(rail, railed()));
     this.watch(() => put(bar, barred()));
     this.watch(() => {
@@ -700,7 +723,13 @@ class HwShell extends View {
       this.silence = setTimeout(() => put(toast), 6000);
     });
     const again = this.every(5000, async (ending) => {
-      if (who.peek() && !loggedOut.peek()) await survey(ending);
+      if (!who.peek() || loggedOut.peek()) return;
+      try {
+        await survey(ending);
+        unsurveyed.value = null;
+      } catch (problem) {
+        if (problem.name !== "AbortError") unsurveyed.value = problem;
+      }
     });
     this.on(window, "headwater:survey", again);
     this.on(document, "keydown", (event) => {

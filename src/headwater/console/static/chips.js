@@ -1,7 +1,7 @@
 /* The query of a log as chips: any of the types, all of the tags, and the same by other programs. */
 
 import { choice, copy, h, icon, keep, kept, put } from "./core.js";
-import { field } from "./completion.js";
+import { completing, keyed, terms } from "./completion.js";
 import { timeChip } from "./histogram.js";
 import { elsewhere } from "./query.js";
 import { PAGE } from "./rows.js";
@@ -112,4 +112,48 @@ function other(page) {
   page.state.items.push({ types: [], tags: [], exact: [] });
   page.query();
   page.input?.focus();
+}
+
+/** The field that adds to an alternative: it completes types, keys of tags, and tags. */
+function field(page, change, index) {
+  const shown = completing({
+    id: "completions",
+    label: "Type or tag",
+    placeholder: "+ Type or tag",
+    look: async (text) => {
+      const [types, keys, tags] = await Promise.all([
+        text.includes(":") ? [] : terms(page, "type", text, 12),
+        text.includes(":") ? [] : terms(page, "tag_key", text, 12),
+        text ? terms(page, "tag", text, 20) : [],
+      ]);
+      return [
+        ...types.map((each) => ({ kind: "types", text: each.term, about: "type, ", events: each.events })),
+        ...keyed(keys),
+        ...tags.map((each) => ({
+          kind: each.term.includes(":") ? "tags" : "exact",
+          text: each.term,
+          about: "",
+          events: each.events,
+        })),
+      ];
+    },
+    take: (each) => {
+      change(index, each.kind, each.text);
+      page.input.focus();
+    },
+    typed: (text, found, took) =>
+      took(
+        found.find((each) => each.text === text && !each.goesOn) ??
+          (text.endsWith(":")
+            ? { kind: "tags", text: text.slice(0, -1) }
+            : { kind: text.includes(":") ? "tags" : "types", text }),
+      ),
+    erase: () => {
+      const item = page.state.items.at(-1);
+      const last = item && (item.exact.at(-1) ?? item.tags.at(-1) ?? item.types.at(-1));
+      if (last) change(index, item.exact.length ? "exact" : item.tags.length ? "tags" : "types", last, true);
+    },
+  });
+  page.input = shown.input;
+  return shown.node;
 }

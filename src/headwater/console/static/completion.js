@@ -1,19 +1,30 @@
-/* The field that adds to a query: it completes types, keys of tags, and tags, with their counts. */
+/* Fields that complete what is typed: a list below, by mouse and by keyboard. What there is comes from who asks. */
 
 import { count, get, h, logPath, put } from "./core.js";
 
-/** The field; `change(index, kind, value, isOff)` is told what was chosen for that alternative. */
-export function field(page, change, index) {
-  const list = h("ul", { class: "complete", role: "listbox", hidden: true, id: "completions" }),
-    input = (page.input = h("input", {
-      placeholder: "+ Type or tag",
-      "aria-label": "Type or tag",
+/** The first terms of a log of that kind (`type`, `tag_key`, `tag`) that begin so: [{term, events}]. */
+export async function terms(page, kind, prefix, limit) {
+  const query = new URLSearchParams({ kind, limit: String(limit), ...(prefix ? { prefix } : {}) });
+  return (await get(logPath(page.log, `/terms?${query}`), page.leaving.signal)).terms;
+}
+
+/** Keys of tags that begin so, as entries: to take one is to go on with its values. */
+export const keyed = (keys) =>
+  keys.map((each) => ({ kind: "key", text: `${each.term}:`, about: "key, ", events: each.events, goesOn: true }));
+
+/** A field: {node, input}. `look(text)` promises entries: {text, about, events, kind, goesOn}; `take(entry)` is told of
+    the one that is chosen, `typed(text, entries)` of a text that is none, `erase()` of Backspace where nothing is typed. */
+export function completing({ id, label, placeholder, look, take, typed, erase }) {
+  const list = h("ul", { class: "complete", role: "listbox", hidden: true, id, "aria-label": label }),
+    input = h("input", {
+      placeholder,
+      "aria-label": label,
       role: "combobox",
       "aria-expanded": "false",
-      "aria-controls": "completions",
+      "aria-controls": id,
       autocomplete: "off",
       spellcheck: "false",
-    }));
+    });
   let found = [],
     chosen = 0,
     turn = 0;
@@ -30,7 +41,7 @@ export function field(page, change, index) {
             "aria-selected": String(place === chosen),
             onpointerdown: (event) => {
               event.preventDefault();
-              take(each);
+              took(each);
             },
           },
           h("span", { class: each.kind === "types" ? "" : "mono" }, each.text),
@@ -40,34 +51,12 @@ export function field(page, change, index) {
     );
     list.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
   };
-  const look = async () => {
-    const text = input.value,
-      asked = ++turn,
-      terms = (kind, prefix, limit) =>
-        get(
-          logPath(
-            page.log,
-            `/terms?${new URLSearchParams({ kind, limit: String(limit), ...(prefix ? { prefix } : {}) })}`,
-          ),
-          page.leaving.signal,
-        ).then((answer) => answer.terms);
+  const looking = async () => {
+    const asked = ++turn;
     try {
-      const [types, keys, tags] = await Promise.all([
-        text.includes(":") ? [] : terms("type", text, 12),
-        text.includes(":") ? [] : terms("tag_key", text, 12),
-        text ? terms("tag", text, 20) : [],
-      ]);
+      const entries = await look(input.value);
       if (asked !== turn) return;
-      found = [
-        ...types.map((each) => ({ kind: "types", text: each.term, about: "type, ", events: each.events })),
-        ...keys.map((each) => ({ kind: "key", text: `${each.term}:`, about: "key, ", events: each.events })),
-        ...tags.map((each) => ({
-          kind: each.term.includes(":") ? "tags" : "exact",
-          text: each.term,
-          about: "",
-          events: each.events,
-        })),
-      ];
+      found = entries;
       chosen = 0;
       draw();
     } catch (problem) {
@@ -77,29 +66,18 @@ export function field(page, change, index) {
       }
     }
   };
-  const take = (each) => {
-    if (each.kind === "key") {
+  const took = (each) => {
+    if (each.goesOn) {
       input.value = each.text;
-      look();
+      looking();
       return;
     }
     found = [];
     draw();
-    change(index, each.kind, each.text);
-    page.input.focus();
+    take(each);
   };
-  const typed = () => {
-    const text = input.value.trim();
-    if (text)
-      take(
-        found.find((each) => each.text === text && each.kind !== "key") ??
-          (text.endsWith(":")
-            ? { kind: "tags", text: text.slice(0, -1) }
-            : { kind: text.includes(":") ? "tags" : "types", text }),
-      );
-  };
-  input.addEventListener("input", look);
-  input.addEventListener("focus", look);
+  input.addEventListener("input", looking);
+  input.addEventListener("focus", looking);
   input.addEventListener("blur", () => {
     turn += 1;
     found = [];
@@ -112,11 +90,11 @@ export function field(page, change, index) {
       event.preventDefault();
     } else if (event.key === "Tab" && found.length && input.value) {
       event.preventDefault();
-      take(found[chosen]);
+      took(found[chosen]);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (found.length && (chosen || found[0].text.startsWith(input.value)) && input.value) take(found[chosen]);
-      else typed();
+      if (found.length && (chosen || found[0].text.startsWith(input.value)) && input.value) took(found[chosen]);
+      else if (input.value.trim()) typed(input.value.trim(), found, took);
     } else if (event.key === "Escape") {
       if (found.length) {
         found = [];
@@ -124,10 +102,8 @@ export function field(page, change, index) {
       } else input.blur();
       event.stopPropagation();
     } else if (event.key === "Backspace" && !input.value) {
-      const item = page.state.items.at(-1);
-      const last = item && (item.exact.at(-1) ?? item.tags.at(-1) ?? item.types.at(-1));
-      if (last) change(index, item.exact.length ? "exact" : item.tags.length ? "tags" : "types", last, true);
+      erase?.();
     }
   });
-  return h("span", { class: "adding" }, input, list);
+  return { node: h("span", { class: "adding" }, input, list), input };
 }

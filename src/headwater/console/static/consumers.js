@@ -13,10 +13,11 @@ import {
   count,
   crumbs,
   fetched,
-  goTo,
   get,
+  go,
   h,
   headwater,
+  heldBack,
   icon,
   lasting,
   link,
@@ -179,8 +180,12 @@ class HwConsumers extends View {
     this.listed = h("div", { class: "card scroll" }, skeleton(6));
     this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "stack" }, this.bar, h("div", { class: "split" }, this.listed, this.side)));
+    let isWeighed = false;
     this.watch(() => {
-      if (world.value) this.draw();
+      if (!world.value) return;
+      this.draw();
+      if (!isWeighed) queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // asked again before long
+      isWeighed = true;
     });
     this.on(beside, "change", () => {
       if (world.peek()) this.draw();
@@ -198,12 +203,12 @@ class HwConsumers extends View {
     }
   }
   choose(key) {
-    goTo(
+    go(
       at(
         this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
         key ? new URLSearchParams({ c: key }) : undefined,
       ),
-      { replace: true },
+      true,
     );
   }
 
@@ -219,7 +224,7 @@ class HwConsumers extends View {
       if (head)
         this.held.set(
           log,
-          await ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending),
+          await heldBack(log, head, ending),
         );
     }
     this.draw();
@@ -234,6 +239,7 @@ class HwConsumers extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const now = world.peek(),
       all = now.consumers.filter((each) => !this.log || each.log === this.log),
       shown = all.filter((each) => this.kind === "all" || each.kind === this.kind);
@@ -274,7 +280,8 @@ class HwConsumers extends View {
             acts,
           ),
     );
-    const picked = all.find((each) => each.key === this.chosen) ?? (beside.matches ? all[0] : undefined),
+    const first = beside.matches ? (all.find((each) => each.lags) ?? all[0]) : undefined,
+      picked = all.find((each) => each.key === this.chosen) ?? first,
       name = (picked ?? all[0])?.log ?? this.log;
     put(this.bar, name ? standingBar(name, now, this.held.get(name), Math.max(280, this.clientWidth - 30)) : null);
     const problem = now.problems.registered;

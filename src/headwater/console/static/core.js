@@ -367,6 +367,8 @@ export class Problem extends Error {
 
 /** Since when the server does not answer; null while it does. @type {Signal<number | null>} */
 export const away = signal(null);
+/** What it said, where it answers that it cannot: that it stops, or has no place. @type {Signal<string>} */
+export const awayWhy = signal("");
 /** Who asks, as `GET /console/session` says; null while that is not known. @type {Signal<any>} */
 export const who = signal(null);
 /** Whether somebody must log in before anything is shown. */
@@ -546,6 +548,7 @@ async function run() {
         signal: streaming.signal,
       });
       away.value = null;
+      awayWhy.value = "";
       retryMs = 1000;
       await read(answer.body.getReader());
       away.value ??= Date.now();
@@ -557,6 +560,7 @@ async function run() {
         continue;
       }
       away.value ??= Date.now();
+      if (error instanceof Problem) awayWhy.value = error.status ? error.message : "";
       if (error instanceof Problem && error.status === 401) break;
     }
     await new Promise((resolve) => {
@@ -603,6 +607,10 @@ function take(block) {
   }
 }
 
+/** What a trim of a whole log would do now, without doing it: it says who holds back what. */
+export const heldBack = (log, head, ending) =>
+  ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending);
+
 /** What a counter grew by in a second, of the newest two measurements; null where that is not known. */
 export function grown(now, log, name) {
   if (!now?.before) return null;
@@ -629,16 +637,14 @@ export async function history(names, hours, ending) {
 /** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}.
     @type {Signal<any>} */
 export const world = signal(null);
+/** Why the last one failed; null if it did not. @type {Signal<Problem | null>} */
+export const unsurveyed = signal(null);
 /** Of each consumer what was seen since this page was opened: [ms, ms behind, position]. */
 export const trends = new Map();
 const TREND_KEPT = 720;
 
 /** Have all of it asked for anew, now. */
 export const surveyNow = () => dispatchEvent(new Event("headwater:survey"));
-/** Lead to another address of the console. @param {string} address @param {{replace?: boolean}} [how] */
-export const goTo = (address, how = {}) =>
-  dispatchEvent(new CustomEvent("headwater:go", { detail: { address, ...how } }));
-
 /** Ask for all of it once. What the user has no right to is empty. */
 export async function survey(ending) {
   const asked = {
@@ -653,6 +659,7 @@ export async function survey(ending) {
   if (may("manage")) {
     asked.server = get("/management/server/self", ending);
     asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
+    if (!world.peek() || world.peek().servers.length) asked.servers = entities("homeServer", { signal: ending });
   }
   const names = Object.keys(asked),
     done = await Promise.allSettled(Object.values(asked)),
@@ -725,6 +732,7 @@ export async function survey(ending) {
     ...found,
     consumers,
     webhooks: found.webhooks ?? [],
+    servers: found.servers ?? [],
     troubles: found.ready?.troubles ?? [],
     clients: found.clients ?? [],
     problems,
@@ -780,6 +788,9 @@ export const crumbs = signal([]);
 
 /** Where in the console: an address below /console, without leaving what cannot be said in one. */
 export const at = (path, query) => `/console${path}${query && [...query].length ? `?${query}` : ""}`;
+/** Have this address shown, as a link to it would. */
+export const go = (address, replace = false) =>
+  dispatchEvent(new CustomEvent("headwater:go", { detail: { address, replace } }));
 export const link = (path, properties, ...children) => h("a", { href: at(path), ...properties }, ...children);
 
 /** Whether what is shown follows the server at present. */
@@ -790,6 +801,9 @@ export const following = () =>
 export function trouble(problem, retry) {
   const more = [];
   if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
+  const here = /^\/console(\/logs\/[^/]+)/.exec(location.pathname)?.[1];
+  if (problem.code === "position_trimmed" && here && problem.body.first_retained !== undefined)
+    more.push(link(`${here}/${problem.body.first_retained}`, { class: "button" }, "The first that is retained"));
   if (problem.status === 403 && problem.body?.right)
     more.push(
       h(
@@ -856,6 +870,20 @@ export function table(titles, rows, properties = {}) {
     h("tbody", {}, rows),
   );
 }
+/** What a row is called, as what opens it: also by the keyboard. */
+export const opener = (text, open) =>
+  h(
+    "button",
+    {
+      class: "plain opener clip",
+      title: text,
+      onclick: (event) => {
+        event.stopPropagation();
+        open();
+      },
+    },
+    h("strong", {}, text),
+  );
 export const pill = (kind, ...children) =>
   h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
 

@@ -106,7 +106,7 @@ class HwStorage extends View {
     put(
       this.disk,
       !may("manage")
-        ? null
+        ? h("p", { class: "nothing" }, "The disk is shown to users with manage on the server.")
         : h(
             "section",
             { class: "card" },
@@ -399,7 +399,7 @@ class HwStorage extends View {
           { class: "in stack small-gap" },
           h(
             "div",
-            { class: "row" },
+            { class: "row trim" },
             h("span", { class: "dim" }, "drop what is below"),
             input,
             slider,

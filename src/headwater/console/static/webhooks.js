@@ -15,6 +15,7 @@ import {
   h,
   lasting,
   mayAct,
+  opener,
   pill,
   plural,
   put,
@@ -62,6 +63,7 @@ class HwWebhooks extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const all = world.peek().webhooks,
       bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
     put(
@@ -98,12 +100,13 @@ class HwWebhooks extends View {
                 {
                   data: { open: "1" },
                   "aria-selected": String(each === picked),
-                  onclick: () => {
-                    this.chosen = each.name;
-                    this.draw();
-                  },
+                  onclick: () => this.choose(each),
                 },
-                h("td", { class: "clip" }, h("strong", {}, each.endpoint || "pulls the state")),
+                h(
+                  "td",
+                  { class: "clip" },
+                  opener(each.endpoint || "pulls the state", () => this.choose(each)),
+                ),
                 h("td", { class: "dim hide clip" }, each.resource),
                 h("td", { class: "dim hide" }, each.dialect),
                 h("td", { class: "dim hide" }, each.owner || NOTHING),
@@ -138,6 +141,10 @@ class HwWebhooks extends View {
     else put(this.side);
   }
 
+  choose(each) {
+    this.chosen = each.name;
+    this.draw();
+  }
   close() {
     this.chosen = null;
     this.draw();
