@@ -34,6 +34,7 @@ import {
   stats,
   grown,
   shell,
+  go,
 } from "./core.js";
 import { spark } from "./charts.js";
 import { kindOf, worded } from "./telling.js";
@@ -202,8 +203,7 @@ class HwConnections extends View {
         "button",
         {
           "aria-pressed": String(this.kind === kind),
-          onclick: () =>
-            dispatchEvent(new CustomEvent("headwater:go", { detail: { address: at(`/connections/${kind}`) } })),
+          onclick: () => go(at(`/connections/${kind}`)),
         },
         h("div", { class: "label" }, h("strong", {}, label)),
         h("div", { class: "figure" }, h("div", { class: "big" }, count(number))),

@@ -37,6 +37,7 @@ import {
   trouble,
   who,
   world,
+  go,
 } from "./core.js";
 import { chart, spark } from "./charts.js";
 import { logHead, visited } from "./logs.js";
@@ -162,7 +163,7 @@ class HwConsumers extends View {
     crumbs.value = this.log
       ? [
           ["Logs", "/logs"],
-          [this.log, `/logs/${encodeURIComponent(this.log)}`],
+          [this.log, logPath(this.log)],
           ["Consumers", null],
         ]
       : [["Consumers", null]];
@@ -196,16 +197,9 @@ class HwConsumers extends View {
     }
   }
   choose(key) {
-    dispatchEvent(
-      new CustomEvent("headwater:go", {
-        detail: {
-          address: at(
-            this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
-            key ? new URLSearchParams({ c: key }) : undefined,
-          ),
-          replace: true,
-        },
-      }),
+    go(
+      at(this.log ? logPath(this.log, `/consumers`) : "/consumers", key ? new URLSearchParams({ c: key }) : undefined),
+      true,
     );
   }
 
@@ -540,7 +534,7 @@ class HwConsumers extends View {
         `${found.event.type}, `,
         time(found.recorded_at),
         " ",
-        link(`/logs/${encodeURIComponent(each.log)}/${found.sequence_number}`, { class: "link" }, "open"),
+        link(logPath(each.log, `/${found.sequence_number}`), { class: "link" }, "open"),
       );
     } catch (problem) {
       if (problem.name !== "AbortError") put(node, problem.message);

@@ -34,8 +34,9 @@ import {
   time,
   trends,
   trouble,
-  who,
   world,
+  go,
+  logPath,
 } from "./core.js";
 import { chart, colours, spark } from "./charts.js";
 import { before, kindOf, worded } from "./telling.js";
@@ -559,12 +560,7 @@ class HwOverview extends View {
                     "tr",
                     {
                       data: { open: "1" },
-                      onclick: () =>
-                        dispatchEvent(
-                          new CustomEvent("headwater:go", {
-                            detail: { address: at("/consumers", new URLSearchParams({ c: each.key })) },
-                          }),
-                        ),
+                      onclick: () => go(at("/consumers", new URLSearchParams({ c: each.key }))),
                     },
                     h(
                       "td",
@@ -629,7 +625,7 @@ class HwOverview extends View {
       return h(
         "tr",
         {},
-        h("td", { class: "clip" }, link(`/logs/${encodeURIComponent(log.name)}`, {}, h("strong", {}, log.name))),
+        h("td", { class: "clip" }, link(logPath(log.name), {}, h("strong", {}, log.name))),
         log.problem
           ? h("td", { class: "bad", colspan: "6" }, "cannot be opened")
           : [

@@ -25,7 +25,6 @@ import {
   standing,
   table,
   time,
-  trouble,
   world,
 } from "./core.js";
 
