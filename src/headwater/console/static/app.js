@@ -39,6 +39,7 @@ import {
   who,
   world,
   zone,
+  logPath,
 } from "./core.js";
 
 /* Pages in the order of the rail. `counts` answers [number, kind] beside the entry. */
@@ -280,11 +281,7 @@ function railed() {
         entry(page),
         page.path === "/logs"
           ? logs.map((name) =>
-              link(
-                `/logs/${encodeURIComponent(name)}`,
-                { class: "sub", "aria-current": name === log ? "page" : null },
-                h("span", {}, name),
-              ),
+              link(logPath(name), { class: "sub", "aria-current": name === log ? "page" : null }, h("span", {}, name)),
             )
           : null,
       ]),
@@ -485,7 +482,7 @@ function jump() {
     const log = here ?? logs[0];
     found = [];
     if (/^[\d,.\u2009 ]+$/.test(text) && log)
-      found.push([`Event ${text}`, `in ${log}`, at(`/logs/${encodeURIComponent(log)}/${text.replace(/\D/g, "")}`)]);
+      found.push([`Event ${text}`, `in ${log}`, at(logPath(log, `/${text.replace(/\D/g, "")}`))]);
     found.push(
       ...PAGES.filter((page) => allowed(page) && page.title.toLowerCase().includes(lower)).map((page) => [
         page.title,
@@ -497,11 +494,11 @@ function jump() {
       ...logs
         .filter((name) => name.toLowerCase().includes(lower))
         .slice(0, 12)
-        .map((name) => [name, "log", at(`/logs/${encodeURIComponent(name)}`)]),
+        .map((name) => [name, "log", at(logPath(name))]),
     );
     chosen = 0;
     draw();
-    if (text.length < 2 || !log || !routed(`/logs/${encodeURIComponent(log)}`)) return;
+    if (text.length < 2 || !log || !routed(logPath(log))) return;
     try {
       const terms = await get(
         `/logs/${encodeURIComponent(log)}/terms?${new URLSearchParams({ kind: "tag", prefix: text, limit: "8" })}`,
@@ -512,10 +509,7 @@ function jump() {
         ...terms.terms.map((each) => [
           each.term,
           `tag in ${log}, ${plural(each.events, "event")}`,
-          at(
-            `/logs/${encodeURIComponent(log)}`,
-            new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [each.term] }]) }),
-          ),
+          at(logPath(log), new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [each.term] }]) })),
         ]),
       );
       draw();
@@ -617,6 +611,7 @@ function help() {
     ["Enter", "open"],
     ["F", "follow"],
     ["E", "export"],
+    ["Ctrl F", "find in what is loaded"],
     ["[ ] and , .", "neighbours in the story, and in the log"],
     ["C", "copy the command"],
     ["T", "light or dark"],

@@ -3,6 +3,7 @@
 import { choice, copy, h, icon, keep, kept, put } from "./core.js";
 import { completing, keyed, terms } from "./completion.js";
 import { timeChip } from "./histogram.js";
+import { pinned, pinning } from "./pins.js";
 import { elsewhere } from "./query.js";
 import { PAGE } from "./rows.js";
 
@@ -86,6 +87,7 @@ export function queryCard(page, broken) {
       h("span", { class: "dim" }, "where"),
       parts,
       items.length ? h("button", { class: "plain", onclick: () => other(page) }, "Or\u2026") : null,
+      pinning(page),
       range ? timeChip("recorded", range, () => page.set({ range: null })) : null,
       broken ? h("span", { class: "bad" }, `This query cannot be read: ${broken.message}`) : null,
       h(
@@ -104,6 +106,7 @@ export function queryCard(page, broken) {
       ),
     ),
     same,
+    pinned(page),
   );
 }
 

@@ -206,8 +206,7 @@ class HwConnections extends View {
         "button",
         {
           "aria-pressed": String(this.kind === kind),
-          onclick: () =>
-            go(at(`/connections/${kind}`)),
+          onclick: () => go(at(`/connections/${kind}`)),
         },
         h("div", { class: "label" }, h("strong", {}, label)),
         h("div", { class: "figure" }, h("div", { class: "big" }, count(number))),

@@ -165,7 +165,7 @@ class HwConsumers extends View {
     crumbs.value = this.log
       ? [
           ["Logs", "/logs"],
-          [this.log, `/logs/${encodeURIComponent(this.log)}`],
+          [this.log, logPath(this.log)],
           ["Consumers", null],
         ]
       : [["Consumers", null]];
@@ -204,10 +204,7 @@ class HwConsumers extends View {
   }
   choose(key) {
     go(
-      at(
-        this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
-        key ? new URLSearchParams({ c: key }) : undefined,
-      ),
+      at(this.log ? logPath(this.log, `/consumers`) : "/consumers", key ? new URLSearchParams({ c: key }) : undefined),
       true,
     );
   }
@@ -545,7 +542,7 @@ class HwConsumers extends View {
         `${found.event.type}, `,
         time(found.recorded_at),
         " ",
-        link(`/logs/${encodeURIComponent(each.log)}/${found.sequence_number}`, { class: "link" }, "open"),
+        link(logPath(each.log, `/${found.sequence_number}`), { class: "link" }, "open"),
       );
     } catch (problem) {
       if (problem.name !== "AbortError") put(node, problem.message);

@@ -33,10 +33,13 @@ import {
   utc,
   world,
   zone,
+  go,
 } from "./core.js";
 import { colours, ticks } from "./charts.js";
 import { formTabs, forms, members, one, sizeOf } from "./forms.js";
 import { visited } from "./logs.js";
+import { columnsOf, previewOf, valueOf } from "./columns.js";
+import { PREVIEW } from "./rows.js";
 import { asJson, read, worded } from "./query.js";
 
 const AROUND = 12,
@@ -76,7 +79,7 @@ class HwEvent extends View {
     this.number = /^[1-9]\d{0,18}$/.test(this.params.number) ? BigInt(this.params.number) : null;
     crumbs.value = [
       ["Logs", "/logs"],
-      [this.log, `/logs/${encodeURIComponent(this.log)}`],
+      [this.log, logPath(this.log)],
       [this.number === null ? this.params.number : count(this.number), null],
     ];
     visited(this.log);
@@ -143,7 +146,7 @@ class HwEvent extends View {
             { class: "empty" },
             h("strong", {}, "There is no event of this number."),
             h("p", {}, "Either it was never given, or the event was trimmed."),
-            link(`/logs/${encodeURIComponent(this.log)}`, { class: "link" }, `The events of ${this.log}`),
+            link(logPath(this.log), { class: "link" }, `The events of ${this.log}`),
           ),
         ),
       );
@@ -239,10 +242,10 @@ class HwEvent extends View {
     return this.palette.get(type) ?? "c6";
   }
   address(number, story = this.tag) {
-    return at(`/logs/${encodeURIComponent(this.log)}/${number}`, story ? new URLSearchParams({ story }) : undefined);
+    return at(logPath(this.log, `/${number}`), story ? new URLSearchParams({ story }) : undefined);
   }
   go(number) {
-    dispatchEvent(new CustomEvent("headwater:go", { detail: { address: this.address(number) } }));
+    go(this.address(number));
   }
 
   // ---- The story ---------------------------------------------------------------------------------------------------
@@ -311,7 +314,7 @@ class HwEvent extends View {
         query: { items: [{ exact_tags: [this.tag] }] },
         from,
         limit,
-        data_bytes_max: 256,
+        data_bytes_max: previewOf(columnsOf(this.log), PREVIEW),
         ...(backwards ? { backwards: true } : {}),
       },
       signal: this.leaving.signal,
@@ -349,8 +352,7 @@ class HwEvent extends View {
           {},
           h("h2", {}, "The story of"),
           link(
-            `/logs/${encodeURIComponent(this.log)}?` +
-              new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [this.tag] }]) }),
+            logPath(this.log, `?`) + new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [this.tag] }]) }),
             { class: "tag asked", title: "Its events in the log" },
             this.tag,
           ),
@@ -457,15 +459,18 @@ class HwEvent extends View {
   }
 
   list() {
-    const lines = [];
+    const lines = [],
+      columns = columnsOf(this.log);
     let before = null;
     for (const each of [...this.rows].reverse()) {
       const ms = momentOf(each),
         words = dayInWords(ms),
         tie = this.tie(each),
-        rest = members(each.event.data ?? "", 6)
-          .filter(([, value]) => value.length <= 14)
-          .slice(0, 2);
+        rest = columns.length
+          ? columns.map((one) => [one.name, valueOf(each.event, one)]).filter(([, value]) => value !== null)
+          : members(each.event.data ?? "", 6)
+              .filter(([, value]) => value.length <= 14)
+              .slice(0, 2);
       if (words !== before) {
         lines.push(h("li", { class: "day" }, words));
         before = words;
@@ -678,14 +683,7 @@ class HwEvent extends View {
     else if (event.key === "]" && this.rows?.[place + 1]) this.go(this.rows[place + 1].number);
     else if (event.key === "," && this.neighbours()[0]) this.go(this.number - 1n);
     else if (event.key === "." && this.neighbours()[1]) this.go(this.number + 1n);
-    else if (event.key === "Escape")
-      dispatchEvent(
-        new CustomEvent("headwater:go", {
-          detail: {
-            address: at(`/logs/${encodeURIComponent(this.log)}`, new URLSearchParams({ at: String(this.number) })),
-          },
-        }),
-      );
+    else if (event.key === "Escape") go(at(logPath(this.log), new URLSearchParams({ at: String(this.number) })));
   }
 }
 customElements.define("hw-event", HwEvent);

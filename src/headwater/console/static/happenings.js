@@ -25,6 +25,8 @@ import {
   trends,
   world,
   zone,
+  go,
+  logPath,
 } from "./core.js";
 import { spark } from "./charts.js";
 import { before, kindOf, worded } from "./telling.js";
@@ -40,7 +42,7 @@ function subject(each) {
   if (/webhook/.test(each.eventType)) return at("/webhooks");
   if (/user|authentication/.test(each.eventType)) return may("manage") ? at("/users") : null;
   if (/disk/.test(each.eventType)) return may("manage") ? at("/storage") : null;
-  return each.log ? at(`/logs/${encodeURIComponent(each.log)}`) : null;
+  return each.log ? at(logPath(each.log)) : null;
 }
 
 class HwHappenings extends View {
@@ -92,12 +94,7 @@ class HwHappenings extends View {
         h("span", {}, this.isKept ? "history from $system" : "since this page was opened"),
       ),
     );
-    const pick = (kind) =>
-      dispatchEvent(
-        new CustomEvent("headwater:go", {
-          detail: { address: at("/happenings", kind ? new URLSearchParams({ type: kind }) : undefined), replace: true },
-        }),
-      );
+    const pick = (kind) => go(at("/happenings", kind ? new URLSearchParams({ type: kind }) : undefined), true);
     put(
       this.filters,
       h(

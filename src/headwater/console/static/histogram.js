@@ -28,18 +28,17 @@ const LABELS = {
 };
 
 /** A range of times as a chip, with what takes it away. */
-export const timeChip = (name, [from, before], clear) =>
-  h(
+export function timeChip(name, [from, before], clear) {
+  const isDay = day(from) === day(before),
+    text = (ms) => `${isDay ? "" : `${day(ms)} `}${clock(ms)}`;
+  return h(
     "span",
     { class: "chip" },
     h("span", {}, name),
-    h(
-      "b",
-      {},
-      `${day(from) === day(before) ? "" : `${day(from)} `}${clock(from)} to ${day(from) === day(before) ? "" : `${day(before)} `}${clock(before)}`,
-    ),
+    h("b", {}, `${text(from)} to ${text(before)}`),
     h("button", { "aria-label": "Any time", onclick: clear }, icon("close")),
   );
+}
 
 /** What is asked for a histogram of what the page shows: [the last word of its path, the body]. */
 function question({ items, range, times, seen }) {

@@ -65,11 +65,7 @@ export async function inspect(page) {
           h(
             "strong",
             { class: "mono" },
-            link(
-              `/logs/${encodeURIComponent(page.log)}/${number}`,
-              { title: "Open the event (Enter)" },
-              count(BigInt(number)),
-            ),
+            link(logPath(page.log, `/${number}`), { title: "Open the event (Enter)" }, count(BigInt(number))),
           ),
           h(
             "span",

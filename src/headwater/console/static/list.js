@@ -1,22 +1,27 @@
 /* The list of events of a log: a window on its rows, and what a row shows. */
 
-import { at, bytes, clock, count, day, h, icon, minute, put, stamp, zone } from "./core.js";
+import { NOTHING, at, bytes, clock, count, day, h, icon, minute, put, stamp, zone, go, logPath } from "./core.js";
+import { columnsOf, isField, isShown, valueOf } from "./columns.js";
 import { members, sizeOf } from "./forms.js";
 import { asks } from "./query.js";
 
 const ROW = 28,
   GROUND_MAX = 15e6;
 
+/** How wide the columns are, with so many that somebody chose. */
+function widths(chosen) {
+  if (innerWidth <= 400) return "68px 44px minmax(0, 1fr)";
+  if (innerWidth <= 720) return "92px 92px minmax(0, 1fr) 56px";
+  const more = chosen ? `repeat(${chosen}, minmax(64px, 1fr)) ` : "";
+  return `72px 92px minmax(110px, 150px) ${more}minmax(${chosen ? 90 : 160}px, 2.2fr) minmax(90px, 1fr) 56px`;
+}
+
 /** A list of which only what is seen is in the document. */
 export class List {
   constructor(page, rows, { tall = false } = {}) {
     Object.assign(this, { page, rows });
-    this.columns =
-      innerWidth <= 400
-        ? "68px 44px minmax(0, 1fr)"
-        : innerWidth <= 720
-          ? "92px 92px minmax(0, 1fr) 56px"
-          : "72px 92px minmax(110px, 150px) minmax(160px, 2.2fr) minmax(90px, 1fr) 56px";
+    this.chosen = columnsOf(page.log);
+    this.columns = widths(this.chosen.length);
     this.ground = h("div", { class: "ground" });
     this.view = h(
       "div",
@@ -43,6 +48,7 @@ export class List {
           ["Number", "n"],
           [innerWidth <= 400 ? "Time" : `Time, ${zone()}`, ""],
           ["Type", ""],
+          ...this.chosen.map(({ name }) => [name, "hide chosen"]),
           ["Tags", "hide"],
           ["Data", "hide"],
           ["Size", "n tiny"],
@@ -51,6 +57,7 @@ export class List {
             "span",
             {
               class: kind,
+              title: kind.endsWith("chosen") ? text : null,
               role: "columnheader",
               "aria-sort": at ? null : order === "newest" ? "descending" : "ascending",
             },
@@ -91,34 +98,30 @@ export class List {
     const from = Math.max(0, first - 10),
       to = Math.min(rows.length - 1, first + fits + 10);
     rows.need(Math.max(0, from - 20), to + 20, () => this.redraw());
-    const lines = [];
+    this.page.finder?.refresh();
+    const lines = [],
+      hits = this.page.finder?.marked;
     for (let index = from; index <= to; index += 1) {
       const found = rows.get(index),
         line = h(
           "div",
           {
-            class: `line ${found ? "" : "missing"}`,
+            class: `line ${found ? "" : "missing"} ${hits?.has(String(found?.number)) ? "hit" : ""}`,
             role: "row",
             "aria-rowindex": String(index + 1),
             "aria-selected": String(found !== undefined && String(found.number) === this.page.state.at),
             data: found ? { number: String(found.number) } : {},
             onclick: found ? () => this.page.select(found.number) : undefined,
-            ondblclick: found
-              ? () =>
-                  dispatchEvent(
-                    new CustomEvent("headwater:go", {
-                      detail: { address: at(`/logs/${encodeURIComponent(this.page.log)}/${found.number}`) },
-                    }),
-                  )
-              : undefined,
+            ondblclick: found ? () => go(at(logPath(this.page.log, `/${found.number}`))) : undefined,
           },
-          found ? cells(this.page, found) : h("span", { role: "gridcell" }, "\u2026"),
+          found ? cells(this.page, found, this.chosen) : h("span", { role: "gridcell" }, "\u2026"),
         );
       line.style.gridTemplateColumns = this.columns;
       line.style.top = `${(scale === 1 ? index : index - first) * ROW + (scale === 1 ? 0 : view.scrollTop)}px`;
       lines.push(line);
     }
     put(this.ground, lines);
+    this.page.finder?.mark(this.ground);
     this.pill.hidden = !rows.waiting;
     if (rows.waiting) put(this.pill, `${count(rows.waiting)} new`);
   }
@@ -149,14 +152,14 @@ export class List {
 }
 
 /** What the row of an event shows, cell by cell. */
-export function cells(page, found) {
+export function cells(page, found, chosen) {
   const { event, recorded_at } = found,
     { items } = page.state,
     occurred = Date.parse(event.attributes?.time ?? ""),
     ms = Number.isNaN(occurred) ? recorded_at : occurred;
-  const tags = (event.tags ?? []).filter((tag) => !asks(items, tag)),
-    shown =
-      event.data === undefined ? [] : members(event.data, 6).sort((a, b) => (a[1].length > 14) - (b[1].length > 14));
+  const tags = (event.tags ?? []).filter((tag) => !asks(items, tag) && !isShown(chosen, tag)),
+    parts = event.data === undefined ? [] : members(event.data, 6),
+    shown = parts.filter(([name]) => !isField(chosen, name)).sort((a, b) => (a[1].length > 14) - (b[1].length > 14));
   return [
     h("span", { role: "gridcell", class: "n mono" }, count(found.number)),
     h(
@@ -180,6 +183,14 @@ export function cells(page, found) {
       h("i", { class: `square ${page.colour(event.type)}` }),
       h("span", { title: event.type }, event.type),
     ),
+    chosen.map((each) => {
+      const value = valueOf(event, each);
+      return h(
+        "span",
+        { role: "gridcell", class: "mono hide", title: value },
+        value?.slice(0, 120) ?? h("i", { class: "faint" }, NOTHING),
+      );
+    }),
     h(
       "span",
       { role: "gridcell", class: "tags hide" },
@@ -205,7 +216,7 @@ export function cells(page, found) {
       { role: "gridcell", class: "data hide" },
       event.data_base64 !== undefined
         ? "bytes"
-        : shown.length
+        : parts.length
           ? shown.map(([key, value]) => [`${key} `, h("b", {}, value.slice(0, 60)), "  "])
           : (event.data ?? "").slice(0, 120),
     ),
@@ -214,9 +225,5 @@ export function cells(page, found) {
 }
 
 function story(page, number, tag) {
-  dispatchEvent(
-    new CustomEvent("headwater:go", {
-      detail: { address: at(`/logs/${encodeURIComponent(page.log)}/${number}`, new URLSearchParams({ story: tag })) },
-    }),
-  );
+  go(at(logPath(page.log, `/${number}`), new URLSearchParams({ story: tag })));
 }

@@ -17,6 +17,7 @@ import {
   trouble,
   utc,
   world,
+  go,
 } from "./core.js";
 import { colours } from "./charts.js";
 import { logHead, visited } from "./logs.js";
@@ -30,6 +31,8 @@ import { appending } from "./appending.js";
 import { Everything, Matches, PAGE, PREVIEW, row } from "./rows.js";
 import { Tail } from "./tail.js";
 import { List } from "./list.js";
+import { choosing, columnsOf, previewOf } from "./columns.js";
+import { Finder } from "./find.js";
 
 /** A range of times in an address; null where there is none that can be read. */
 function spanned(given, from, before) {
@@ -42,7 +45,7 @@ class HwLog extends View {
     this.log = this.params.log;
     crumbs.value = [
       ["Logs", "/logs"],
-      [this.log, `/logs/${encodeURIComponent(this.log)}`],
+      [this.log, logPath(this.log)],
       ["Events", null],
     ];
     visited(this.log);
@@ -62,6 +65,7 @@ class HwLog extends View {
         this.top,
         logHead(this.log, "", [
           mayAct("append", this.log) ? h("button", { onclick: () => appending(this) }, "Append") : null,
+          h("button", { onclick: () => this.choosing() }, "Columns"),
           h("button", { onclick: () => exporting(this), title: "E" }, "Export"),
         ]),
       ),
@@ -70,7 +74,11 @@ class HwLog extends View {
       void utc.value;
       this.list?.redraw();
     });
-    this.ends.push(() => this.quiet());
+    this.on(document, "keydown", (event) => this.find(event));
+    this.ends.push(() => {
+      this.quiet();
+      this.finder?.close();
+    });
     this.moved();
   }
 
@@ -140,15 +148,44 @@ class HwLog extends View {
       given.set("until", next.seen[1]);
     }
     if (next.at) given.set("at", next.at);
-    dispatchEvent(
-      new CustomEvent("headwater:go", {
-        detail: { address: at(`/logs/${encodeURIComponent(this.log)}`, given), replace },
-      }),
-    );
+    go(at(logPath(this.log), given), replace);
   }
 
   query(broken) {
     queryCard(this, broken);
+  }
+
+  /** So much of the data of each event is asked for. */
+  get preview() {
+    return previewOf(columnsOf(this.log), PREVIEW);
+  }
+
+  /** Which columns the list has; what they show may not be there yet. */
+  choosing() {
+    choosing(this, this.list?.rows.loaded() ?? [], () => {
+      if (this.tail) this.rowed(this.tail, { tall: true });
+      else this.load();
+    });
+  }
+
+  /** Ctrl F: find in what is loaded; pressed in the field of it, the browser's own search. */
+  find(event) {
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "f") return;
+    if (!this.list || this.isLost || document.querySelector("dialog[open]") || event.target === this.finder?.input)
+      return;
+    event.preventDefault();
+    this.finder ??= new Finder(this);
+    if (!this.finder.node.isConnected) this.listed.prepend(this.finder.node);
+    this.finder.input.focus();
+    this.finder.input.select();
+    this.finder.look();
+  }
+
+  /** Show these rows as the list. */
+  rowed(rows, how) {
+    this.list = new List(this, rows, how);
+    put(this.listed, this.finder?.node, this.list.node);
+    this.list.redraw();
   }
 
   colour(type) {
@@ -222,9 +259,7 @@ class HwLog extends View {
         : new Everything(this, newest, first, head);
     put(this.listed);
     if (!found.events) return;
-    this.list = new List(this, rows);
-    put(this.listed, this.list.node);
-    this.list.redraw();
+    this.rowed(rows);
     this.inspect();
   }
 
@@ -236,7 +271,7 @@ class HwLog extends View {
         ...(start === null ? {} : { from: start }),
         ...(backwards ? { backwards: true } : {}),
         limit,
-        data_bytes_max: PREVIEW,
+        data_bytes_max: this.preview,
       },
       signal: this.leaving.signal,
     });
@@ -270,9 +305,7 @@ class HwLog extends View {
     this.turn += 1;
     this.waiting?.();
     this.tail = new Tail(this);
-    this.list = new List(this, this.tail, { tall: true });
-    put(this.listed, this.list.node);
-    this.list.redraw();
+    this.rowed(this.tail, { tall: true });
     this.tail.run();
     this.followed();
   }
@@ -303,11 +336,7 @@ class HwLog extends View {
       const next = this.list?.neighbour(this.state.at, key === "j" ? 1 : -1);
       if (next !== undefined && next !== null) this.select(next);
     } else if (event.key === "Enter" && this.state.at && !event.target.closest?.("button, a"))
-      dispatchEvent(
-        new CustomEvent("headwater:go", {
-          detail: { address: at(`/logs/${encodeURIComponent(this.log)}/${this.state.at}`) },
-        }),
-      );
+      go(at(logPath(this.log, `/${this.state.at}`)));
     else if (event.key === "End" && this.tail) this.tail.resume();
     else if (event.key === "Escape" && this.state.at) this.set({ at: null }, true);
   }

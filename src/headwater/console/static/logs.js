@@ -26,6 +26,7 @@ import {
   table,
   trouble,
   world,
+  go,
 } from "./core.js";
 import { keptFor } from "./overview.js";
 
@@ -65,7 +66,7 @@ export function logHead(name, tab, acts = []) {
       { class: "tabs", "aria-label": "Of this log" },
       TABS.map(([path, title]) =>
         link(
-          `/logs/${encodeURIComponent(name)}${path}`,
+          logPath(name, path),
           { "aria-current": tab === path ? "page" : null },
           title,
           path === "/consumers" && consumers ? h("small", {}, ` ${consumers}`) : null,
@@ -106,7 +107,7 @@ class HwLogs extends View {
       h(
         "tr",
         {},
-        h("td", {}, link(`/logs/${encodeURIComponent(log.name)}`, {}, h("strong", {}, log.name))),
+        h("td", {}, link(logPath(log.name), {}, h("strong", {}, log.name))),
         log.problem
           ? h("td", { colspan: "8", class: "bad" }, log.problem)
           : [
@@ -200,11 +201,7 @@ class HwLogs extends View {
               });
               dialog.close();
               say(`The log ${name.value} is there`);
-              dispatchEvent(
-                new CustomEvent("headwater:go", {
-                  detail: { address: `/console/logs/${encodeURIComponent(name.value)}` },
-                }),
-              );
+              go(`/console/logs/${encodeURIComponent(name.value)}`);
             } catch (problem) {
               put(error, problem.message);
             }
@@ -249,7 +246,7 @@ class HwSettings extends View {
     const name = this.params.log;
     crumbs.value = [
       ["Logs", "/logs"],
-      [name, `/logs/${encodeURIComponent(name)}`],
+      [name, logPath(name)],
       ["Settings", null],
     ];
     visited(name);
@@ -438,7 +435,7 @@ class HwSettings extends View {
     try {
       await fetched("DELETE", logPath(name));
       say(`${name} is deleted`);
-      dispatchEvent(new CustomEvent("headwater:go", { detail: { address: "/console/logs" } }));
+      go("/console/logs");
     } catch (problem) {
       say(problem.message);
     }

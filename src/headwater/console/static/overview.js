@@ -39,8 +39,8 @@ import {
   time,
   trends,
   trouble,
-  who,
   world,
+  logPath,
 } from "./core.js";
 import { chart, colours, spark } from "./charts.js";
 import { before, kindOf, worded } from "./telling.js";
@@ -742,7 +742,7 @@ class HwOverview extends View {
       return h(
         "tr",
         {},
-        h("td", { class: "clip" }, link(`/logs/${encodeURIComponent(log.name)}`, {}, h("strong", {}, log.name))),
+        h("td", { class: "clip" }, link(logPath(log.name), {}, h("strong", {}, log.name))),
         log.problem
           ? h("td", { class: "bad", colspan: "6" }, "cannot be opened")
           : [

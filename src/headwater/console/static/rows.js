@@ -29,6 +29,10 @@ export class Everything {
   get(index) {
     return this.chunks.get(Math.floor(index / PAGE))?.[index % PAGE];
   }
+  /** All that is here at present, in order. */
+  loaded() {
+    return [...this.chunks].sort(([a], [b]) => a - b).flatMap(([, rows]) => rows);
+  }
   need(from, to, drawn) {
     for (let chunk = Math.floor(from / PAGE); chunk <= Math.floor(Math.max(from, to) / PAGE); chunk += 1) {
       if (this.chunks.has(chunk) || this.asked.has(chunk) || chunk * PAGE >= this.length) continue;
@@ -67,6 +71,10 @@ export class Matches {
   }
   get(index) {
     return this.rows[index];
+  }
+  /** All that is here at present, in order. */
+  loaded() {
+    return this.rows;
   }
   need(from, to, drawn) {
     if (this.isWhole || this.asking || to < this.rows.length - 20) return;

@@ -54,7 +54,7 @@ class HwStorage extends View {
     crumbs.value = this.log
       ? [
           ["Logs", "/logs"],
-          [this.log, `/logs/${encodeURIComponent(this.log)}`],
+          [this.log, logPath(this.log)],
           ["Storage", null],
         ]
       : [["Storage", null]];
@@ -145,7 +145,7 @@ class HwStorage extends View {
             h(
               "tr",
               {},
-              h("td", {}, link(`/logs/${encodeURIComponent(log.name)}/storage`, {}, h("strong", {}, log.name))),
+              h("td", {}, link(logPath(log.name, `/storage`), {}, h("strong", {}, log.name))),
               log.problem
                 ? h("td", { class: "bad", colspan: "6" }, log.problem)
                 : [
@@ -210,11 +210,7 @@ class HwStorage extends View {
           {},
           h("h2", {}, "Segments"),
           h("span", { class: "dim" }, entity ? retention(entity, those) : null),
-          h(
-            "span",
-            { class: "right" },
-            link(`/logs/${encodeURIComponent(this.log)}/settings`, { class: "link" }, "Change how long"),
-          ),
+          h("span", { class: "right" }, link(logPath(this.log, `/settings`), { class: "link" }, "Change how long")),
         ),
         found.segments.length ? h("div", { class: "in strip" }, this.ages(found.segments)) : null,
         found.segments.length
@@ -233,11 +229,7 @@ class HwStorage extends View {
                       h(
                         "td",
                         { class: "mono" },
-                        link(
-                          `/logs/${encodeURIComponent(this.log)}/${each.first}`,
-                          {},
-                          `${count(each.first)} to ${count(each.last)}`,
-                        ),
+                        link(logPath(this.log, `/${each.first}`), {}, `${count(each.first)} to ${count(each.last)}`),
                       ),
                       h("td", { class: "n" }, plural(each.events, "event")),
                       h("td", { class: "n" }, bytes(each.bytes)),

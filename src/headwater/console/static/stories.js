@@ -37,7 +37,7 @@ class HwStories extends View {
     this.log = this.params.log;
     crumbs.value = [
       ["Logs", "/logs"],
-      [this.log, `/logs/${encodeURIComponent(this.log)}`],
+      [this.log, logPath(this.log)],
       ["Stories", null],
     ];
     visited(this.log);
@@ -127,7 +127,7 @@ class HwStories extends View {
   }
 
   address(number, tag) {
-    return at(`/logs/${encodeURIComponent(this.log)}/${number}`, new URLSearchParams({ story: tag }));
+    return at(logPath(this.log, `/${number}`), new URLSearchParams({ story: tag }));
   }
 
   /** The field, and which keys there are. */
@@ -185,7 +185,7 @@ class HwStories extends View {
 
   set(wanted) {
     const given = new URLSearchParams(wanted === null ? {} : { key: wanted });
-    go(at(`/logs/${encodeURIComponent(this.log)}/stories`, given));
+    go(at(logPath(this.log, `/stories`), given));
   }
 
   /** Show the story of a tag, from its newest event. */

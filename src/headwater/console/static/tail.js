@@ -3,7 +3,7 @@
 import { away, clock, count, fetched, get, h, logPath, parse, plural, put, rate, say, stats } from "./core.js";
 import { colours } from "./charts.js";
 import { asJson } from "./query.js";
-import { PREVIEW, row } from "./rows.js";
+import { row } from "./rows.js";
 
 const KEPT = 5000;
 
@@ -28,6 +28,9 @@ export class Tail {
   }
   get(index) {
     return this.rows[index];
+  }
+  loaded() {
+    return this.rows;
   }
   need() {}
   stop() {
@@ -83,7 +86,7 @@ export class Tail {
               new URLSearchParams({
                 query: JSON.stringify(query),
                 after: String(this.after),
-                data_bytes_max: String(PREVIEW),
+                data_bytes_max: String(this.page.preview),
               }),
           ),
           { signal: this.ending.signal },

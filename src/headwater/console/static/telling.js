@@ -1,6 +1,6 @@
 /* What happens in the server, in words: of each notification, what it is about. */
 
-import { bytes, count, fetched, get, lasting, parse, plural } from "./core.js";
+import { bytes, count, fetched, get, lasting, parse, plural, logPath } from "./core.js";
 
 const BAD = new RegExp(
   [
@@ -56,7 +56,7 @@ const KEPT_LOG = "$system";
 /** What happened before this page was opened, newest first, if the server keeps it; null if it does not. */
 export async function before(most, ending) {
   if (!(await get("/logs", ending)).logs.includes(KEPT_LOG)) return null;
-  const answer = await fetched("POST", `/logs/${encodeURIComponent(KEPT_LOG)}/read`, {
+  const answer = await fetched("POST", logPath(KEPT_LOG, `/read`), {
     body: { query: { all: true }, backwards: true, limit: most },
     signal: ending,
   });

@@ -27,7 +27,6 @@ import {
   standing,
   table,
   time,
-  trouble,
   world,
 } from "./core.js";
 
