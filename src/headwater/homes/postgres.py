@@ -107,6 +107,8 @@ class _Statement:
     """One that is under way: since when, on which connection, and who is to be told if it takes too long."""
 
     def __init__(self, on_overdue: Callable[[], None], size: int = 0) -> None:
+        self.is_harmless = False
+        """Nobody sees whether it was executed: it is given up when it takes too long, and is not repeated for ever."""
         self.extra_s = size / BYTES_PER_S_MIN
         """So much longer it may take than a small one."""
         self.began = time.monotonic()
@@ -182,6 +184,16 @@ class PostgresHome:
         """See Home."""
         if not self.may_act():
             return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
+        return self.away
+
+    @property
+    def patience_s(self) -> float:
+        """See Home."""
+        return self._overdue_s
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        """See Home."""
         since = self._failing_since
         if since is None or time.monotonic() - since < self._overdue_s:
             return None
@@ -346,7 +358,7 @@ class PostgresHome:
                 raise NotPrimary(key)
             return True
 
-        self._until_known(key, made, nobody)
+        self._until_known(key, made, nobody, is_harmless=True)
 
     def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
         """See Home."""
@@ -426,6 +438,8 @@ class PostgresHome:
         attempt: Callable[[HomeConnection, bool], bool],
         on_overdue: Callable[[], None],
         size: int = 0,
+        *,
+        is_harmless: bool = False,
     ) -> None:
         """Try until the outcome is known. `attempt` answers whether the server's word suffices that it is durable.
 
@@ -433,6 +447,7 @@ class PostgresHome:
         nothing came of it; OutcomeUnknown: `give_up` or `close` was called before it was known.
         """
         statement = _Statement(on_overdue, size)
+        statement.is_harmless = is_harmless
         is_unknown = False
         """Whether a try may have had, or may still have, an effect that nobody was told of."""
         pause_s = BACKOFF_S[0]
@@ -449,7 +464,7 @@ class PostgresHome:
                                 self._confirm(connection)
                             self._confirm_if_needed(connection)
                         except self._errors.Error as error:
-                            is_unknown = is_unknown or _says_nothing(error)
+                            is_unknown = is_unknown or (_says_nothing(error) and not is_harmless)
                             raise
                     self._answered(statement)
                     return
@@ -539,6 +554,8 @@ class PostgresHome:
                     statement.is_told = True
                     statement.on_overdue()
                 silence_s = min(self._silence_s, GIVING_UP_S) if self._gives_up else self._silence_s + statement.extra_s
+                if statement.is_harmless:
+                    silence_s = min(silence_s, self._overdue_s)
                 if statement.sent_at is not None and now - statement.sent_at > silence_s:
                     assert statement.connection is not None
                     self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)

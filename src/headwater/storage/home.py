@@ -58,8 +58,16 @@ class Home(Protocol):
     """Whether this server's time as the primary goes on: asked before an append is judged, and by coordinators."""
 
     @property
+    def patience_s(self) -> float:
+        """Who waits for a commit is told after that time that its outcome is not known."""
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        """Why it has not answered for so long that nothing more should be sent to it; None if it answers."""
+
+    @property
     def unavailable(self) -> StorageUnavailable | None:
-        """Why nothing more should be sent to it at present; None if it answers."""
+        """Why nothing more should be appended at present: it is `away`, or it is another server's turn; or None."""
 
     def head(self, key: str) -> Head | None:
         """Where a log ends; None if it is not there. Raises StorageUnavailable."""
