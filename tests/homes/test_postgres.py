@@ -13,6 +13,7 @@ from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
 from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
+from headwater.homes.postgres_servers import ServerReport
 from headwater.storage.frame import Chain, EncodedFrame
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.framelog import Head, HeadMoved, nobody
@@ -409,6 +410,9 @@ def test_a_role_with_the_rights_that_are_printed_can_do_it_all() -> None:
         assert home.try_lease("one", {}, 11, 5) is not None
         home.mark("something")
         home.accept(0)
+        home.tell_of(ServerReport("one", {}, "primary", 1, 0, 0.0, "", "1.0", SCHEMA_VERSION))
+        assert [each.name for each in home.servers()] == ["one"]
+        home.leave()
         assert not [each for each in home.findings() if each.is_problem]
         home.close()
         with psycopg.connect(url.replace("headwater@", "writer@"), autocommit=True) as connection:
