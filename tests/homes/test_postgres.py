@@ -413,6 +413,14 @@ def test_a_role_with_the_rights_that_are_printed_can_do_it_all() -> None:
         home.tell_of(ServerReport("one", {}, "primary", 1, 0, 0.0, "", "1.0", SCHEMA_VERSION))
         assert [each.name for each in home.servers()] == ["one"]
         home.leave()
+        home.keep_batch(KEY, "w/1", b"manifest", {"0-0": iter([b"a", b"b"]), "1-0": iter([b"c"])})
+        assert (found := home.batch(KEY, "w/1")) is not None and found.manifest == b"manifest"
+        assert {name: [*pieces] for name, pieces in found.parts()} == {"0-0": [b"a", b"b"], "1-0": [b"c"]}
+        assert home.batches(KEY, "w/") == ["w/1"]
+        with pytest.raises(StorageUnavailable, match="a commit of w/1 has begun already"):
+            home.keep_batch(KEY, "w/1", b"another", {})
+        home.forget_batch(KEY, "w/1")
+        assert home.batch(KEY, "w/1") is None
         assert not [each for each in home.findings() if each.is_problem]
         home.close()
         with psycopg.connect(url.replace("headwater@", "writer@"), autocommit=True) as connection:

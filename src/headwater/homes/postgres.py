@@ -20,8 +20,8 @@ from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
-from ..storage.home import JOURNAL_KEY, HomeChanged
-from . import postgres_lease, postgres_servers
+from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
+from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
 from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
@@ -419,7 +419,64 @@ class PostgresHome:
             raise ValueError("the journal is the home")
         self.forget(key, 2**63 - 1)
         with self._asking() as connection:
+            postgres_staged.forget_log(connection.psycopg, key)
             connection.psycopg.execute(_DELETE, (key, *self._term))
+
+    # Staged batches
+
+    def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
+        """See Home."""
+        upload = secrets.randbits(62)
+        for part, pieces in parts.items():
+            for number, piece in enumerate(pieces):
+                with self._asking() as connection:
+                    postgres_staged.put(connection.psycopg, upload, part, number, piece)
+        with self._asking() as connection:
+            is_begun = postgres_staged.begin(connection.psycopg, self._term, key, name, upload, manifest)
+            self._confirm_if_needed(connection)
+        if not is_begun:
+            if (head := self.head(JOURNAL_KEY)) is None or head.term != self._term:
+                raise NotPrimary(key)
+            raise HomeUnavailable(
+                f"{self._name}: a commit of {name} has begun already",
+                reason="another commit of that batch has begun; ask again",
+            )
+
+    def batch(self, key: str, name: str) -> BegunBatch | None:
+        """See Home."""
+        with self._asking() as connection:
+            found = postgres_staged.begun(connection.psycopg, key, name)
+        if found is None:
+            return None
+        upload, manifest = found
+
+        def parts() -> Iterator[tuple[str, Iterator[bytes]]]:
+            with self._asking() as connection:
+                names = postgres_staged.parts(connection.psycopg, upload)
+            for part in names:
+                yield part, self._pieces(upload, part)
+
+        return BegunBatch(manifest, parts)
+
+    def _pieces(self, upload: int, part: str) -> Iterator[bytes]:
+        number = 0
+        while True:
+            with self._asking() as connection:
+                piece = postgres_staged.piece(connection.psycopg, upload, part, number)
+            if piece is None:
+                return
+            yield piece
+            number += 1
+
+    def batches(self, key: str, prefix: str) -> list[str]:
+        """See Home."""
+        with self._asking() as connection:
+            return postgres_staged.names(connection.psycopg, key, prefix)
+
+    def forget_batch(self, key: str, name: str) -> None:
+        """See Home."""
+        with self._asking() as connection:
+            postgres_staged.forget(connection.psycopg, self._term, key, name)
 
     def close(self) -> None:
         """See Home."""

@@ -71,6 +71,22 @@ CREATE UNLOGGED TABLE headwater.server (
     format integer NOT NULL,
     heard_at timestamptz NOT NULL
 );
+CREATE TABLE headwater.batch (
+    log text NOT NULL,
+    name text NOT NULL,
+    upload bigint NOT NULL UNIQUE,
+    manifest bytea NOT NULL,
+    PRIMARY KEY (log, name)
+);
+CREATE TABLE headwater.staged (
+    upload bigint NOT NULL,
+    name text NOT NULL,
+    piece integer NOT NULL,
+    content bytea NOT NULL,
+    kept_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (upload, name, piece)
+);
+ALTER TABLE headwater.staged ALTER COLUMN content SET STORAGE EXTERNAL;
 INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
 INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
 VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
@@ -87,6 +103,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
 GRANT SELECT, UPDATE ON headwater.lease TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 ALTER ROLE {role} SET default_transaction_isolation = 'read committed';
 ALTER ROLE {role} SET synchronous_commit = 'on';
 """

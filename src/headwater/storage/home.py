@@ -6,8 +6,8 @@ what a home is made of. `homes/` has those that there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from ..core.errors import StorageUnavailable
 from .frame import EncodedFrame
@@ -37,6 +37,14 @@ class HomeWentBack(HomeChanged):
         if copy_head == home_head:
             problem = f"and its home have other events up to {copy_head}"
         super().__init__(f"the home went back: the copy {log} {problem}")
+
+
+class BegunBatch(NamedTuple):
+    """A staged batch of which a commit has begun."""
+
+    manifest: bytes
+    parts: Callable[[], Iterator[tuple[str, Iterator[bytes]]]]
+    """The bytes of each part, by its name, in pieces. Raises StorageUnavailable."""
 
 
 class Home(Protocol):
@@ -97,6 +105,21 @@ class Home(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget a log whole. Raises NotPrimary, StorageUnavailable."""
+
+    def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
+        """Have the parts of a staged batch of that log, and then its manifest: a commit of it has begun.
+
+        Raises NotPrimary, StorageUnavailable: then it may have begun.
+        """
+
+    def batch(self, key: str, name: str) -> BegunBatch | None:
+        """A batch of which a commit has begun. Raises StorageUnavailable."""
+
+    def batches(self, key: str, prefix: str) -> list[str]:
+        """Those whose names begin so. Raises StorageUnavailable."""
+
+    def forget_batch(self, key: str, name: str) -> None:
+        """It is needed no more; where this server has no term any more, it stays. Raises StorageUnavailable."""
 
     def close(self) -> None:
         """Who waits for an answer is told that it is not known."""
