@@ -60,6 +60,10 @@ class Server:
     def orders(self) -> StoredLog:
         return self.engine.create("orders")
 
+    def is_impatient(self, overdue_s: float, silence_s: float) -> None:
+        """From now on, when what it is made of is there."""
+        self.home._overdue_s, self.home._silence_s = overdue_s, silence_s
+
     def close(self) -> None:
         self.home.give_up()
         self.engine.close()
@@ -317,10 +321,11 @@ def test_a_home_that_goes_back_under_its_primary_stops_it(serve: Serve, url: str
 def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=0.3, silence_s=1.0)
+    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
     try:
         add(server.orders, 1)
         log = server.orders
+        server.is_impatient(0.3, 1.0)
         proxy.lose_answer_to(lambda sent: MAGIC in sent)
         proxy.is_refusing = True
         with pytest.raises(OutcomeUnknown, match="append them again, with the same ids"):
@@ -344,10 +349,11 @@ def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(s
 def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=1.0, silence_s=2.0)
+    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
     try:
         log = server.orders
         add(log, 1)
+        server.is_impatient(1.0, 2.0)
         answers: list[AppendRequest] = []
         proxy.stop()
         count = 40
@@ -579,7 +585,7 @@ def test_a_directory_that_the_home_does_not_know_is_set_aside(serve: Serve, tmp_
 def test_who_reads_the_state_does_not_wait_for_the_home(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=1.0, silence_s=60.0)
+    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=60.0, silence_s=60.0)
     state = server.engine.state
     try:
         state.put("kind", "key", b"1")
@@ -631,3 +637,66 @@ def test_who_slept_through_its_turn_trims_nothing(serve: Serve) -> None:
     server.home.may_act = lambda: True
     server.engine.maintain()
     assert log.first_retained == 3
+
+
+def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effect_when_it_is_made(
+    serve: Serve, url: str
+) -> None:
+    port = url.rpartition(":")[2].partition("/")[0]
+    proxy = Proxy(int(port))
+    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    engine, log = server.engine, server.orders
+    try:
+        add(log, 1)
+        log.register_consumer("who", "known")
+        server.is_impatient(0.5, 2.0)
+        proxy.stop()
+        with pytest.raises(OutcomeUnknown, match="whether it is changed is not known"):
+            engine.change("orders", LogSettings(retention_ms=60_000))
+        for refused in (
+            lambda: log.register_consumer("who", "it"),
+            lambda: log.trim(2),
+            lambda: engine.create("other"),
+            lambda: engine.delete("orders"),
+            lambda: engine.state.flush(),
+            lambda: log.acknowledge("who", "known", 1),
+        ):
+            with pytest.raises(StorageUnavailable):  # at once, or when its patience ends; nothing came of it
+                refused()
+        assert engine.settings_of("orders").retention_ms is None  # who reads does not wait
+        server.is_impatient(60, 60)
+        proxy.go_on()
+        eventually(lambda: engine.settings_of("orders").retention_ms == 60_000)
+        engine.maintain(retention=False)
+        log = engine.open("orders")
+        assert log.settings.retention_ms == 60_000
+        assert [each.component for each in log.consumers()] == ["known"]
+        assert engine.names() == ["orders"]
+        eventually(lambda: server.home.away is None)
+        assert log.register_consumer("who", "it").epoch == 1
+        assert engine.change("orders", LogSettings()).settings.retention_ms is None
+        add(log, 1, begin=1)
+    finally:
+        server.close()
+        proxy.close()
+
+
+def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: Serve, url: str) -> None:
+    port = url.rpartition(":")[2].partition("/")[0]
+    proxy = Proxy(int(port))
+    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    log = server.orders
+    try:
+        server.is_impatient(0.5, 2.0)
+        proxy.stop()
+        with pytest.raises(OutcomeUnknown):
+            log.register_consumer("who", "it")
+        server.is_impatient(60, 60)
+        proxy.go_on()
+        eventually(lambda: server.engine.state.take_landed())
+        server.engine._heed_landed()
+        assert log.registry.get("who", "it") is not None
+        assert log.register_consumer("who", "it").epoch == 2  # asked again, it is there
+    finally:
+        server.close()
+        proxy.close()

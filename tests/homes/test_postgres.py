@@ -13,6 +13,7 @@ from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
 from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
+from headwater.homes.postgres_servers import ServerReport
 from headwater.storage.frame import Chain, EncodedFrame
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.framelog import Head, HeadMoved, nobody
@@ -409,6 +410,17 @@ def test_a_role_with_the_rights_that_are_printed_can_do_it_all() -> None:
         assert home.try_lease("one", {}, 11, 5) is not None
         home.mark("something")
         home.accept(0)
+        home.tell_of(ServerReport("one", {}, "primary", 1, 0, 0.0, "", "1.0", SCHEMA_VERSION))
+        assert [each.name for each in home.servers()] == ["one"]
+        home.leave()
+        home.keep_batch(KEY, "w/1", b"manifest", {"0-0": iter([b"a", b"b"]), "1-0": iter([b"c"])})
+        assert (found := home.batch(KEY, "w/1")) is not None and found.manifest == b"manifest"
+        assert {name: [*pieces] for name, pieces in found.parts()} == {"0-0": [b"a", b"b"], "1-0": [b"c"]}
+        assert home.batches(KEY, "w/") == ["w/1"]
+        with pytest.raises(StorageUnavailable, match="a commit of w/1 has begun already"):
+            home.keep_batch(KEY, "w/1", b"another", {})
+        home.forget_batch(KEY, "w/1")
+        assert home.batch(KEY, "w/1") is None
         assert not [each for each in home.findings() if each.is_problem]
         home.close()
         with psycopg.connect(url.replace("headwater@", "writer@"), autocommit=True) as connection:

@@ -279,6 +279,38 @@ def test_a_primary_that_is_cut_off_ends_by_time_and_can_be_stopped(
             member.close()
 
 
+def test_a_change_whose_outcome_is_not_known_is_told_so_within_its_patience(
+    url: str, database: Postgres, tmp_path: Path
+) -> None:
+    proxy = Proxy(database.port)
+    server = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "a", lease_ms="60000")
+    try:
+        assert server.comes()
+        assert put(server, "/logs/orders/consumers/who/it", {})[0] == 201
+        proxy.stop()
+        status, problem = put(server, "/logs/orders/consumers/who/other", {})
+        assert (status, problem["type"]) == (504, "urn:headwater:problem:outcome_unknown")
+        assert "whether it is changed is not known" in problem["detail"]
+        for path in ("/logs/orders/consumers/who/third", "/logs/new"):  # nothing more is sent
+            assert put(server, path, {})[0] == 503
+        proxy.go_on()
+        eventually(lambda: put(server, "/logs/orders/consumers/who/other", {})[0] in (200, 201))
+    finally:
+        server.close()
+        proxy.close()
+
+
+def put(member: Member, path: str, body: object) -> tuple[int, Any]:
+    """The status of a PUT, and its JSON."""
+    request = urllib.request.Request(f"{member.url}{path}", json.dumps(body).encode(), method="PUT")
+    request.add_header("content-type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answered:
+            return answered.status, json.loads(answered.read())
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
 def test_a_server_that_was_killed_and_begins_again_does_not_wait_for_its_own_lease(url: str, tmp_path: Path) -> None:
     first = Member(url, tmp_path / "a", lease_ms="60000")
     eventually(first.is_primary)

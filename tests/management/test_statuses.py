@@ -28,6 +28,7 @@ def test_who_is_at_fault_is_in_the_status() -> None:
     assert refusal_of(access.Forbidden("bob", Right.MANAGE, "orders")).status == Status.FORBIDDEN
     assert refusal_of(errors.LogNotFound("orders")).status == Status.NOT_FOUND
     assert refusal_of(errors.LogExists("orders")).status == Status.CONFLICT
+    assert refusal_of(errors.OutcomeUnknown("$state")).status == Status.OUTCOME_UNKNOWN == 504
 
 
 def test_paths_of_the_server_are_not_told() -> None:

@@ -250,12 +250,17 @@ class NotPrimary(StorageUnavailable):
 
 
 class OutcomeUnknown(EventLogError):
-    """Whether the events are in the log, or will be, is not known at present: ask again with the same ids."""
+    """Whether the events are in the log, or will be, is not known at present: ask again with the same ids.
+
+    A log of the server's own that is called so holds its small state: a consumer, a user, a setting may be changed.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"whether the events are in log {show(name)} is not known: where it is committed to does not answer; "
+            "whether it is changed is not known: where changes are committed to does not answer; look, or ask again"
+            if name.startswith("$")
+            else f"whether the events are in log {show(name)} is not known: where it is committed to does not answer; "
             "append them again, with the same ids, and they are there once"
         )
 

@@ -20,8 +20,8 @@ from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
-from ..storage.home import JOURNAL_KEY, HomeChanged
-from . import postgres_lease, postgres_servers
+from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
+from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
 from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
@@ -107,6 +107,8 @@ class _Statement:
     """One that is under way: since when, on which connection, and who is to be told if it takes too long."""
 
     def __init__(self, on_overdue: Callable[[], None], size: int = 0) -> None:
+        self.is_harmless = False
+        """Nobody sees whether it was executed: it is given up when it takes too long, and is not repeated for ever."""
         self.extra_s = size / BYTES_PER_S_MIN
         """So much longer it may take than a small one."""
         self.began = time.monotonic()
@@ -182,6 +184,16 @@ class PostgresHome:
         """See Home."""
         if not self.may_act():
             return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
+        return self.away
+
+    @property
+    def patience_s(self) -> float:
+        """See Home."""
+        return self._overdue_s
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        """See Home."""
         since = self._failing_since
         if since is None or time.monotonic() - since < self._overdue_s:
             return None
@@ -346,7 +358,7 @@ class PostgresHome:
                 raise NotPrimary(key)
             return True
 
-        self._until_known(key, made, nobody)
+        self._until_known(key, made, nobody, is_harmless=True)
 
     def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
         """See Home."""
@@ -407,7 +419,64 @@ class PostgresHome:
             raise ValueError("the journal is the home")
         self.forget(key, 2**63 - 1)
         with self._asking() as connection:
+            postgres_staged.forget_log(connection.psycopg, key)
             connection.psycopg.execute(_DELETE, (key, *self._term))
+
+    # Staged batches
+
+    def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
+        """See Home."""
+        upload = secrets.randbits(62)
+        for part, pieces in parts.items():
+            for number, piece in enumerate(pieces):
+                with self._asking() as connection:
+                    postgres_staged.put(connection.psycopg, upload, part, number, piece)
+        with self._asking() as connection:
+            is_begun = postgres_staged.begin(connection.psycopg, self._term, key, name, upload, manifest)
+            self._confirm_if_needed(connection)
+        if not is_begun:
+            if (head := self.head(JOURNAL_KEY)) is None or head.term != self._term:
+                raise NotPrimary(key)
+            raise HomeUnavailable(
+                f"{self._name}: a commit of {name} has begun already",
+                reason="another commit of that batch has begun; ask again",
+            )
+
+    def batch(self, key: str, name: str) -> BegunBatch | None:
+        """See Home."""
+        with self._asking() as connection:
+            found = postgres_staged.begun(connection.psycopg, key, name)
+        if found is None:
+            return None
+        upload, manifest = found
+
+        def parts() -> Iterator[tuple[str, Iterator[bytes]]]:
+            with self._asking() as connection:
+                names = postgres_staged.parts(connection.psycopg, upload)
+            for part in names:
+                yield part, self._pieces(upload, part)
+
+        return BegunBatch(manifest, parts)
+
+    def _pieces(self, upload: int, part: str) -> Iterator[bytes]:
+        number = 0
+        while True:
+            with self._asking() as connection:
+                piece = postgres_staged.piece(connection.psycopg, upload, part, number)
+            if piece is None:
+                return
+            yield piece
+            number += 1
+
+    def batches(self, key: str, prefix: str) -> list[str]:
+        """See Home."""
+        with self._asking() as connection:
+            return postgres_staged.names(connection.psycopg, key, prefix)
+
+    def forget_batch(self, key: str, name: str) -> None:
+        """See Home."""
+        with self._asking() as connection:
+            postgres_staged.forget(connection.psycopg, self._term, key, name)
 
     def close(self) -> None:
         """See Home."""
@@ -426,6 +495,8 @@ class PostgresHome:
         attempt: Callable[[HomeConnection, bool], bool],
         on_overdue: Callable[[], None],
         size: int = 0,
+        *,
+        is_harmless: bool = False,
     ) -> None:
         """Try until the outcome is known. `attempt` answers whether the server's word suffices that it is durable.
 
@@ -433,6 +504,7 @@ class PostgresHome:
         nothing came of it; OutcomeUnknown: `give_up` or `close` was called before it was known.
         """
         statement = _Statement(on_overdue, size)
+        statement.is_harmless = is_harmless
         is_unknown = False
         """Whether a try may have had, or may still have, an effect that nobody was told of."""
         pause_s = BACKOFF_S[0]
@@ -449,7 +521,7 @@ class PostgresHome:
                                 self._confirm(connection)
                             self._confirm_if_needed(connection)
                         except self._errors.Error as error:
-                            is_unknown = is_unknown or _says_nothing(error)
+                            is_unknown = is_unknown or (_says_nothing(error) and not is_harmless)
                             raise
                     self._answered(statement)
                     return
@@ -539,6 +611,8 @@ class PostgresHome:
                     statement.is_told = True
                     statement.on_overdue()
                 silence_s = min(self._silence_s, GIVING_UP_S) if self._gives_up else self._silence_s + statement.extra_s
+                if statement.is_harmless:
+                    silence_s = min(silence_s, self._overdue_s)
                 if statement.sent_at is not None and now - statement.sent_at > silence_s:
                     assert statement.connection is not None
                     self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMA_VERSION = 1
+"""That of a home that is made now. A server works with the one before it too, until `headwater home upgrade`."""
 POSTGRES_MIN, POSTGRES_MAX = 14, 18
 """The major versions that it is made for."""
 
@@ -70,6 +71,22 @@ CREATE UNLOGGED TABLE headwater.server (
     format integer NOT NULL,
     heard_at timestamptz NOT NULL
 );
+CREATE TABLE headwater.batch (
+    log text NOT NULL,
+    name text NOT NULL,
+    upload bigint NOT NULL UNIQUE,
+    manifest bytea NOT NULL,
+    PRIMARY KEY (log, name)
+);
+CREATE TABLE headwater.staged (
+    upload bigint NOT NULL,
+    name text NOT NULL,
+    piece integer NOT NULL,
+    content bytea NOT NULL,
+    kept_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (upload, name, piece)
+);
+ALTER TABLE headwater.staged ALTER COLUMN content SET STORAGE EXTERNAL;
 INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
 INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
 VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
@@ -86,6 +103,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
 GRANT SELECT, UPDATE ON headwater.lease TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 ALTER ROLE {role} SET default_transaction_isolation = 'read committed';
 ALTER ROLE {role} SET synchronous_commit = 'on';
 """
@@ -113,7 +132,7 @@ def initial_sql(role: str | None = None) -> str:
     entry = (
         f"INSERT INTO headwater.home (version, incarnation, seed) VALUES ({SCHEMA_VERSION}, '{incarnation}', {seed});"
     )
-    rights = RIGHTS.format(role=_quoted(role)) if role else ""
+    rights = rights_of(role) if role else ""
     return f"BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
 
 
@@ -125,7 +144,7 @@ def make_tables(connection: Connection, role: str | None = None) -> Identity:
             connection.execute(TABLES)
             connection.execute(ENTRY, (SCHEMA_VERSION, *(found := _drawn())))
         if role:
-            connection.execute(RIGHTS.format(role=_quoted(role)))
+            connection.execute(rights_of(role))
     return found
 
 
@@ -133,8 +152,25 @@ def identity_of(connection: Connection) -> Identity:
     """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
     found = _found(connection)
     if found is None:
-        raise StorageUnavailable("there is no home in this database yet: make it with headwater home init")
+        raise no_home()
     return found
+
+
+def no_home() -> StorageUnavailable:
+    """There is no home."""
+    return StorageUnavailable("there is no home in this database yet: make it with headwater home init")
+
+
+def of_other_version(version: int) -> StorageUnavailable:
+    """The home is of a version that is not known here."""
+    known = f"{SCHEMA_VERSION - 1} and {SCHEMA_VERSION}" if SCHEMA_VERSION > 1 else f"{SCHEMA_VERSION}"
+    remedy = "use a newer headwater" if version > SCHEMA_VERSION else "upgrade it with a headwater in between"
+    return StorageUnavailable(f"the home is of version {version}, this headwater knows {known}; {remedy}")
+
+
+def rights_of(role: str) -> str:
+    """The statements that give a role what a server needs."""
+    return RIGHTS.format(role=_quoted(role))
 
 
 def findings(connection: Connection) -> list[Finding]:
@@ -145,6 +181,9 @@ def findings(connection: Connection) -> list[Finding]:
         found.append(
             Finding(major < POSTGRES_MIN, f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
         )
+    [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
+    if version < SCHEMA_VERSION:
+        found.append(Finding(False, f"it is of version {version}: run headwater home upgrade when all servers are new"))
     commit = _setting(connection, "synchronous_commit")
     if commit == "off":
         found.append(Finding(True, "synchronous_commit is off, so an acknowledged append can be lost: set it to on"))
@@ -178,10 +217,8 @@ def _found(connection: Connection) -> Identity | None:
     if row is None:
         return None
     version, incarnation, seed = row
-    if version > SCHEMA_VERSION:
-        raise StorageUnavailable(
-            f"the home is of version {version}, this headwater knows up to {SCHEMA_VERSION}; use a newer headwater"
-        )
+    if not max(1, SCHEMA_VERSION - 1) <= version <= SCHEMA_VERSION:
+        raise of_other_version(version)
     return Identity(incarnation, int(seed))
 
 

@@ -32,7 +32,7 @@ DELETE FROM headwater.server WHERE heard_at < clock_timestamp() - {_FORGOTTEN_S}
 """
 _LEAVE = "DELETE FROM headwater.server WHERE process = %s"
 _SERVERS = """
-SELECT name, addresses, role, term, lag_events, lag_s, ahead, version, format,
+SELECT process, name, addresses, role, term, lag_events, lag_s, ahead, version, format,
     extract(epoch FROM clock_timestamp() - heard_at)::float8
 FROM headwater.server ORDER BY name, heard_at
 """
@@ -85,7 +85,12 @@ def leave(connection: Connection, process: int) -> None:
 
 def servers(connection: Connection) -> list[ServerReport]:
     """Those that were heard of in the last minutes, by name."""
+    return [report for _, report in by_process(connection)]
+
+
+def by_process(connection: Connection) -> list[tuple[int, ServerReport]]:
+    """The same, with what tells their processes apart."""
     return [
-        ServerReport(name, json_decoder(dict[str, str]).decode(addresses), *others)
-        for name, addresses, *others in connection.execute(_SERVERS)
+        (process, ServerReport(name, json_decoder(dict[str, str]).decode(addresses), *others))
+        for process, name, addresses, *others in connection.execute(_SERVERS)
     ]

@@ -23,6 +23,8 @@ class Status(IntEnum):
     NOT_IMPLEMENTED = 501
     UNAVAILABLE = 503
     """At present: too much is waiting, the server is stopping, the storage cannot be opened."""
+    OUTCOME_UNKNOWN = 504
+    """Whether it is done, or will be, is not known: look, or ask again."""
     OUT_OF_STORAGE = 507
 
     @property
@@ -66,7 +68,7 @@ _TABLE: dict[type, Status] = {
     core.Overloaded: Status.UNAVAILABLE,
     core.Closed: Status.UNAVAILABLE,
     core.StorageUnavailable: Status.UNAVAILABLE,
-    core.OutcomeUnknown: Status.UNAVAILABLE,
+    core.OutcomeUnknown: Status.OUTCOME_UNKNOWN,
     core.DiskFull: Status.OUT_OF_STORAGE,
     core.SequenceExhausted: Status.OUT_OF_STORAGE,
     core.StorageCorrupted: Status.INTERNAL_ERROR,

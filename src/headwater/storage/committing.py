@@ -22,6 +22,7 @@ from ..core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, Stor
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
+from .staged_home import StagedAtHome
 from .staging import (
     MANIFEST_NAME,
     STAGED,
@@ -75,11 +76,14 @@ def commit_staged(
     check_writer(writer)
     _check_arguments(batch, stages, on_duplicate)
     with _one_at_a_time(directory, writer):
-        _finish_older(log, directory, writer, batch, step)
+        at_home = StagedAtHome.of(log, directory)
+        _finish_older(log, directory, writer, batch, step, at_home)
         folder = batch_directory(directory, writer, batch)
         if (done := _applied(log, writer, batch)) is not None:
-            remove_committed(directory, folder)
+            _forget(directory, folder, at_home)
             return done
+        if at_home is not None:
+            _fetch(log, directory, folder, writer, batch, at_home)
         manifest = read_manifest(folder)
         if manifest is None:
             manifest = Manifest(writer, batch, list(stages), partition, on_duplicate)
@@ -94,13 +98,18 @@ def commit_staged(
                 return committed
             write_manifest(directory, folder, manifest)
             step("manifest")
+            if at_home is not None:
+                at_home.keep(folder, manifest)
+                step("kept")
         else:
             _check_begun(folder, manifest)
         try:
-            return _commit_all(log, directory, manifest, condition, step)
+            return _commit_all(log, directory, manifest, condition, step, at_home)
         except (InvalidInput, DuplicateEventId):
             state = log.writer(writer)
             if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
+                if at_home is not None:
+                    at_home.drop(folder)
                 unfreeze(directory, folder)
             raise
 
@@ -128,11 +137,18 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
     _check_arguments(batch, (), "fail")
     with _one_at_a_time(directory, writer):
         folder = batch_directory(directory, writer, batch)
+        at_home = StagedAtHome.of(log, directory)
         if gives_up:
+            if at_home is not None:
+                at_home.drop(folder)
             give_up_batch(directory, folder)
             return
+        if at_home is not None:
+            _fetch(log, directory, folder, writer, batch, at_home)
         state = log.writer(writer)
         if state is None or state.batch != batch or state.is_complete or not is_whole(folder):
+            if at_home is not None:
+                at_home.drop(folder)
             remove_batch(directory, folder)
 
 
@@ -159,15 +175,45 @@ def _committed(state: WriterState, *, was_applied: bool = False) -> Committed:
     return Committed(state.first, state.last, state.events, state.rows - state.events, was_applied)
 
 
-def _finish_older(log: LocalLog, directory: Path, writer: str, batch: int, step: Callable[[str], None]) -> None:
+def _fetch(log: LocalLog, directory: Path, folder: Path, writer: str, batch: int, at_home: StagedAtHome) -> None:
+    """Have what a commit has begun with as the home has it: it may have begun at another server, or been given up."""
+    if at_home.fetch(folder):
+        return
+    state = log.writer(writer)
+    if (state is None or state.batch != batch) and (folder / MANIFEST_NAME).exists():
+        unfreeze(directory, folder)
+
+
+def _forget(directory: Path, folder: Path, at_home: StagedAtHome | None) -> None:
+    """Forget a batch that is in the log."""
+    if at_home is not None:
+        at_home.forget(folder)
+    remove_committed(directory, folder)
+
+
+def _finish_older(
+    log: LocalLog,
+    directory: Path,
+    writer: str,
+    batch: int,
+    step: Callable[[str], None],
+    at_home: StagedAtHome | None,
+) -> None:
     """Older batches first: a begun commit is finished; what else is left of them will not be committed any more."""
     folder = writer_directory(directory, writer)
+    for number in at_home.begun(writer) if at_home is not None else ():
+        if number < batch and _applied(log, writer, number) is None:
+            assert at_home is not None
+            at_home.fetch(folder / str(number))
+        elif number < batch:
+            assert at_home is not None
+            at_home.forget(folder / str(number))
     older = sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal() and int(path.name) < batch)
     for number in older:
         manifest = read_manifest(folder / str(number))
         if manifest is not None and _applied(log, writer, number) is None:
             _check_begun(folder / str(number), manifest)
-            _commit_all(log, directory, manifest, None, step)
+            _commit_all(log, directory, manifest, None, step, at_home)
         else:
             remove_committed(directory, folder / str(number))
 
@@ -220,6 +266,7 @@ def _commit_all(
     manifest: Manifest,
     condition: AppendCondition | None,
     step: Callable[[str], None],
+    at_home: StagedAtHome | None,
 ) -> Committed:
     """Append what of a frozen batch is not in the log yet; then forget its files."""
     if condition is not None:
@@ -240,7 +287,7 @@ def _commit_all(
         _append(log, manifest, EventColumns.none(), Mark(manifest.writer, manifest.batch, rows, is_last=True), None)
         step("ended")
     committed = _newest(log, manifest)
-    remove_committed(directory, folder)
+    _forget(directory, folder, at_home)
     step("removed")
     return committed
 

@@ -275,10 +275,10 @@ class Engine(Closing):
             self._refuse_following(name)
             info = log.info()
             log.close()
+            del self._logs[name]  # where its end is not known, who asks for it opens it again, if it is there
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
             self.state.put(TRASH_KIND, log.directory.name, name.encode())  # as META there says: else it is not removed
             self.state.delete(LOG_KIND, name)
-            del self._logs[name]
             for kind in kinds_of_log(log.meta.incarnation):
                 for key, _ in list(self.state.items(kind)):
                     self.state.delete(kind, key)
@@ -338,6 +338,8 @@ class Engine(Closing):
         self._one_by_one("the disk", self.room.try_again)
         if self._clock_memory is not None:
             self._one_by_one("the clock", self._clock_memory.look)
+        if self.state.take_landed():
+            self._one_by_one("late changes", self._heed_landed)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
         if self.may_act():
@@ -357,6 +359,18 @@ class Engine(Closing):
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
+
+    def _heed_landed(self) -> None:
+        """What was changed after somebody was told that this is not known: logs that are open are to be so, too."""
+        with self._opening:
+            known = known_logs(self.state)
+            for log in self.opened():
+                entry = known.get(log.name)
+                if entry is None or entry.directory != log.directory.name:
+                    del self._logs[log.name]
+                    log.close()
+                else:
+                    log.follow_state(entry.settings, consumers=True)
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
         maintenance.seal_segments(log, self._worker.run)

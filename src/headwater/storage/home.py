@@ -6,8 +6,8 @@ what a home is made of. `homes/` has those that there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from ..core.errors import StorageUnavailable
 from .frame import EncodedFrame
@@ -39,6 +39,14 @@ class HomeWentBack(HomeChanged):
         super().__init__(f"the home went back: the copy {log} {problem}")
 
 
+class BegunBatch(NamedTuple):
+    """A staged batch of which a commit has begun."""
+
+    manifest: bytes
+    parts: Callable[[], Iterator[tuple[str, Iterator[bytes]]]]
+    """The bytes of each part, by its name, in pieces. Raises StorageUnavailable."""
+
+
 class Home(Protocol):
     """Where frames are committed, by one server at a time. Safe to call from any thread."""
 
@@ -58,8 +66,16 @@ class Home(Protocol):
     """Whether this server's time as the primary goes on: asked before an append is judged, and by coordinators."""
 
     @property
+    def patience_s(self) -> float:
+        """Who waits for a commit is told after that time that its outcome is not known."""
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        """Why it has not answered for so long that nothing more should be sent to it; None if it answers."""
+
+    @property
     def unavailable(self) -> StorageUnavailable | None:
-        """Why nothing more should be sent to it at present; None if it answers."""
+        """Why nothing more should be appended at present: it is `away`, or it is another server's turn; or None."""
 
     def head(self, key: str) -> Head | None:
         """Where a log ends; None if it is not there. Raises StorageUnavailable."""
@@ -89,6 +105,21 @@ class Home(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget a log whole. Raises NotPrimary, StorageUnavailable."""
+
+    def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
+        """Have the parts of a staged batch of that log, and then its manifest: a commit of it has begun.
+
+        Raises NotPrimary, StorageUnavailable: then it may have begun.
+        """
+
+    def batch(self, key: str, name: str) -> BegunBatch | None:
+        """A batch of which a commit has begun. Raises StorageUnavailable."""
+
+    def batches(self, key: str, prefix: str) -> list[str]:
+        """Those whose names begin so. Raises StorageUnavailable."""
+
+    def forget_batch(self, key: str, name: str) -> None:
+        """It is needed no more; where this server has no term any more, it stays. Raises StorageUnavailable."""
 
     def close(self) -> None:
         """Who waits for an answer is told that it is not known."""

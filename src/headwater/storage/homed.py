@@ -53,15 +53,16 @@ class HomedLog(SegmentLog):
         """Take over the segments of a copy (see `open_copy`). `key`: how the log is called at the home."""
         super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
                          room=room, segment_bytes=segment_bytes)  # fmt: skip
-        self._key = key
-        self._homed, self._home, self._on_lost = homed, homed.home, homed.on_lost
+        self.home, self.key = homed.home, key
+        """Where it is committed, and how it is called there."""
+        self._homed, self._on_lost = homed, homed.on_lost
         self._held: list[EncodedFrame] = []
         """Appended, and not committed yet: they go with the next ones that must be durable."""
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """See FrameLog."""
-        return self._home.unavailable
+        return self.home.unavailable
 
     @property
     def head(self) -> int:
@@ -108,13 +109,13 @@ class HomedLog(SegmentLog):
 
     def begin_term(self) -> None:
         """From now on it is appended to, in the term that the home has begun: it has all that the home has."""
-        self.term = self._home.term
+        self.term = self.home.term
 
     def catch_up(self) -> None:
         """Fetch what the home has and the copy has not. Raises what `follow` does."""
-        home_head = self._home.kept_heads().get(self._key) if self.is_following else self._home.head(self._key)
+        home_head = self.home.kept_heads().get(self.key) if self.is_following else self.home.head(self.key)
         if home_head is None:
-            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self._key})")
+            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self.key})")
         for _ in self.follow(home_head):
             pass
 
@@ -151,12 +152,12 @@ class HomedLog(SegmentLog):
 
     def forget_at_home(self, below: int) -> None:
         """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
-        self._home.forget(self._key, below)
+        self.home.forget(self.key, below)
 
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         try:
-            self._home.commit(self._key, frames, expected, on_overdue)
+            self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:
             if moved.head.term != self.term:
                 self._on_lost(moved)
@@ -166,7 +167,7 @@ class HomedLog(SegmentLog):
             self._on_lost(changed)
             raise
         self._held = []
-        self._homed.on_committed(self._key, frames)
+        self._homed.on_committed(self.key, frames)
         try:
             self._keep(frames)
         except (EventLogError, OSError) as error:
@@ -185,13 +186,13 @@ class HomedLog(SegmentLog):
         """What the home has behind the copy, some frames at a time."""
         run: list[EncodedFrame] = []
         size, last, crc = 0, self.last, self.last_crc
-        for content in self._home.frames(self._key, self.last, upto):
+        for content in self.home.frames(self.key, self.last, upto):
             try:
                 frame = Frame(memoryview(content), 0, self.crc_seed)
                 frame.verify()
             except BadFrame as bad:
                 problem = f"the frame behind event {last} is damaged in the home ({bad})"
-                raise StorageCorrupted(self._key, problem, "restore the database from its backup") from None
+                raise StorageCorrupted(self.key, problem, "restore the database from its backup") from None
             if crc and frame.previous_crc != crc:
                 if frame.first > last + 1:
                     raise CopyOutlived(f"{self._directory} ends with {last}, its home begins with {frame.first}")

@@ -163,6 +163,11 @@ class Journal:
         """How much it takes, as far as it is written."""
         return sum(segment.end for segment in self.frames.segments)
 
+    @property
+    def home(self) -> Home | None:
+        """Where it is committed; None: in its own files."""
+        return None if self._homed is None else self._homed.home
+
     def append(self, records: Sequence[Record], *, is_durable: bool, are_copies: bool = False) -> int:
         """Write records as one change; answers the number of the last one. A durable one makes all before it durable.
 

@@ -20,6 +20,7 @@ from ..core.state import USER_KIND, StateEntry
 from .framelog import Head
 from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of
+from .patient import Patient
 from .refusals import refusal_of
 from .state import SqliteState
 
@@ -53,6 +54,22 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
     return safe
 
 
+def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
+    """A `_change` that somebody waits for: where the journal has a home, no longer than that says."""
+    change = _change(method)
+
+    @wraps(method)
+    def patient(self: JournalState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        home = self.journal.home
+        if self._patient is None or home is None or self.journal.is_following:
+            return change(self, *args, **kwargs)
+        if kwargs.get("is_durable", True) and (away := home.away) is not None:
+            raise away  # nothing more is sent to a home that has yet to answer
+        return self._patient.do(lambda: change(self, *args, **kwargs), home.patience_s)
+
+    return patient
+
+
 class JournalState:
     """A StateStore in a journal, with its image in SQLite. Safe to call from any thread. See `state_opening`."""
 
@@ -64,6 +81,8 @@ class JournalState:
         self._fatal, self._lock_file = fatal, lock
         self._changing = threading.RLock()
         """Held by who changes something, for as long as the journal takes. Who reads does not wait for that."""
+        self._patient = None if journal.home is None else Patient(NAME)
+        """Makes the changes of a journal that has a home."""
         self._lock = threading.Lock()
         """Held for moments: what waits for the image, and what the image has, are one."""
         self._pending: dict[tuple[str, str], EntryRecord] = {}
@@ -83,7 +102,7 @@ class JournalState:
                 return self.image.get(kind, key)
             return StateEntry(pending.value, pending.version) if pending.version else None
 
-    @_change
+    @_patient_change
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
@@ -97,7 +116,7 @@ class JournalState:
         self._write(records, is_durable)
         return version
 
-    @_change
+    @_patient_change
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
         """See StateStore."""
         if not self._expect(kind, key, expected_version):
@@ -105,7 +124,7 @@ class JournalState:
         self._write([EntryRecord(kind, key, 0, b"")])
         return True
 
-    @_change
+    @_patient_change
     def delete_all(self, kind: str, keys: Iterable[str]) -> int:
         """See StateStore."""
         there = [key for key in dict.fromkeys(keys) if self._expect(kind, key, None)]
@@ -113,12 +132,12 @@ class JournalState:
             self._write([EntryRecord(kind, key, 0, b"") for key in there])
         return len(there)
 
-    @_change
+    @_patient_change
     def keep_had_users(self, had_users: bool) -> None:
         """See StateStore."""
         self._write([HadUsers(bool(had_users))])
 
-    @_change
+    @_patient_change
     def flush(self) -> None:
         """See StateStore."""
         self.journal.sync()
@@ -220,8 +239,14 @@ class JournalState:
             self._snapshotting.prove()
             self._forget()
 
+    def take_landed(self) -> bool:
+        """Whether a change was made since the last call, of which was told that its outcome is not known."""
+        return self._patient is not None and self._patient.take_landed()
+
     def close(self) -> None:
         """Close both, with nothing left to be applied."""
+        if self._patient is not None:
+            self._patient.close()
         with self._changing, ExitStack() as closing:
             if self._is_closed:
                 return

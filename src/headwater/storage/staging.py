@@ -29,7 +29,7 @@ from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
 from ..formats.arrow_columns import batch_of
 from ..formats.late import pa
-from .checked_file import CheckedFile, earlier_struct
+from .checked_file import CheckedFile, earlier_struct, with_checksum
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .room import Room
@@ -242,6 +242,11 @@ def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> 
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
         _MANIFEST.write(directory, manifest)
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """A manifest as its file has it."""
+    return with_checksum(msgspec.json.encode(manifest))
 
 
 def check_stages(directory: Path, stages: Sequence[str]) -> None:

@@ -161,6 +161,26 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
     return is_kept
 
 
+@home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
+@click.option("--role", metavar="NAME", help="Also give this role what a server needs of what is new.")
+@config_option
+@setting_options("home")
+def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
+    """Bring the tables of a home to the version that this headwater makes.
+
+    When all servers have been replaced, which work with a home of the version before meanwhile: while one is connected
+    that does not know the new version, nothing is changed. Servers of an older one do not start afterwards.
+    """
+    from ...homes.postgres_upgrade import upgrade as bring
+
+    with _connected(_address(file, flags)) as connection:
+        before, now = bring(connection, role)
+    if before == now:
+        click.echo(f"nothing is to be done: the home is of version {now}")
+    else:
+        click.echo(f"the home was of version {before}, and is of version {now}; its servers take over anew")
+
+
 @home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
 @config_option
 @setting_options("data")
@@ -232,4 +252,4 @@ def _connected(address: str) -> Iterator[Connection]:
         with driver.connect(address, autocommit=True) as connection:
             yield connection
     except driver.Error as error:
-        raise StorageUnavailable(f"the home cannot be made: {str(error).strip()}") from None
+        raise StorageUnavailable(f"the home cannot be made, or changed: {str(error).strip()}") from None
