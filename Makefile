@@ -13,7 +13,7 @@ PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do 
 COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
 COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
 
-.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-spark screenshots docs check
+.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-homes bench-spark screenshots docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -78,6 +78,10 @@ bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; s
 
 bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J and RabbitMQ; about half an hour
 	$(BIN)/python -m benchmarks.amqp --markdown
+
+bench-homes: $(STAMP)   ## a home in PostgreSQL beside a local directory and the recorder of eventsourcing; about half an hour
+	@$(INSTALL) --editable '.[bench]'
+	$(BIN)/python -m benchmarks.homes --markdown
 
 bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet reader and Kafka; about an hour
 	$(BIN)/python -m benchmarks.spark --markdown

@@ -32,7 +32,6 @@ LEASE_MS = 5000
 TRY_S = 0.01
 PATIENCE_S = 120.0
 LOGS = (1, 1000)
-_CONFIGURATION = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = false\n[logs.orders]\n"
 _BODY = b'{"events": [{"type": "E", "data": "1"}]}'
 ENDS: dict[str, Callable[[Member], object]] = {
     "killed (SIGKILL)": Member.kill,
@@ -46,19 +45,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.homes.failover")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--logs", type=int, nargs="+", default=LOGS)
+    parser.add_argument("--lease-ms", type=int, nargs="+", default=[LEASE_MS])
     given = parser.parse_args()
-    table = Table(
-        "the primary is", "logs", "p50", "p99", "longest", title=f"Lease {LEASE_MS} ms, {given.rounds} rounds"
-    )
-    for logs in given.logs:
-        for how, times in measured(logs, given.rounds).items():
-            table.add_row(how, f"{logs:,}", *(f"{shown:.2f} s" for shown in (*percentiles(times), max(times))))
+    table = Table("lease", "the primary is", "logs", "p50", "p99", "longest", title=f"{given.rounds} rounds")
+    for lease_ms in given.lease_ms:
+        for logs in given.logs:
+            for how, times in measured(logs, given.rounds, lease_ms).items():
+                shown = (f"{value:.2f} s" for value in (*percentiles(times), max(times)))
+                table.add_row(f"{lease_ms / 1000:g} s", how, f"{logs:,}", *shown)
     Console().print(table)
 
 
-def measured(logs: int, rounds: int) -> dict[str, list[float]]:
+def measured(logs: int, rounds: int, lease_ms: int = LEASE_MS) -> dict[str, list[float]]:
     """How long it took, in seconds: `rounds` times for each way to end."""
-    with _servers() as servers:
+    with _servers(lease_ms) as servers:
         primary, other = servers
         with connect(primary.url) as client:
             for number in range(1, logs):
@@ -82,13 +82,14 @@ def percentiles(times: list[float]) -> tuple[float, float]:
 
 
 @contextmanager
-def _servers() -> Iterator[tuple[Member, Member]]:
+def _servers(lease_ms: int) -> Iterator[tuple[Member, Member]]:
     fresh_home()
+    configuration = f"home_lease_ms = {lease_ms}\n[flight]\nenabled = false\n[logs.orders]\n"
     with tempfile.TemporaryDirectory(prefix="headwater-failover-", dir=fast_folder()) as directory:
         members: list[Member] = []
         try:
             for name in ("a", "b"):
-                members.append(Member(Path(directory), name, shared_server(), _CONFIGURATION))
+                members.append(Member(Path(directory), name, shared_server(), configuration))
                 if name == "a":
                     eventually(lambda: members[0].is_primary)
             eventually(members[1].stands_by)

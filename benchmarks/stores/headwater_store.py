@@ -16,8 +16,9 @@ from .store import AppendAsync, Conflict, Extent, Store
 class HeadwaterStore(Store):
     """One log of an engine of its own: made, or opened where it is there."""
 
-    def __init__(self, directory: Path) -> None:
-        self._engine = Engine(directory)
+    def __init__(self, directory: Path, engine: Engine | None = None) -> None:
+        """`engine`: one that is open, instead of that of the directory; it is closed with the store."""
+        self._engine = engine or Engine(directory)
         self.log = self._engine.create("bench")
 
     def append(self, events: Sequence[Event], condition: AppendCondition | None = None) -> int:

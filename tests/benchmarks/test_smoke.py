@@ -21,12 +21,17 @@ ROOT = Path(__file__).parents[2]
         "benchmarks.client_http --rounds 2 --requests 20",
         "benchmarks.decisions --rounds 2 --decisions 5",
         "benchmarks.hotpath head client tag conditional arrow --events 10000",
+        "benchmarks.homes commands lag --round-trip-ms 1 --events 1000 --seconds 0.05 --repeat 1",
     ],
-    ids=["questions", "notifications", "profile", "listeners", "client_http", "decisions", "hotpath"],
+    ids=["questions", "notifications", "profile", "listeners", "client_http", "decisions", "hotpath", "homes"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()
-    where = ["--directory", str(tmp_path)] if arguments[0] in ("benchmarks", "benchmarks.hotpath") else []
+    where = (
+        ["--directory", str(tmp_path)]
+        if arguments[0] in ("benchmarks", "benchmarks.hotpath", "benchmarks.homes")
+        else []
+    )
     done = subprocess.run(
         [sys.executable, "-m", *arguments, *where], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )

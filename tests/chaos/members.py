@@ -44,8 +44,19 @@ grants = ["all:*"]
 class Member:
     """One server of the home."""
 
-    def __init__(self, folder: Path, name: str, database: Postgres, configuration: str | None = None) -> None:
-        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client."""
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        database: Postgres,
+        configuration: str | None = None,
+        *,
+        is_direct: bool = False,
+    ) -> None:
+        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client.
+
+        `is_direct`: its way to the database leads through no proxy, which would cost this process time.
+        """
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
         if configuration is None:
@@ -54,6 +65,7 @@ class Member:
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.proxy = Proxy(database.port)
         """Its way to the database."""
+        self._database_port = database.port if is_direct else self.proxy.port
         self.url = f"http://127.0.0.1:{self.ports['http']}"
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -99,7 +111,7 @@ class Member:
         """Begin, again."""
         assert not self.runs
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
-        home = f"--home=postgresql://headwater@127.0.0.1:{self.proxy.port}/postgres"
+        home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*PROGRAM, "serve", "--config=config.toml", "--data=data", home,

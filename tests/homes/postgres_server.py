@@ -53,9 +53,9 @@ def binaries() -> Path:
 class Postgres:
     """One server, in a folder of its own below a temporary one; it listens on 127.0.0.1 alone."""
 
-    def __init__(self, further: str = "", *, standby_of: Postgres | None = None) -> None:
-        """Make and start it. `further`: more lines of its configuration."""
-        self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=fast_folder()))
+    def __init__(self, further: str = "", *, standby_of: Postgres | None = None, directory: Path | None = None) -> None:
+        """Make and start it. `further`: more lines of its configuration; `directory`: where, None for in memory."""
+        self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=directory or fast_folder())).resolve()
         self.data = self.folder / "data"
         self._user = 65534 if os.geteuid() == 0 else None
         self._bin = self._reachable(binaries())
@@ -79,6 +79,12 @@ class Postgres:
     def url_of(self, database: str) -> str:
         """Where a database of it is."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def version(self) -> str:
+        """Of the programs, as they say it."""
+        told = subprocess.run([self._bin / "postgres", "--version"], capture_output=True, text=True, check=True)
+        return told.stdout.split()[-1]
 
     def configure(self, further: str) -> None:
         """Set its configuration, which it reads when it starts, or is told to by `reload`."""

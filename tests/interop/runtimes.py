@@ -460,6 +460,36 @@ class Chromium(Runtime):
         return ["chromium", "--headless", *quiet, *sandbox, "--host-resolver-rules=MAP *.test 127.0.0.1"]
 
 
+class HaProxy(Runtime):
+    """No client either: the load balancer whose configuration `tests/packaging/test_three_machines.py` runs."""
+
+    name = "haproxy"
+    programs = ("haproxy",)
+    debian = ("haproxy",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        return None if self.program() is not None else "no haproxy here; on Debian: apt-get install haproxy"
+
+    def build(self) -> None:
+        """See Runtime."""
+
+    def install(self) -> bool:
+        """See Runtime."""
+        if reason := self.missing():
+            raise Unavailable(f"{self.name}: {reason}")
+        return False
+
+    def command(self) -> list[str]:
+        """See Runtime; the configuration is added."""
+        return [self.program() or "haproxy", "-f"]
+
+    @staticmethod
+    def program() -> str | None:
+        """Where it is: in a directory that only root has on the path."""
+        return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+
+
 class Recorder(Runtime):
     """No client either: what `tests/power` has loaded into a server, to see what it writes and syncs."""
 
@@ -489,7 +519,7 @@ class Recorder(Runtime):
 
 RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, PostgreSql, MariaDb,
-    DeltaSpark, Chromium, Recorder, Pyright, Axe,
+    DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
 )  # fmt: skip
 
 

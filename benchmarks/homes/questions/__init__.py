@@ -1,0 +1,1 @@
+"""The questions about homes: a module each, with a `TITLE` and `cases`."""
