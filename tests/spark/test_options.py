@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
 from headwater.spark.options import DEFAULT_URL, InvalidOption, ceil_ms, floor_ms
-from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
+from headwater.spark.read_options import READING, Bound, Moment, ReadOptions, batch_options, stream_options
 from headwater.spark.running import Server
 from headwater.spark.schema import COLUMNS, columns_of, select
 from headwater.spark.sink_options import columns_of as columns_to_write
@@ -94,7 +94,7 @@ def test_positions_are_given_for_all_logs_or_by_name() -> None:
     ],
 )
 def test_timestamps_are_iso_8601_or_ms(given: str, ms: int) -> None:
-    assert batch(startingTimestamp=given).start.time_ms == ms
+    assert batch(startingTimestamp=given).start.place == Moment(ms)
 
 
 def test_moments_are_rounded_to_ms_in_the_direction_that_is_asked_for() -> None:
@@ -132,9 +132,11 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"startingPosition": "0"}, "option startingPosition: earliest, latest, a number from 1"),
         ({"startingPosition": "first"}, "option startingPosition: earliest, latest, a number .*'first' given"),
         ({"startingPosition": '{"orders": 1.5}'}, "option startingPosition: earliest, latest"),
+        ({"startingTimestamp": '{"orders": "noon"}'}, "option startingTimestamp: ISO 8601"),
+        ({"startingTimestamp": '{"orders": '}, "option startingTimestamp: ISO 8601"),
         ({"startingPosition": '{"orders": '}, "option startingPosition: earliest, latest"),
         ({"startingPosition": "latest"}, "option startingPosition: latest given: a batch read .* reads nothing"),
-        ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a batch read"),
+        ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a read that ends"),
         ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 given, .* above endingPosition, 8"),
         (
             {"startingPosition": "9", "endingPosition": '{"orders": 8}'},
@@ -161,10 +163,20 @@ def test_a_wrong_option_is_named_with_what_was_given_and_what_is_allowed(given: 
         batch(**given)
 
 
-def test_a_stream_has_no_end_and_takes_no_filters() -> None:
-    for name, value in (("endingPosition", "5"), ("endingTimestamp", "5"), ("filterPushdown", "true")):
-        with pytest.raises(InvalidOption, match=f"option {name}: it is for batch reads"):
-            stream(**{name: value})
+def test_a_stream_may_have_an_end_and_takes_no_filters() -> None:
+    assert stream(endingPosition='{"orders": 5}').end == Bound("latest", {"orders": 5})
+    with pytest.raises(InvalidOption, match="option filterPushdown: it is for batch reads"):
+        stream(filterPushdown="true")
+    with pytest.raises(InvalidOption, match="option startingPosition: 6 given, which is above endingPosition, 5"):
+        stream(startingPosition="6", endingPosition="5")
+
+
+def test_times_are_given_for_all_logs_or_by_name() -> None:
+    start = batch(startingTimestamp='{"orders": "2023-11-14T22:13:20Z", "shop": 1000}').start
+    assert [start.of(log) for log in ("orders", "shop", "other")] == [Moment(1700000000000), Moment(1000), "earliest"]
+    assert batch(endingTimestamp='{"orders": 1000}').end == Bound("latest", {"orders": Moment(1000)})
+    with pytest.raises(InvalidOption, match="startingTimestamp: it is later than endingTimestamp of log 'orders'"):
+        batch(startingTimestamp='{"orders": 9}', endingTimestamp="8")
 
 
 def test_a_stream_cannot_wait_for_more_events_than_it_may_take() -> None:
@@ -221,6 +233,21 @@ def test_the_variable_says_where_the_server_is_where_no_option_does(monkeypatch:
     monkeypatch.setenv("HEADWATER_FLIGHT_URL", "http://events")
     with pytest.raises(InvalidOption, match="option HEADWATER_FLIGHT_URL: "):
         batch()
+
+
+def test_variables_say_who_asks_of_their_server_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_FLIGHT_URL", "grpc://events:9")
+    monkeypatch.setenv("HEADWATER_USER", "ann")
+    monkeypatch.setenv("HEADWATER_PASSWORD", "hunter2")
+
+    assert (batch().address.user, batch().address.password) == ("ann", "hunter2")
+    assert batch(url="grpc://events:9").address.user == "ann"
+    assert batch(url="grpc://other:9").address.user is None, "who names a server is not given what is meant for another"
+    assert batch(token="t").address.user is None, "an option says it"
+    monkeypatch.setenv("HEADWATER_TOKEN", "secret")
+    assert (batch().address.token, batch().address.user) == ("secret", None)
+    monkeypatch.setenv("HEADWATER_FLIGHT_URL", "http://events")
+    assert batch(url="grpc://other:9").address.token is None
 
 
 def test_columns_that_look_as_if_they_routed_rows_are_refused_unless_they_were_read() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def test_every_pipeline_keeps_the_rules(name: str) -> None:
     assert all(setting.about.help.endswith((".", "]")) for setting in settings)
     assert pipeline.options.__dataclass_params__.frozen
     for example in pipeline.examples:
-        command_of(pipeline).make_context(name, example.split())
+        command_of(pipeline).make_context(name, shlex.split(example))
 
 
 def test_the_help_of_all_pipelines_imports_no_spark() -> None:

@@ -16,11 +16,12 @@ from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
 from headwater.flight import actions, reading
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.spark import stream_reading
+from headwater.spark import lag, stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
 from headwater.spark.position_reports import AGAIN_S, PositionReports
 from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable
+from headwater.spark.progress import behind
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.spark.stream_reading import StreamReader
 from headwater.storage import Engine
@@ -29,7 +30,7 @@ from headwater.storage.memory import MemoryStore
 
 from ..flight.memory_backend import MemoryBackend, serving
 from .archives import archive
-from .conftest import T0, Backend, fill
+from .conftest import T0, Backend, Clock, fill
 
 Make = Callable[..., StreamReader]
 ALL = ReadAllAvailable()
@@ -93,6 +94,7 @@ def test_offsets_have_one_order_of_keys(reader: Make, store: MemoryStore) -> Non
         ({"startingPosition": 17}, 16),
         ({"startingPosition": '{"orders": 17}'}, 16),
         ({"startingTimestamp": T0 + 1000}, 10),
+        ({"startingTimestamp": f'{{"orders": {T0 + 2000}}}'}, 20),
         ({"startingTimestamp": T0 + 99_000, "startingTimestampStrategy": "latest"}, 100),
     ],
 )
@@ -107,12 +109,47 @@ def test_what_is_wrong_with_a_start_is_said(reader: Make, orders: LocalLog) -> N
         ({"startingPosition": 102}, "102 given, but the head of log 'orders' is 100"),
         ({"startingPosition": '{"shop": 1}'}, "a position is given for 'shop'"),
         ({"startingTimestamp": T0 + 99_000}, "nothing was recorded in log 'orders' since then"),
-        ({"endingPosition": 5}, "it is for batch reads"),
+        ({"startingTimestamp": '{"shop": 1}'}, "option startingTimestamp: a time is given for 'shop'"),
+        ({"endingPosition": '{"shop": 1}'}, "option endingPosition: a position is given for 'shop'"),
+        ({"endingPosition": "earliest"}, "option endingPosition: earliest given: a read that ends there reads nothing"),
     ):
         with pytest.raises(InvalidOption, match=message):
             reader(log="orders", **options).initialOffset()
     with pytest.raises(LogNotFound):
         reader(log="shop").initialOffset()
+
+
+@pytest.mark.parametrize(
+    ("options", "at_first", "then"),
+    [
+        ({}, (100, 10), (110, 30)),
+        ({"endingPosition": 105}, (100, 10), (105, 30)),
+        ({"endingPosition": '{"orders": 55}'}, (55, 10), (55, 30)),
+        ({"endingTimestamp": T0 + 5000}, (50, 0), (50, 0)),
+        ({"endingTimestamp": f'{{"shop": {T0 + 13_000}}}'}, (100, 10), (110, 20)),
+    ],
+)
+def test_a_stream_ends_where_it_is_told_and_reads_what_comes_before(
+    reader: Make,
+    orders: LocalLog,
+    store: MemoryStore,
+    clock: Clock,
+    options: dict[str, object],
+    at_first: tuple[int, int],
+    then: tuple[int, int],
+) -> None:
+    """Events of `orders` are a second apart in tens, from T0 on; those of `shop` come after them."""
+    fill(shop := store.create("shop"), 10, clock)
+    stream = reader(log="orders,shop", **options)
+    first = stream.latestOffset(stream.initialOffset(), ALL)
+    assert positions(first) == {"orders": at_first[0], "shop": at_first[1]}
+
+    fill(orders, 10, clock)
+    fill(shop, 20, clock)
+    end = stream.latestOffset(first, ALL)
+    assert positions(end) == {"orders": then[0], "shop": then[1]}
+    assert json.dumps(stream.latestOffset(end, ALL)) == json.dumps(end)
+    assert read(stream, stream.initialOffset(), end)[-1][1] == then[1] or not then[1]
 
 
 def test_a_batch_has_just_the_events_between_its_offsets_however_often_it_is_read(
@@ -140,6 +177,28 @@ def test_options_limit_a_batch_together_with_the_engine(reader: Make, orders: Lo
     assert reader(log="orders", maxBytesPerTrigger="1k").getDefaultReadLimit() == ReadMaxBytes(1024)
     assert reader(log="orders", minEventsPerTrigger=5).getDefaultReadLimit() == ReadMinRows(5)
     assert reader(log="orders").getDefaultReadLimit() == ALL
+
+
+def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
+    reader: Make, orders: LocalLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store.create("shop"), 10)
+    monkeypatch.setattr(lag.time, "time", lambda: T0 / 1000 + 60)
+    stream = reader(log="orders,shop")
+    assert "behind" not in (stream.reportLatestOffset() or {}), "no batch was planned"
+
+    start = stream.initialOffset()
+    middle = stream.latestOffset(start, ReadMaxRows(44))
+    report = stream.reportLatestOffset()
+    assert positions(middle) == {"orders": 40, "shop": 4}
+    assert report is not None
+    assert report["behind"] == {"events": 66, "seconds": 56.0}, "event 41 is of the 5th second"
+    assert behind([{"endOffset": json.dumps(middle), "latestOffset": json.dumps(report)}]) == 66
+
+    orders.trim(51)
+    assert (stream.reportLatestOffset() or {})["behind"]["events"] == 66
+    stream.latestOffset(middle, ALL)
+    assert (stream.reportLatestOffset() or {})["behind"] == {"events": 0, "seconds": 0.0}
 
 
 def test_even_the_smallest_limit_lets_one_event_through(reader: Make, orders: LocalLog) -> None:

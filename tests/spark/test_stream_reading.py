@@ -139,7 +139,7 @@ def test_a_recreated_log_ends_the_query(running: Running, orders: LocalLog, stor
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endingPosition": "5"}, "option endingPosition: it is for batch reads"),
+        ({"filterPushdown": "true"}, "option filterPushdown: it is for batch reads"),
         ({"startingPosition": "500"}, "option startingPosition: 500 given, but the head of log 'orders' is 100"),
     ],
 )

@@ -1,6 +1,20 @@
 """The data pipeline on Spark: the data source `headwater`, and the pipelines built on it. Alone to import pyspark."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .java import java_home
 from .sessions import session
 
-__all__ = ["java_home", "session"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["java_home", "register", "session"]
+
+
+def register(spark: SparkSession, url: str | None = None, **how: Any) -> dict[str, str]:
+    """Make a table of each log for SQL, `headwater.orders` of log `orders`; see `headwater.spark.catalog.register`."""
+    from .catalog import register as made  # it takes pyspark, which may not be installed
+
+    return made(spark, url, **how)

@@ -48,8 +48,7 @@ class BatchReader(DataSourceReader):
         there = extents(client, self.options)  # before the archive is opened: see `route`
         if not there:
             raise LogNotFound(", ".join(self.options.logs))
-        check_named(self.options.start, "startingPosition", there)
-        check_named(self.options.end, "endingPosition", there)
+        check_named(self.options, there)
         archive = Archive(self.options.archive) if self.options.archive is not None else None
         wanted = {log: extent for log, extent in there.items() if self.scope.logs is None or log in self.scope.logs}
         bounds = {log: self._bounds(client, log, extent, archive) for log, extent in wanted.items()}

@@ -27,6 +27,9 @@ def _url_of_environment() -> str:
         raise InvalidInput(error.problem, URL_VARIABLE) from None
 
 
+TOKEN_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = "HEADWATER_TOKEN", "HEADWATER_USER", "HEADWATER_PASSWORD"
+"""Who asks, if no option says: of the server that URL_VARIABLE says, and of no other, whatever an option names."""
+
 CONNECTION = (
     Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT", _url),
     Option("user", "a user's name", text),
@@ -48,11 +51,10 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
     Raises InvalidOption: user without password, or with a token; a file of certificates that cannot be read here.
     """
     try:
+        url = values["url"] if "url" in values else _url_of_environment()
         address = BulkAddress(
-            values["url"] if "url" in values else _url_of_environment(),
-            user=values.get("user"),
-            password=values.get("password"),
-            token=values.get("token"),
+            url,
+            **_who(values, url),
             ca_file=values.get("caFile"),
             is_verified=values.get("tlsVerify", True),
             timeout_s=values["timeout"] / 1000 if "timeout" in values else TIMEOUT_S,
@@ -62,6 +64,23 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
         return address
     except InvalidInput as error:
         raise InvalidOption(error.problem, _NAMES.get(error.where, error.where)) from None
+
+
+def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
+    """Who asks: as the options say, else as variables say, which are meant for the server of this process alone."""
+    given = {name: values.get(name) for name in ("user", "password", "token")}
+    if any(given.values()) or not _is_of_environment(url):
+        return given
+    if token := os.environ.get(TOKEN_VARIABLE):
+        return {"token": token}
+    return {"user": os.environ.get(USER_VARIABLE) or None, "password": os.environ.get(PASSWORD_VARIABLE) or None}
+
+
+def _is_of_environment(url: str) -> bool:
+    try:
+        return url == _url(default_url())
+    except InvalidInput:  # then it is the address of no server
+        return False
 
 
 _clients: dict[tuple[int, BulkAddress], BulkClient] = {}

@@ -198,7 +198,7 @@ def _invoke(
         if trace:
             traceback.print_exc()
         raise _one_line(pipeline, error) from None
-    _show(summary, as_json)
+    _show(summary, as_json, err=pipeline.is_answer)
     return INTERRUPTED if summary.ending is Ending.INTERRUPTED else 0
 
 
@@ -252,17 +252,18 @@ def _one_line(pipeline: Pipeline, error: Exception) -> Exception:
     return failed(pipeline.name, error) if is_sparks(error) else error
 
 
-def _show(summary: Summary, as_json: bool) -> None:
+def _show(summary: Summary, as_json: bool, *, err: bool) -> None:
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(summary), ensure_ascii=False))
+        click.echo(json.dumps(dataclasses.asdict(summary), ensure_ascii=False), err=err)
         return
     left = "" if summary.behind is None else f", {summary.behind:,} behind"
     click.echo(
         f"{summary.pipeline}: {summary.ending}, {summary.events:,} events in {summary.batches:,} batches, "
-        f"{summary.seconds:,.1f} s{left}"
+        f"{summary.seconds:,.1f} s{left}",
+        err=err,
     )
     for name, value in summary.details.items():
-        click.echo(f"  {name}: {value}")
+        click.echo(f"  {name}: {value}", err=err)
 
 
 def main(arguments: Sequence[str], program: str) -> int:

@@ -99,6 +99,8 @@ class Pipeline:
     examples: Sequence[str]
     is_stream: bool
     needs_checkpoint: bool
+    is_answer: bool = False
+    """Whether standard output is for what it answers; then its summary goes elsewhere."""
 
     def settings(self) -> list[Setting]:
         """Its options, in their order."""
@@ -146,6 +148,7 @@ def load(name: str) -> Pipeline:
         tuple(module.EXAMPLES),
         is_stream,
         getattr(module, "NEEDS_CHECKPOINT", is_stream),
+        getattr(module, "IS_ANSWER", False),
     )
 
 

@@ -15,7 +15,7 @@ from ..core.limits import show
 from ..flight.client import BulkClient
 from .archive.snapshot import Archive
 from .options import InvalidOption
-from .read_options import Bound, ReadOptions, is_pattern
+from .read_options import Moment, ReadOptions, is_pattern
 
 OFFSET_VERSION = 1
 
@@ -95,17 +95,21 @@ def _extent(client: BulkClient, log: str, is_by_pattern: bool) -> Extent | None:
         raise
 
 
-def check_named(bound: Bound, option: str, logs: Mapping[str, object]) -> None:
-    """Raises InvalidOption where a position is given for a log that is not read."""
-    if strangers := sorted(set(bound.by_log) - set(logs)):
-        read = ", ".join(logs) or "none"
-        raise InvalidOption(f"a position is given for {strangers[0]!r}, the logs that are read are: {read}", option)
+def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
+    """Raises InvalidOption where a position or a time is given for a log that is not read."""
+    for bound, edge in ((options.start, "starting"), (options.end, "ending")):
+        if strangers := sorted(set(bound.by_log) - set(logs)):
+            log, read = strangers[0], ", ".join(logs) or "none"
+            is_time = isinstance(bound.by_log[log], Moment)
+            what, name = ("time", f"{edge}Timestamp") if is_time else ("position", f"{edge}Position")
+            raise InvalidOption(f"a {what} is given for {log!r}, the logs that are read are: {read}", name)
 
 
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
     """The number after which reading starts. Raises InvalidOption: beyond the head, or at a time that has not come."""
-    if options.start.time_ms is not None:
-        first = sequence_number_at(client, log, extent, archive, options.start.time_ms)
+    place = options.start.of(log)
+    if isinstance(place, Moment):
+        first = sequence_number_at(client, log, extent, archive, place.ms)
         if first > extent.head and options.start_if_none == "error":
             raise InvalidOption(
                 f"nothing was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
@@ -113,7 +117,6 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
                 "startingTimestamp",
             )
         return first - 1
-    place = options.start.of(log)
     if place == "latest":
         return extent.head
     if place == "earliest":
@@ -131,26 +134,28 @@ def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
 
 def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
     """The last number that is read. Raises InvalidOption: beyond the head."""
-    if options.end.time_ms is not None:
-        return sequence_number_at(client, log, extent, archive, options.end.time_ms) - 1
     place = options.end.of(log)
-    if not isinstance(place, int):
-        return extent.head
-    if place > extent.head:
+    if isinstance(place, int) and place > extent.head:
         raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "endingPosition")
-    return place
+    return end_so_far(client, options, log, extent, archive)
+
+
+def end_so_far(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
+    """The last number that is there and may be read: the head, where the end is to come, or where there is none."""
+    place = options.end.of(log)
+    if isinstance(place, Moment):
+        return sequence_number_at(client, log, extent, archive, place.ms) - 1
+    return min(place, extent.head) if isinstance(place, int) else extent.head
 
 
 def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
     """Raises InvalidOption where reading starts above its end, and one of the two was given as a time."""
-    start, end = options.start, options.end
-    if after <= upto or (start.time_ms is None) == (end.time_ms is None):
+    first, last = options.start.of(log), options.end.of(log)
+    if after <= upto or isinstance(first, Moment) == isinstance(last, Moment):
         return  # two numbers, or two times, were compared before
-    if start.time_ms is None and not isinstance(start.of(log), int):
+    if isinstance(first, str) or isinstance(last, str):
         return
-    if end.time_ms is None and not isinstance(end.of(log), int):
-        return
-    where = "startingPosition" if start.time_ms is None else "startingTimestamp"
+    where = "startingTimestamp" if isinstance(first, Moment) else "startingPosition"
     raise InvalidOption(f"of log {log!r} it is {after + 1}, and the end that is given is {upto}", where)
 
 

@@ -23,6 +23,8 @@ LINE_INTERVAL_S = 1.0
 TICK_INTERVAL_S = 10.0
 """Where lines stay, one says how far it is when no batch has ended for so long; the first one comes at once."""
 OFFSETS = ("endOffset", "latestOffset")
+BEHIND = "behind"
+"""What a stream of logs adds to its latest offset, which is no position: see `lag`."""
 """What the progress of a source says of where a batch ended, and of what is there."""
 
 
@@ -134,6 +136,8 @@ def behind(sources: list[Mapping[str, Any]]) -> int | None:
     distances = []
     for source in sources:
         end, latest = (_parsed(source.get(name)) for name in OFFSETS)
+        if isinstance(latest, Mapping):
+            latest = {key: value for key, value in latest.items() if key != BEHIND}  # it counts the same once more
         if latest is not None and end is not None:
             distances.append(max(0, _distance(end, latest)))
     return sum(distances) if distances else None

@@ -43,8 +43,16 @@ TRIGGER_DELAY_MS = 15 * 60_000
 PATTERN = "*?["
 """What makes a log's name a pattern; no name may have these."""
 
-Place = Literal["earliest", "latest"] | int
-"""A position as it is given: a sequence number, or an end of the log as it is then."""
+
+@dataclass(frozen=True)
+class Moment:
+    """A time of recording, in ms since 1970."""
+
+    ms: int
+
+
+Place = Literal["earliest", "latest"] | int | Moment
+"""A position as it is given: a sequence number, a time, or an end of the log as it is then."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,6 @@ class Bound:
 
     place: Place
     by_log: Mapping[str, Place] = field(default_factory=dict)
-    time_ms: int | None = None
-    """If given, the time decides and not the place."""
 
     def of(self, log: str) -> Place:
         """The place in that log."""
@@ -152,7 +158,10 @@ def _places(given: str) -> Bound:
 
 
 def _time(given: str) -> Bound:
-    return Bound("earliest", time_ms=timestamp_ms(given))
+    if not given.lstrip().startswith("{"):
+        return Bound(Moment(timestamp_ms(given)))
+    said = json.loads(given)
+    return Bound("earliest", {check_log_name(log): Moment(timestamp_ms(str(time))) for log, time in said.items()})
 
 
 def _stream_name(given: str) -> str:
@@ -163,7 +172,7 @@ def _stream_name(given: str) -> str:
 
 
 _PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
-_TIME = "ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970,"
+_TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of such, {"orders": "2026-11-21"},'
 _COUNT = number(1)
 _LOG_NAMES = "names or patterns of logs, such as orders or orders-*, with commas between them,"
 
@@ -180,6 +189,8 @@ SHARED = (
     Option("startingPosition", _PLACES, _places),
     Option("startingTimestamp", _TIME, _time),
     Option("startingTimestampStrategy", "error or latest", choice("error", "latest")),
+    Option("endingPosition", _PLACES, _places),
+    Option("endingTimestamp", _TIME, _time),
     Option("minPartitions", "a whole number from 1 to 100000", number(1, 100_000)),
     Option("maxEventsPerPartition", "a whole number from 1", _COUNT),
     Option("splitBytes", "a size such as 64m", size),
@@ -187,11 +198,7 @@ SHARED = (
     Option("archive", "the path of a Delta table", _table),
     Option("mapSegments", "true or false", boolean),
 )
-BATCH_ONLY = (
-    Option("endingPosition", _PLACES, _places),
-    Option("endingTimestamp", _TIME, _time),
-    Option("filterPushdown", "true or false", boolean),
-)
+BATCH_ONLY = (Option("filterPushdown", "true or false", boolean),)
 STREAM_ONLY = (
     Option("maxEventsPerTrigger", "a whole number from 1", _COUNT),
     Option("minEventsPerTrigger", "a whole number from 1", _COUNT),
@@ -224,17 +231,14 @@ _FIELDS = {
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a batch read. Raises InvalidOption."""
     _refuse(given, STREAM_ONLY, "it is for streams; a batch read ends at endingPosition")
-    values = read_options(given, READING, "a read of format headwater")
-    options = _options(values)
+    options = _options(read_options(given, READING, "a read of format headwater"))
     _refuse_place(options.start, "latest", "startingPosition", "a batch read that starts there reads nothing")
-    _refuse_place(options.end, "earliest", "endingPosition", "a batch read that ends there reads nothing")
-    _refuse_reverse(options)
     return options
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a streaming read. Raises InvalidOption."""
-    _refuse(given, BATCH_ONLY, "it is for batch reads; use query and partitions to filter a stream, which has no end")
+    _refuse(given, BATCH_ONLY, "it is for batch reads; use query and partitions to filter a stream")
     options = _options(read_options(given, READING, "a stream of format headwater"))
     low, high = options.trigger_events_min, options.trigger_events_max
     if low is not None and high is not None and low > high:
@@ -279,7 +283,10 @@ def _options(values: dict[str, Any]) -> ReadOptions:
         raise InvalidOption("it goes with startingTimestamp, which is not given", "startingTimestampStrategy")
     if given.get("end") and given["end"].by_log:
         given["end"] = Bound("latest", given["end"].by_log)
-    return ReadOptions(address_of(values), _log_names(values), columns_asked(values), **given)
+    options = ReadOptions(address_of(values), _log_names(values), columns_asked(values), **given)
+    _refuse_place(options.end, "earliest", "endingPosition", "a read that ends there reads nothing")
+    _refuse_reverse(options)
+    return options
 
 
 def _log_names(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -299,19 +306,18 @@ def _refuse(given: Mapping[str, str], table: tuple[Option, ...], why: str) -> No
 
 
 def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
-    if bound.time_ms is None and place in (bound.place, *bound.by_log.values()):
+    if place in (bound.place, *bound.by_log.values()):
         raise InvalidOption(f"{place} given: {why}", name)
 
 
 def _refuse_reverse(options: ReadOptions) -> None:
     """Raises InvalidOption where it starts after its end, as far as that can be told without asking the logs."""
     start, end = options.start, options.end
-    if start.time_ms is not None and end.time_ms is not None and start.time_ms > end.time_ms:
-        raise InvalidOption("it is later than endingTimestamp", "startingTimestamp")
-    if start.time_ms is not None or end.time_ms is not None:
-        return
     for log in {*start.by_log, *end.by_log, ""}:  # no log has the last name: it stands for all the others
         first, last = start.of(log), end.of(log)
+        if isinstance(first, Moment) and isinstance(last, Moment) and first.ms > last.ms:
+            of = f" of log {log!r}" if log else ""
+            raise InvalidOption(f"it is later than endingTimestamp{of}", "startingTimestamp")
         if isinstance(first, int) and isinstance(last, int) and first > last:
             of = f" of log {log!r}" if log else ""
             raise InvalidOption(f"{first} given, which is above endingPosition{of}, {last}", "startingPosition")

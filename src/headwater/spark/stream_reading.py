@@ -26,19 +26,23 @@ from ..flight.wire import Ticket
 from .admission import Backlog, admit_events, default_limit, limits_of
 from .archive.snapshot import Archive
 from .clients import client_of
+from .lag import lag
 from .planning import Plan, Range, planned, route, shares, slices
 from .position_reports import PositionReports
 from .positions import (
     Consumed,
     LogRecreated,
+    Offset,
     OffsetUnreadable,
     check_named,
     decode_offset,
     encode_offset,
+    end_so_far,
     extents,
     first_retained,
     start_after,
 )
+from .progress import BEHIND
 from .read_options import ReadOptions, stream_options, with_schema
 from .slice_reading import read_slice
 
@@ -56,6 +60,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: dict[str, Extent] | None = None
         self._triggered_s: float | None = None
         self._reports: PositionReports | None = None
+        self._reached: Offset | None = None
+        """Up to where batches are planned, as far as this process has planned any."""
 
     @cached_property
     def options(self) -> ReadOptions:
@@ -65,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Raises InvalidOption, LogNotFound."""
         there = self._there()
-        check_named(self.options.start, "startingPosition", there)
+        check_named(self.options, there)
         archive = self._archive()
         found = {
             log: Consumed(extent.incarnation, start_after(self._client, self.options, log, extent, archive))
@@ -86,11 +92,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises LogRecreated, LogNotFound (one that was read is gone), DataLoss, OffsetUnreadable.
         """
-        return planned(lambda: self._latest(start, limit), lambda error: isinstance(error, PositionTrimmed))
+        found = planned(lambda: self._latest(start, limit), lambda error: isinstance(error, PositionTrimmed))
+        self._reached = decode_offset(found)
+        return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The heads: what progress shows as the latest offset, so that the lag can be seen."""
-        return encode_offset({log: Consumed(extent.incarnation, extent.head) for log, extent in self._there().items()})
+        """The heads, and how far the stream is behind them: what progress shows as the latest offset."""
+        there = self._there()
+        heads = encode_offset({log: Consumed(extent.incarnation, extent.head) for log, extent in there.items()})
+        return heads | ({} if self._reached is None else {BEHIND: lag(self._client, self._reached, there)})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The slices of a batch. The same batch again, after a crash, has the same events."""
@@ -124,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         backlogs = {}
         for log, extent in there.items():
             after = self._after(log, consumed.get(log), extent)
-            backlogs[log] = Backlog(after, max(after, extent.head))
+            backlogs[log] = Backlog(after, max(after, self._upto(log, extent)))
         limits = limits_of(self.options, limit)
         if limits.events_min is not None and self._should_wait(backlogs, limits.events_min):
             return start
@@ -138,6 +148,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._triggered_s = time.monotonic()
         reached = {log: Consumed(there[log].incarnation, backlog.upto) for log, backlog in admitted.items()}
         return encode_offset({**consumed, **reached})
+
+    def _upto(self, log: str, extent: Extent) -> int:
+        """How far the stream may read by now: to the end that its options name, or to the head before that is there."""
+        if self.options.end.of(log) == "latest":
+            return extent.head
+        return min(extent.head, end_so_far(self._client, self.options, log, extent, self._archive()))
 
     def _report(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
         """Tell the server what Spark is done with, if the stream has a name. What is another log now is left out."""

@@ -1,0 +1,168 @@
+"""Answer a question in SQL: each log is a table, `headwater.orders` of log `orders`.
+
+The rows go to standard output, as a table, as lines of JSON or as CSV; what is asked sees what the logs have when it is
+asked. Columns of events are those of the data source; with --payload-schema, payloads of JSON are columns, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...core.errors import InvalidInput
+from ..pipelines import option
+from ..running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+IS_STREAM = False
+IS_ANSWER = True
+COLUMN_CHARS_MAX = 60
+"""What a cell of a table shows; JSON and CSV show all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sql:
+    """What to ask, of which logs, and how to show it."""
+
+    query: str = option("The question, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
+                        metavar="SQL")  # fmt: skip
+    logs: str = option("The logs that are tables: names and patterns, with commas between them.", default="*",
+                       metavar="LOGS")  # fmt: skip
+    payload_schema: tuple[str, ...] = option(
+        "What payloads of a log hold, such as 'orders=order string, total double'; then they are columns.",
+        default=(), metavar="LOG=COLUMNS",
+    )  # fmt: skip
+    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
+    format: Literal["table", "ndjson", "csv"] = option("How rows are shown.", default="table")
+    rows_max: int = option("At most so many rows are shown.", default=1000, minimum=1, maximum=1_000_000)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput."""
+        if not self.query.strip():
+            raise InvalidInput("a question is expected, none given", "--query")
+        self.schemas()
+
+    def schemas(self) -> dict[str, str]:
+        """What payloads of each log hold. Raises InvalidInput."""
+        found = {}
+        for given in self.payload_schema:
+            log, equals, columns = given.partition("=")
+            if not equals or not log or not columns.strip():
+                raise InvalidInput(f"LOG=COLUMNS is expected, {given!r} given", "--payload-schema")
+            found[log] = columns
+        return found
+
+
+OPTIONS = Sql
+EXAMPLES = (
+    "--query 'SELECT type, count(*) AS events FROM headwater.orders GROUP BY type'",
+    "--query 'SELECT sum(payload.total) AS total FROM headwater.orders' --payload-schema 'orders=total double'",
+    "--query 'SHOW TABLES IN headwater'",
+)
+
+
+def plan(options: Sql, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    _check_who(run)
+    with run.server.client() as client:
+        count = len(client.logs())
+    return [
+        f"make tables of the logs {options.logs} on {run.server.url}, which has {count:,}",
+        f"ask {options.query}",
+        f"show at most {options.rows_max:,} rows, as {options.format}",
+    ]
+
+
+def run(spark: SparkSession, options: Sql, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    from ..catalog import register
+
+    _check_who(run)
+    others = {"caFile": run.server.ca_file, "archive": options.archive}
+    given = {name: value for name, value in others.items() if value is not None}
+    if not run.server.is_verified:
+        given["tlsVerify"] = "false"
+    register(spark, run.server.url, logs=options.logs, payload_schemas=options.schemas(), **given)
+    rows, columns = run.step(spark, lambda: _asked(spark.sql(options.query), options.rows_max + 1))
+    is_more = len(rows) > options.rows_max
+    for line in _lines(rows[: options.rows_max], columns, options.format):
+        print(line)
+    sys.stdout.flush()
+    if is_more:
+        run.say(f"sql: there are more than {options.rows_max:,} rows; --rows-max shows more")
+    return run.summary(rows=min(len(rows), options.rows_max), is_all=not is_more)
+
+
+def _check_who(run: Run) -> None:
+    """Raises InvalidInput where the variables do not say who asks: what a flag says would stand in the views."""
+    from ..clients import address_of
+
+    server = run.server
+    if server.user is None and server.token is None:
+        return
+    known = address_of({"url": server.url})
+    if (known.token, known.user, known.password) != (server.token, server.user, server.password):
+        variables = "HEADWATER_FLIGHT_URL, and HEADWATER_TOKEN or HEADWATER_USER and HEADWATER_PASSWORD"
+        raise InvalidInput(
+            f"set the variables {variables} instead: Spark keeps what views are made of", "--user, --token"
+        )
+
+
+def _asked(frame: DataFrame, rows_max: int) -> tuple[list[dict[str, Any]], list[str]]:
+    found = frame.limit(rows_max).toArrow()
+    return found.to_pylist(), found.column_names
+
+
+def _lines(rows: list[dict[str, Any]], columns: list[str], format: str) -> Iterator[str]:
+    if format == "ndjson":
+        import msgspec
+
+        yield from (msgspec.json.encode({name: _plain(value) for name, value in row.items()}).decode() for row in rows)
+        return
+    cells = [[_cell(row[name]) for name in columns] for row in rows]
+    if format == "csv":
+        import csv
+        import io
+
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows([columns, *cells])
+        yield written.getvalue().removesuffix("\n")
+        return
+    shown = [[_short(cell) for cell in row] for row in [columns, *cells]]
+    widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
+    for number, row in enumerate(shown):
+        yield "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
+        if number == 0:
+            yield "  ".join(["-" * width for width in widths])
+
+
+def _short(cell: str) -> str:
+    cell = "".join([sign if sign.isprintable() else " " for sign in cell])
+    return cell if len(cell) <= COLUMN_CHARS_MAX else f"{cell[: COLUMN_CHARS_MAX - 1]}…"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can say it: bytes are text where they are UTF-8, else hexadecimal."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _cell(value: Any) -> str:
+    import msgspec
+
+    value = _plain(value)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode().strip('"')
