@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,18 @@ def command(*arguments: str, expected: int = 0) -> str:
 class Member:
     """One server of a home."""
 
-    def __init__(self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS) -> None:
+    def __init__(
+        self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS, program: Sequence[str] = (HEADWATER,)
+    ) -> None:
         self.port, self.amqp_port, self.read_port = free_ports(3)
+        self.home = url
         self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"
         self.reading = f"amqp://127.0.0.1:{self.read_port}"
         """Where it serves receivers, whatever its role is."""
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [
-                HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
+                *program, "serve", "--home", url, "--data", str(directory), "--log", "orders",
                 "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--flight-port", "0",
                 "--amqp-port", str(self.amqp_port), "--amqp-read-port", str(self.read_port),
                 "--advertise", f"http={self.url},amqp={self.amqp}", *settings,

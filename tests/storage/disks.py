@@ -40,6 +40,21 @@ class FullDisk(Disk):
         return self.free
 
 
+class FillingDisk(Disk):
+    """Is full for as long as that file is there, as of others' doing."""
+
+    def __init__(self, full_while: Path) -> None:
+        self._full_while = full_while
+
+    def allocate(self, fd: int, size: int) -> None:
+        if self._full_while.exists():
+            raise OSError(errno.ENOSPC, "no space left on device")
+        super().allocate(fd, size)
+
+    def free_bytes(self, directory: Path) -> int:
+        return 0 if self._full_while.exists() else super().free_bytes(directory)
+
+
 class SmallDisk(Disk):
     """Has so many bytes for what is allocated on it; a file given up gives its bytes back."""
 

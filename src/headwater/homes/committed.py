@@ -94,6 +94,11 @@ class Committed:
             self._listeners = (*self._listeners, listener)
             return listener
 
+    @property
+    def has_listeners(self) -> bool:
+        """Whether a replica is told at present."""
+        return bool(self._listeners)
+
     def leave(self, listener: Listener) -> None:
         """It is told no more."""
         with self._changing:

@@ -87,6 +87,8 @@ class Driver:
         """Who had the lease when the home was asked last."""
         self.round_trip_s: float | None = None
         """How long the home took to answer that."""
+        self.obstacle: Callable[[], str | None] = lambda: None
+        """Why this server should not be the primary, though its copy was written until now; None: it may."""
         home.may_act = self.may_act
 
     @property
@@ -168,8 +170,12 @@ class Driver:
         elif isinstance(error, HomeChanged):
             self._events.put(events.HomeChanged())
         else:
-            self._copy_failed_at = boot_time_s()
-            self._events.put(events.CopyFailed(f"the copy cannot be written: {error}"))
+            self.copy_failed(f"the copy cannot be written: {error}")
+
+    def copy_failed(self, why: str) -> None:
+        """The copy cannot be written: this server takes no lease until some time after that was told last."""
+        self._copy_failed_at = boot_time_s()
+        self._events.put(events.CopyFailed(why))
 
     def failed(self, why: str) -> None:
         """This server cannot be the primary now: it gives the lease back, and tries again after a while."""
@@ -224,6 +230,10 @@ class Driver:
     def _looked(self) -> RoleEvent:
         """Nothing happened but time; what nobody tells by himself is looked for."""
         now = boot_time_s()
+        if (why := self.obstacle()) is not None:
+            self._copy_failed_at = now
+            if "copy-failed" not in self._roles.obstacles:
+                return events.CopyFailed(why)
         if "copy-failed" in self._roles.obstacles and now > self._copy_failed_at + COPY_RETRY_S:
             return events.CopyMended()
         if self.role in (Role.FOLLOWING, Role.WENT_BACK) and now > self._look_at + LOOK_S:

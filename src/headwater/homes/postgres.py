@@ -95,6 +95,8 @@ _PASSING = ("25006", "40", "53", "55P03")
 that somebody else held for too long."""
 
 
+_INSUFFICIENT_PRIVILEGE = "42501"
+_RIGHTS = "; have the owner give its role the rights that a server needs: headwater home init --role ROLE"
 _PROCESS = secrets.randbits(62)
 """Tells the connections of this process from those of others, which a new primary ends."""
 
@@ -582,6 +584,8 @@ class PostgresHome:
     def _failed(self, error: Exception, since: float | None = None) -> None:
         with self._changing:
             self._failure = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
+                self._failure += _RIGHTS
             is_news = self._failing_since is None
             self._failing_since = self._failing_since or since or time.monotonic()
         if self._closing.is_set():

@@ -30,6 +30,8 @@ from .role_events import RoleEvent
 
 _NONCE_BITS = 62
 _NEVER = float("inf")
+OVER = "it is over"
+"""What is told of an obstacle that is one no more."""
 
 
 class Chance(Protocol):
@@ -246,7 +248,7 @@ class Roles:
     def _remove(self, obstacle: str) -> None:
         if obstacle in self.obstacles:
             self.obstacles.remove(obstacle)
-            self._do(actions.Tell(obstacle, "it is over"))
+            self._do(actions.Tell(obstacle, OVER))
 
     # A takeover
 

@@ -31,7 +31,7 @@ from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.bus import Bus
 from ..core.doing import Doing
-from ..core.errors import NotPrimary, OutcomeUnknown
+from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
 from ..core.notification_types import NotificationType
 from ..core.readers import Readers
@@ -197,6 +197,7 @@ class Server:
         """What served reads before this server was the primary: its streams go on."""
         self._reading_amqp: ReplicaAmqp | None = None
         """Its port of AMQP for reading, of a server that shares a home."""
+        self._replica_troubles: Callable[[], list[str]] = list
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
 
@@ -245,7 +246,7 @@ class Server:
         if spans is not None:
             ending.push_async_callback(spans.stop)
         if self._membership is not None:
-            self._gate.primary = self._membership.primary
+            self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
         admission = Admission(config.http.connections_max, self._gate, self._bus)
         http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, died=stop.set)
         await http.start()
@@ -258,10 +259,16 @@ class Server:
             try:
                 store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
                 break
-            except HomeUnavailable:
-                if self._membership is None or not await self._membership.pause(stop):
+            except (HomeUnavailable, DiskFull) as error:
+                if self._membership is None:
+                    raise
+                if isinstance(error, DiskFull):
+                    self._membership.has_no_room(error)
+                if not await self._membership.pause(stop):
                     return None
         self._store = store
+        if self._membership is not None:
+            self._membership.look_at(store)
         ending.push_async_callback(asyncio.to_thread, store.close)
         ending.push_async_callback(self._notifications.stop)
         await self._notifications.start(store)
@@ -280,7 +287,8 @@ class Server:
         from ..storage import Engine
 
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
-        listening = Listening(store.follower, store.state, self._membership.primary)
+        listening = Listening(store.follower, store.state, self._membership.primary, store.unready)
+        self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [store.unready()])]
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         self._membership.replica = replica
         turns = Turns(doing=self._doing)
@@ -394,7 +402,8 @@ class Server:
 
     def troubles(self) -> list[str]:
         """What an operator should look at, though the server serves."""
-        return [*self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
+        replica = self._replica_troubles() if self._gate.state is State.READING else ()
+        return [*replica, *self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
 
     def _open(
         self,

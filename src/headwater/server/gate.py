@@ -63,6 +63,8 @@ class Gate:
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
         """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
+        self.standing_by: Callable[[], str | None] = lambda: None
+        """Why this server is not the primary; None if it is, or has no home."""
         self._reads: Callable[[Scope], bool] = lambda scope: False
         self._stale: Callable[[str | None], str | None] = lambda log: None
         self._stale_paths: Container[str] = ()
@@ -118,7 +120,8 @@ class Gate:
         stale = self.stale() if self._reads(scope) else None
         primary = self.primary() if self.state in (State.STARTING, State.READING) else None
         if stale is not None or primary is None or scope["type"] != "http":
-            detail = stale or f"the server is {self.state}; try again in a few seconds"
+            why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
+            detail = stale or f"the server is {self.state}; try again in a few seconds{why}"
             await refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"

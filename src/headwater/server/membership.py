@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from .. import __version__
 from ..core.bus import Bus
-from ..core.errors import EventLogError, StorageUnavailable
+from ..core.errors import DiskFull, EventLogError, StorageUnavailable
 from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
@@ -29,7 +29,8 @@ from ..homes.postgres import PostgresHome
 from ..homes.postgres_schema import SCHEMA_VERSION
 from ..homes.postgres_servers import ServerReport
 from ..homes.reporting import Reporting
-from ..homes.roles import Role
+from ..homes.roles import OVER, Role
+from ..storage.follower import shown
 from ..storage.homed import CopyOutlived
 from ..storage.locks import unserved
 from .config import Config
@@ -76,6 +77,8 @@ class Membership:
         self.bus: Bus | None = None
         """Of the server that runs now: it is told of roles, and of the home."""
         self._term = 0
+        self._obstacles: dict[str, str] = {}
+        """Why this server takes no lease, by kind."""
         try:
             self._check()
             self.driver = Driver(
@@ -115,7 +118,8 @@ class Membership:
         if not standing.is_vouched:
             return f"the home changed: {standing.went_back or 'a standby of it was promoted'}; an operator must look"
         address = standing.addresses.get("http", "")
-        return f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
+        known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
+        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
 
     def primary(self) -> str | None:
         """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
@@ -130,6 +134,14 @@ class Membership:
             return self._addresses.get(protocol)
         standing = self.driver.standing
         return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
+
+    def look_at(self, store: LogStore) -> None:
+        """Whoever has no room takes no lease; the primary gives it up if a replica listens, which has room then."""
+
+        def obstacle() -> str | None:
+            return None if self.has_turn and not self.committed.has_listeners else store.unready()
+
+        self.driver.obstacle = obstacle
 
     async def turn(self, stop: asyncio.Event) -> bool:
         """Wait until this server is the next primary; False: it is to stop before."""
@@ -166,6 +178,12 @@ class Membership:
             self._reopen()
         else:
             self.driver.lost(error)
+
+    def has_no_room(self, error: DiskFull) -> None:
+        """The copy cannot be opened, since what it lacks has no room: it is tried again."""
+        if "copy-failed" not in self._obstacles:
+            logger.error("the copy cannot be opened: %s", error)
+        self.driver.copy_failed(shown(error))
 
     async def pause(self, stop: asyncio.Event) -> bool:
         """Wait a moment before the home is asked again; False: the server is to stop."""
@@ -265,6 +283,10 @@ class Membership:
 
     def _told(self, what: str, why: str) -> None:
         """An operator is to know: see `homes.role_actions.Tell`."""
+        if what in ("copy-failed", "clock-off"):
+            self._obstacles.pop(what, None)
+            if why != OVER:
+                self._obstacles[what] = why
         self._term = self.driver.term or self._term  # who steps down because of time has none any more
         if self.bus is None or (type := _TYPES.get(what)) is None:
             logger.info("%s: %s", what, why)

@@ -30,16 +30,32 @@ KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
 class Listening:
     """A thread that takes up what the primary pushes, until `stop`."""
 
-    def __init__(self, follower: Follower, state: StateStore, primary: Callable[[], str | None]) -> None:
-        """`primary`: the URL of the server that is the primary now; None where none is known."""
+    def __init__(
+        self,
+        follower: Follower,
+        state: StateStore,
+        primary: Callable[[], str | None],
+        unready: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`primary`: the URL of the server that is the primary now; None where none is known.
+
+        `unready`: why this server could not take over. While it cannot, it does not listen: a primary that is to give
+        up counts on who does.
+        """
+        self._unready = unready
         self._follower, self._state, self._primary = follower, state, primary
         self._stopping = threading.Event()
         self._changing = threading.Lock()
         self._socket: socket.socket | None = None
         self._told = ""
+        self._problem = ""
         self._thread: threading.Thread | None = None
         self.is_live = False
         """Whether the primary tells at present."""
+
+    def troubles(self) -> list[str]:
+        """What an operator should look at: the address that the primary advertises, most likely."""
+        return [f"{self._problem}; the home is asked once a second"] if self._problem else []
 
     def start(self, threads: Threads) -> None:
         """Begin."""
@@ -58,13 +74,17 @@ class Listening:
     def _run(self) -> None:
         while not self._stopping.is_set():
             secret, url = self._state.get(SECRET_KIND, SECRET_KEY), self._primary()
-            if secret is not None and url is not None:
+            self._problem = ""
+            if secret is not None and url is not None and self._unready() is None:
                 try:
                     self._listen(url, secret.value)
                 except (EventLogError, OSError, http.client.HTTPException, ValueError, CopyOutlived) as error:
                     if str(error) != self._told and not self._stopping.is_set():
                         logger.info("the primary at %s cannot be listened to (%s); the home is asked", url, error)
                     self._told = str(error)
+                    self._problem = (
+                        f"the primary at {url} cannot be listened to ({error}): is that what it is reached by?"
+                    )
                 finally:
                     self.is_live = False
             self._stopping.wait(AGAIN_S)
@@ -103,3 +123,5 @@ class Listening:
             if key and not self._follower.take(key, content):
                 self._follower.follow()
                 self._follower.take(key, content)
+            if self._unready() is not None:
+                return
