@@ -28,7 +28,7 @@ class DefaultSource(DataSource):
         """What `format` is given."""
         return "headwater"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         """The columns that the options ask for. Raises InvalidOption."""
         from headwater.spark.source import read_schema
 

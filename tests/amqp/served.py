@@ -6,13 +6,16 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+from headwater.amqp.attaching import attach
 from headwater.amqp.client import Client
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.transport import Attach
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.bus import Bus
 from headwater.core.giving_way import GivesWay
@@ -58,9 +61,13 @@ class Served:
     async def _start(self) -> None:
         self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
         self.management = ManagementNode(self.container)
-        self.server = AmqpServer(self.container, self.management, self._sockets, self._tls)
+        self.server = AmqpServer(self.container, self.attach(), self._sockets, self._tls)
         await self.server.start()
         self._gives_way.start()
+
+    def attach(self) -> Attach:
+        """What answers attaches."""
+        return partial(attach, self.container, self.management)
 
     def stop(self) -> None:
         """Stop the server; again does nothing."""

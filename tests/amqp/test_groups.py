@@ -556,3 +556,16 @@ def test_a_link_that_is_stolen_before_its_log_is_open_owns_nothing(
     client.wait(lambda: first.error is not None and second.error is not None)
     assert (first.error.condition, second.error.condition) == (conditions.LINK_STOLEN, conditions.NOT_FOUND)
     assert [partition_of(join(client)) for _ in range(3)] == ["0", "1", "2"]
+
+
+def test_who_slept_through_its_turn_gives_no_partition_away(served: Served, monkeypatch: Any) -> None:
+    turn = [True]
+    monkeypatch.setattr(served.store, "may_act", lambda: turn[0])
+    served.log("split", partitions=3)
+    with served.client() as client:
+        assert partition_of(join(client)) == "0"
+        turn[0] = False
+        assert refusal(client) == conditions.INTERNAL_ERROR
+        assert refusal(client, 2, ULong(5)) == conditions.INTERNAL_ERROR
+        turn[0] = True
+        assert partition_of(join(client)) == "1"

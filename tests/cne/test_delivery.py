@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from headwater.cne.addresses import Address, Pattern
 from headwater.cne.endpoint import ASKING_MAX
+from headwater.cne.webhook import NOT_SENT
 from headwater.core import Event
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
@@ -707,5 +709,51 @@ def test_delivery_of_an_unknown_subscription_is_404(play):
         for method, path in (("GET", "delivery"), ("POST", "resume")):
             answer = await world.ask(method, f"{V2}/subscriptions/none/{path}")
             assert (answer.status, json.loads(answer.body)) == (404, {"error": "subscription not found"})
+
+    play(scenario)
+
+
+def test_who_slept_through_its_turn_calls_nobody_until_it_has_it_again(play, store, monkeypatch):
+    turn = [True]
+    monkeypatch.setattr(store, "may_act", lambda: turn[0])
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        turn[0] = False
+        await world.publish(id, "x", "y")
+        webhooks = world.app.service.webhooks
+        sent = asyncio.get_running_loop().create_future()
+        post = webhooks.post
+
+        async def watched(*given: Any, **named: Any) -> Any:
+            outcome = await post(*given, **named)
+            if not sent.done():
+                sent.set_result(outcome)
+            return outcome
+
+        monkeypatch.setattr(webhooks, "post", watched)
+        assert await sent is NOT_SENT
+        assert subscriber.values == ["first"]
+        status = await world.until_delivery(subscription, lambda status: not status["is_current"])
+        assert (status["standing"], status["failures"]) == ("delivering", 0)
+        turn[0] = True
+        await subscriber.got("first", "x", "y")
+
+    play(scenario)
+
+
+def test_who_slept_through_its_turn_registers_nobody(play, store, monkeypatch):
+    turn = [True]
+    monkeypatch.setattr(store, "may_act", lambda: turn[0])
+
+    async def scenario(world: World) -> None:
+        await node(world)
+        subscriber = await world.subscriber()
+        turn[0] = False
+        with pytest.raises(AssertionError):
+            await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        assert subscriber.calls == []
 
     play(scenario)

@@ -74,6 +74,21 @@ def test_all_that_the_page_names_is_served_and_kept_for_ever(client: Client) -> 
         assert answer.status == 200 and "immutable" in answer.headers["cache-control"]
 
 
+def test_the_page_names_every_script_that_its_address_needs(client: Client) -> None:
+    found = {path: named_scripts(client, path) for path in ("", "logs/orders/7", "connections/http", "logs")}
+    assert set(found[""]) == {"app.js", "core.js", "overview.js", "charts.js", "telling.js"}
+    assert {"app.js", "core.js", "event.js", "forms.js"} <= set(found["logs/orders/7"])
+    assert "connections.js" in found["connections/http"] and "overview.js" not in found["connections/http"]
+    assert all(len(set(names)) == len(names) for names in found.values())
+    app = STATIC.joinpath("app.js").read_text(encoding="utf-8")
+    assert len(pages.static().by_route) == app.count("module: ") == app.count("tag: "), "each address of app.js is read"
+
+
+def named_scripts(client: Client, path: str) -> list[str]:
+    page = client.get(f"/console/{path}").body.decode()
+    return re.findall(r'<link rel="modulepreload" href="/console/static/[^/]+/([^"]+)">', page)
+
+
 @pytest.mark.parametrize("name", pages.FILES)
 def test_a_file_is_packed_for_who_takes_that_and_plain_for_who_does_not(client: Client, name: str) -> None:
     packed, plain = client.get(of_version(name), headers=GZIP), client.get(of_version(name))
@@ -120,7 +135,7 @@ def test_all_of_it_is_small() -> None:
     code = [STATIC.joinpath(name).read_text(encoding="utf-8") for name in scripts]
     assert sum(len("".join(text.split())) for text in code) <= 230_000, "characters of code, without blanks"
     assert sum(len(each.packed) for each in (found.page, *found.by_name.values())) <= 130_000
-    first = ("style.css", "core.js", "app.js", "charts.js", "telling.js", "overview.js")
+    first = ("style.css", "early.js", "core.js", "app.js", "charts.js", "telling.js", "overview.js")
     assert len(found.page.packed) + sum(len(found.by_name[name].packed) for name in first) <= 60_000
 
 

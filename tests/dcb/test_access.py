@@ -61,6 +61,7 @@ ROUTES = [
     ("PATCH", "/logs/courses", Right.MANAGE), ("POST", "/logs/courses/append", Right.APPEND),
     ("POST", "/logs/courses/events", Right.APPEND), ("POST", "/logs/courses/read", Right.READ),
     ("POST", "/logs/courses/count", Right.READ), ("POST", "/logs/courses/histogram", Right.READ),
+    ("POST", "/logs/courses/event-histogram", Right.READ),
     ("GET", "/logs/courses/terms", Right.READ), ("GET", "/logs/courses/position", Right.READ),
     ("GET", "/logs/courses/segments", Right.READ), ("GET", "/logs/courses/events/1", Right.READ),
     ("GET", "/logs/courses/head", Right.READ), ("GET", "/logs/courses/subscribe", Right.READ),

@@ -13,6 +13,9 @@ from headwater.core import Event
 from headwater.futoin.settings import Settings
 from headwater.futoin.unanswered import LATE_MAX
 from headwater.futoin.websocket import Connection
+from headwater.storage.memory import MemoryStore
+
+from .conftest import LOG
 
 PUSH = "futoin.evt.push:1.1"
 READY, REGISTER = f"{PUSH}:readyToReceive", f"{PUSH}:registerConsumer"
@@ -577,3 +580,30 @@ def test_32_adders_and_one_reliable_push_lose_nothing_and_repeat_nothing(peer: A
     received = peer.run(scenario())
     assert [int(event["id"]) for event in received] == list(range(1, adders * each + 1))
     assert len({tuple(event["data"]) for event in received}) == adders * each
+
+
+@pytest.mark.parametrize("component", ["C", "LIVE"])
+def test_who_slept_through_its_turn_pushes_nothing_and_ends_the_connection(
+    peer_of: Any, component: str, monkeypatch: Any
+) -> None:
+    turn = [True]
+    store = MemoryStore()
+    store.create(LOG)
+    monkeypatch.setattr(store, "may_act", lambda: turn[0])
+    peer = peer_of(store=store)
+
+    async def scenario() -> None:
+        socket = await ready(peer, component, registers=component == "C")
+        append(peer, "A")
+        assert (await pushed(socket))[1] == [1]
+        socket.say({"r": True, "rid": "S1"})
+        if component == "C":
+            await acknowledges(socket, peer, 1)
+        turn[0] = False
+        append(peer, "B")
+        async with asyncio.timeout(5):
+            while (frame := await socket.frame())["type"] != "websocket.close":
+                assert "onEvents" not in str(frame)
+        assert frame["reason"] == "another server pushes by now"
+
+    peer.run(scenario())

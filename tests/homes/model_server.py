@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PATIENCE = 0.7
 POLL = 1.0
 ACT = 0.4
+WATCH = 0.1
+"""So often a server looks whether it is the primary still."""
 """Seconds between two acts of a coordinator."""
 
 Reply = Callable[[str, int], None]
@@ -173,14 +175,21 @@ class ModelServer:
         """Ask the home; `then` gets its answer, if one comes."""
         self.world.ask(self, self.now(), then, statement, args)
 
-    def answered(self, sent: float, home_clock: float | None, then: Callable[..., None], answer: Any) -> None:
-        if home_clock is not None:
-            trip = self.now() - sent
-            off = 0.0 if "any-clock" in self.broken else self.clock() - trip / 2 - home_clock
-            if "clock-once" not in self.broken or not self.is_compared:
-                self.tell(events.ClockCompared(off, trip))
-            self.is_compared = True
+    def answered(
+        self, sent: float, home_clock: float | None, then: Callable[..., None], answer: Any, *, clock_first: bool
+    ) -> None:
+        if home_clock is not None and clock_first:
+            self._compare(sent, home_clock)
         then(*answer)
+        if home_clock is not None and not clock_first:
+            self._compare(sent, home_clock)
+
+    def _compare(self, sent: float, home_clock: float) -> None:
+        trip = self.now() - sent
+        off = 0.0 if "any-clock" in self.broken else self.clock() - trip / 2 - home_clock
+        if "clock-once" not in self.broken or not self.is_compared:
+            self.tell(events.ClockCompared(off, trip))
+        self.is_compared = True
 
     # What roles ask for
 
@@ -271,10 +280,22 @@ class ModelServer:
         self.coordinates = True
         self.world.judge.coordinates(self.name, self.roles.term)
         self.after(self.rng.random() * ACT, self._act, self.roles.term)
+        self.after(WATCH, self._watch, self.roles.term)
 
     def _stop_coordinators(self, _: actions.StopCoordinators) -> None:
         self.coordinates = False
         self.after(0.01, self.tell, events.CoordinatorsStopped())
+
+    def _watch(self, term: Term) -> None:
+        """All that only a primary does ends by itself when its time is over, whatever the roles hear later."""
+        if not self.coordinates or self.term != term:
+            return
+        if self.roles.may_act(self.now()):
+            self.after(WATCH, self._watch, term)
+            return
+        self.coordinates, self.term = False, None
+        if "ends-untold" not in self.broken:
+            self.after(0.01, self.tell, events.CoordinatorsStopped(term))
 
     def _mark_home(self, _: actions.MarkHome) -> None:
         self.ask(lambda _: self.tell(events.HomeChanged()), self.world.home.mark)

@@ -51,6 +51,7 @@ MUTANTS = {
     "full-lease": Mutant("the holder counts on the whole lease, by its own clock", "overlap"),
     "counts-from-answer": Mutant("the holder counts from the answer to its renewal", "overlap"),
     "acts-unasked": Mutant("a coordinator does not ask before each act whether it may", "overlap"),
+    "ends-untold": Mutant("a server whose time is over ends by itself, and its role goes on", ""),
     "release-of-any-term": Mutant("a release does not say of which term", "overlap"),
     "any-until": Mutant("a lease that would last longer than any lease is believed", "live"),
     "any-clock": Mutant("a server whose clock is off takes the lease", "time"),

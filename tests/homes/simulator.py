@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -158,8 +159,8 @@ class World:
                 delay += self.slow_reads * self.rng.random()
                 self.latest = max(self.latest, self.now + delay)
             home_clock = home.clock() if statement.__name__ in COMPARED else None
-            told = (sent, home_clock, then, answer)
-            self.at(delay, server.enter, life, server.answered, told)
+            told = partial(server.answered, clock_first=statement.__name__ != "renew_lease")
+            self.at(delay, server.enter, life, told, (sent, home_clock, then, answer))
 
     def send(self, sender: ModelServer, receiver: ModelServer, method: str, *args: Any) -> None:
         """From one server to another."""

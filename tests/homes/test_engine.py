@@ -617,3 +617,17 @@ def test_who_stops_does_not_wait_for_an_outcome(serve: Serve, url: str) -> None:
         assert [type(each.error) for each in answers] == [OutcomeUnknown]
     finally:
         proxy.close()
+
+
+def test_who_slept_through_its_turn_trims_nothing(serve: Serve) -> None:
+    server = serve("a")
+    log = server.engine.create("orders", LogSettings(retention_until_acknowledged=True))
+    log.register_consumer("who", "it")
+    add(log, 3)
+    log.acknowledge("who", "it", 2)
+    server.home.may_act = lambda: False
+    server.engine.maintain()
+    assert log.first_retained == 1
+    server.home.may_act = lambda: True
+    server.engine.maintain()
+    assert log.first_retained == 3

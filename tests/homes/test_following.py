@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ from headwater.core.mark import Mark
 from headwater.core.query import Query, QueryItem
 from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres import PostgresHome
+from headwater.server.replica import Replica as ServedReplica
 from headwater.storage import Engine, journal_snapshot
 from headwater.storage.follower import Follower
 from headwater.storage.frame import EncodedFrame
@@ -256,6 +258,22 @@ def test_a_replica_that_is_ahead_of_its_home_says_so_and_takes_nothing_up(first:
     assert contents(replica.orders) == [b"0", b"1", b"2"]
 
 
+def test_a_copy_whose_home_went_away_while_it_was_opened_can_be_opened_again(
+    first: Server, join: Join, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(first.orders, 3)
+    with monkeypatch.context() as without:
+
+        def away(follower: Follower) -> NoReturn:
+            raise StorageUnavailable("the home does not answer")
+
+        without.setattr(Follower, "follow", away)  # the journal was caught up with before
+        with pytest.raises(StorageUnavailable, match="the home does not answer") as failure:
+            Replica(url, tmp_path / "a")
+    assert contents(join("a").orders) == [b"0", b"1", b"2"]
+    assert failure.traceback  # it has the engine in it all the while, as where a server tries again
+
+
 def test_logs_without_news_are_not_opened(first: Server, join: Join) -> None:
     for index in range(5):
         add(first.engine.create(f"log-{index}"), 1)
@@ -279,6 +297,52 @@ def test_a_replica_without_its_home_reads_on_and_says_since_when(first: Server, 
     with pytest.raises(StorageUnavailable):
         replica.follow()
     assert replica.follower.asked_at == asked_at
+    assert contents(replica.orders) == [b"0", b"1"]
+
+
+def test_a_log_that_is_damaged_at_the_home_is_named_and_the_others_are_followed(
+    first: Server, join: Join, url: str
+) -> None:
+    replica = join("a")
+    others, told = first.engine.create("others"), Told(first)
+    damage = (
+        "UPDATE headwater.frame SET content = set_byte(content, 200, get_byte(content, 200) # 1) FROM headwater.log"
+        " WHERE log = id AND key = %s AND last = 1"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        add(first.orders, 1)
+        connection.execute(damage, [first.orders.meta.segments_id])
+        before = replica.follow().follower.asked_at
+        add(first.orders, 1, begin=1)
+        others.append([event()])
+        replica.follow()
+        after = replica.follower.asked_at
+        assert before is not None and after is not None and after > before  # what is not damaged is there
+        assert replica.engine.open("others").head() == 1 and replica.orders.head() == 0
+        [(name, stuck)] = replica.follower.stuck.items()
+        assert name == "orders"
+        assert "the frame behind event 0 is damaged in the home" in stuck.why
+        assert "restore the database from its backup" in stuck.why
+        assert any("log orders cannot be followed" in trouble for trouble in replica.engine.troubles())
+        for key, content in told.frames():  # what the primary tells of it does not ask the home each time
+            assert replica.follower.take(key, content)
+        now = stuck.since
+        served = ServedReplica(replica.follower, 5.0, lambda: True, lambda: now)
+        assert served.stale("orders") is None and served.stuck == 1
+        replica.follower.asked_at = now = stuck.since + 6  # the home answered all the while
+        assert served.stale() is None and served.stale("others") is None
+        told_of_it = served.stale("orders")
+        assert told_of_it is not None
+        for part in (
+            "log orders",
+            "for 6 s",
+            "is damaged in the home",
+            "restore the database",
+            "other logs are served",
+        ):
+            assert part in told_of_it
+        connection.execute(damage, [first.orders.meta.segments_id])
+    assert not replica.follow().follower.stuck
     assert contents(replica.orders) == [b"0", b"1"]
 
 

@@ -9,24 +9,30 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import LinkFault
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import NotPrimary, StorageUnavailable
 from headwater.core.query import Query, QueryItem
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
+from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from headwater.storage.engine import open_state
 from tests.soak.server import free_ports
 
 from ..waiting import eventually
 from .postgres_server import Postgres
 from .proxy import Proxy
-from .test_servers import Join, Member, database, join, url
+from .test_servers import Join, Member, command, database, join, url
 
 __all__ = ["database", "join", "url"]
 
@@ -184,6 +190,45 @@ def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
         proxy.close()
 
 
+def test_a_log_that_cannot_be_followed_is_named_and_others_are_served(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    with connect(first.url) as server:
+        for name in ("orders", "others"):
+            server.create(name).append([Event("E", b"0")])
+    with psycopg.connect(url, autocommit=True) as connection:
+        key = connection.execute("SELECT key FROM headwater.log JOIN headwater.frame ON log = id WHERE key <> '$state'"
+                                 " ORDER BY last, id LIMIT 1").fetchone()  # fmt: skip
+        assert key is not None
+        connection.execute(
+            "UPDATE headwater.frame SET content = set_byte(content, 200, get_byte(content, 200) # 1) FROM headwater.log"
+            " WHERE log = id AND key = %s", key,
+        )  # fmt: skip
+    second = Member(url, tmp_path / "b", "--replica-stale-ms-max", "4000")
+    try:
+        eventually(lambda: reads(second))
+        told = "log orders cannot be followed here for"
+        problem: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            problem.update(answer(second, "/logs/orders/head")[1])
+            return told in problem.get("detail", "")
+
+        eventually(is_told, lambda: problem)
+        assert problem["status"] == 503
+        assert "is damaged in the home" in problem["detail"] and "restore the database" in problem["detail"]
+        assert answer(second, "/logs/others/events/1")[0] == 200
+        ready = answer(second, "/health/ready?role=replica")
+        assert ready[0] == 200 and "log orders cannot be followed" in ready[1]["troubles"][0]
+        assert "headwater_replica_logs_stuck 1.0" in metrics(second)
+        with Client(second.reading) as client:
+            with pytest.raises(LinkFault, match=told):
+                client.receiver("orders")
+            assert client.receiver("others").link.is_attached
+    finally:
+        second.close()
+
+
 def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url: str, tmp_path: Path) -> None:
     first = join("a")
     eventually(first.is_primary)
@@ -224,6 +269,48 @@ def test_a_replica_hears_of_appends_at_once_and_no_stranger_does(pair: tuple[Mem
     assert answer(first, "/home/frames")[0] == 403
     assert answer(first, "/home/frames", **{"headwater-home-secret": "0" * 64})[0] == 403
     assert answer(first, "/home/others", **{"headwater-home-secret": "0" * 64})[0] == 404
+
+
+def test_the_secret_of_the_home_is_renewed_while_its_servers_run(pair: tuple[Member, Member], tmp_path: Path) -> None:
+    first, second = pair
+    eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+    old = secret_at(tmp_path / "a")
+    with stranger(first, old) as listening:
+        assert "is a replica; run this beside the primary" in command(
+            "home", "renew-secret", "--data", str(tmp_path / "b"), expected=4
+        )
+        assert secret_at(tmp_path / "a") == old
+        assert "has another secret" in command("home", "renew-secret", "--data", str(tmp_path / "a"))
+        new = secret_at(tmp_path / "a")
+        assert new != old
+        told = listening.read()  # it ends
+        assert new not in told and old not in told  # who had the old one did not hear of the new one
+    assert answer(first, "/home/frames", **{"headwater-home-secret": old.decode()})[0] == 403
+    eventually(lambda: secret_at(tmp_path / "b") == new)
+    with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:
+        eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+        assert first.append(0) == 1
+        assert next(iter(events)).data == b"0"
+    first.end(signal.SIGKILL)  # the next primary knows the new one, and nobody else's
+    eventually(second.is_primary)
+    assert answer(second, "/home/frames", **{"headwater-home-secret": old.decode()})[0] == 403
+    with stranger(second, new) as listening:
+        assert listening.status == 200
+    assert "is no copy of a home" in command("home", "renew-secret", "--data", str(tmp_path / "none"), expected=4)
+
+
+def secret_at(copy: Path) -> bytes:
+    """As the server of that copy has it."""
+    with closing(open_state(copy)) as state:
+        entry = state.get(SECRET_KIND, SECRET_KEY)
+    assert entry is not None
+    return entry.value
+
+
+def stranger(member: Member, secret: bytes) -> Any:
+    """Somebody who listens to a primary, as a replica does."""
+    request = urllib.request.Request(f"{member.url}/home/frames", headers={SECRET_HEADER.decode(): secret.decode()})
+    return urllib.request.urlopen(request, timeout=30)
 
 
 def metrics(member: Member) -> str:

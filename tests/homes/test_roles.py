@@ -118,6 +118,25 @@ def test_time_counts_from_when_a_renewal_was_sent():
     assert not one.roles.may_act(renewal.sent_at + TIMES.held_s)
 
 
+def test_who_ended_by_itself_does_not_keep_the_lease_that_was_renewed_too_late():
+    one = One().primary()
+    [renewal] = one.wake()
+    assert not one.roles.may_act(one.now + TIMES.held_s - 0.1)
+    one.tell(events.LeaseRenewed(one.term, renewal.sent_at), TIMES.held_s - 0.1)
+    assert one.roles.role is Role.PRIMARY
+    done = one.tell(events.CoordinatorsStopped(one.term))
+    assert kinds(done) == [actions.RefuseAppends, actions.StopCoordinators, actions.ReleaseLease]
+    one.tell(events.LeaseReleased(one.term))
+    assert one.roles.role is Role.FOLLOWING
+
+
+def test_what_ended_in_an_earlier_term_does_not_end_this_one():
+    one = One().primary()
+    assert kinds(one.tell(events.CoordinatorsStopped((1, 7)))) == []
+    assert kinds(one.tell(events.CoordinatorsStopped())) == []
+    assert one.roles.role is Role.PRIMARY
+
+
 def test_a_process_that_slept_may_not_act_before_it_heard_of_the_time():
     one = One().primary()
     assert one.roles.may_act(one.now)

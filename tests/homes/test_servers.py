@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -48,14 +49,17 @@ class Member:
     """One server of a home."""
 
     def __init__(self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS) -> None:
-        [self.port] = free_ports(1)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port, self.amqp_port, self.read_port = free_ports(3)
+        self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"
+        self.reading = f"amqp://127.0.0.1:{self.read_port}"
+        """Where it serves receivers, whatever its role is."""
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [
                 HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
-                "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
-                "--advertise", f"http={self.url}", *settings,
+                "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--flight-port", "0",
+                "--amqp-port", str(self.amqp_port), "--amqp-read-port", str(self.read_port),
+                "--advertise", f"http={self.url},amqp={self.amqp}", *settings,
             ],
             stdout=self._log, stderr=self._log,
         )  # fmt: skip
@@ -144,6 +148,56 @@ def status(url: str) -> dict[str, Any]:
     return found
 
 
+def servers(url: str) -> dict[str, dict[str, Any]]:
+    """What `home status` says of each server, by its address."""
+    return {each["addresses"]["http"]: each for each in status(url)["servers"]}
+
+
+def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
+    join: Join, url: str, tmp_path: Path, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.homes.postgres_servers.HEARD_S", 3.0)
+    first = join("a")
+    eventually(first.is_primary)
+    proxy = Proxy(database.port)
+    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
+    try:
+        assert first.append(0) == 1
+        eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
+        eventually(lambda: servers(url)[first.url]["role"] == "primary")
+        found = servers(url)
+        assert (found[first.url]["term"], found[first.url]["lag_events"]) == (1, 0)
+        assert (found[second.url]["role"], found[second.url]["term"]) == ("following", 0)
+        assert found[second.url]["lag_s"] >= 0
+        shown = command("home", "status", "--home", url)
+        assert re.search(rf"server .*: primary, term 1, http {first.url}, headwater ", shown)
+        assert re.search(rf"server .*: following, 0 events behind, by what it knew .* s ago, http {second.url}", shown)
+        for member in (first, second):
+            assert "headwater_role{" in metrics_of(member)
+        told = json.loads(read(f"{first.url}/management/homeServer?attributes=role,term,lag"))
+        assert sorted(told["results"]) == [["following", None, 0], ["primary", 1, 0]]
+        proxy.stop()
+        eventually(lambda: servers(url)[second.url]["heard_s"] > 3)
+        assert re.search(rf"{second.url}, .*, not heard of for \d+ s", command("home", "status", "--home", url))
+        proxy.go_on()
+        eventually(lambda: servers(url)[second.url]["heard_s"] < 3)
+        assert second.end(signal.SIGTERM) == 0
+        assert list(servers(url)) == [first.url]
+    finally:
+        second.close()
+        proxy.close()
+
+
+def metrics_of(member: Member) -> str:
+    return read(f"{member.url}/metrics")
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answered:
+        text: str = answered.read().decode()
+    return text
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped in order", "paused"])
 def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, how: str) -> None:
     first = join("a")
@@ -153,7 +207,7 @@ def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, ho
     assert not second.is_primary()
     with connect(second.url) as client:  # it names the primary, and the client goes there
         assert client.log("orders").append([Event("E", b"3", id="n-3")]).first == 4
-    assert status(url)["addresses"] == {"http": first.url}
+    assert status(url)["addresses"] == {"http": first.url, "amqp": first.amqp}
     match how:
         case "killed":
             first.end(signal.SIGKILL)
@@ -263,6 +317,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
         connection.execute("UPDATE headwater.lease SET went_back = 'a copy has more'")
     assert "no server may append: a copy has more" in command("home", "status", "--home", url)
     second = join("b")
+    eventually(lambda: servers(url).get(second.url, {}).get("lag_s") is not None)
     time.sleep(2 * float(LEASE_MS) / 1000)
     assert not second.is_primary()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -271,6 +326,45 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     eventually(second.is_primary)
     assert second.append(1) == 2
     assert "nothing is to be accepted" in command("home", "accept-loss", "--home", url)
+
+
+def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    second = join("b")
+    for number in range(5):
+        first.append(number)
+    eventually(lambda: servers(url).get(second.url, {}).get("lag_s") is not None)
+    with connect(second.url) as client:
+        eventually(lambda: client.log("orders").head() == 5)
+    with psycopg.connect(url, autocommit=True) as connection:
+        [[orders]] = connection.execute(
+            "SELECT key FROM headwater.log WHERE key <> '$state' ORDER BY head DESC LIMIT 1"
+        ).fetchall()
+        connection.execute(
+            "DELETE FROM headwater.frame USING headwater.log WHERE log = id AND key = %s AND last > 3", (orders,)
+        )
+        [[content]] = connection.execute(
+            "SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s AND last = 3", (orders,)
+        ).fetchall()
+        crc = int.from_bytes(content[4:8], "little")
+        connection.execute("UPDATE headwater.log SET head = 3, crc = %s WHERE key = %s", (crc, orders))
+    assert first.process.wait(PATIENCE_S) != 0  # its turn ends, and it does not begin anew with such a copy
+    assert "the home went back" in (tmp_path / "a.log").read_text()
+    eventually(lambda: servers(url)[second.url]["ahead"])
+    eventually(lambda: first.url not in servers(url))
+    assert "ahead of the home: log" in command("home", "status", "--home", url)
+    refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
+    assert "is ahead of the home (log" in refused
+    assert "stop it, and remove its data directory" in refused
+    assert not status(url)["is_vouched"]
+    assert second.end(signal.SIGTERM) == 0
+    third = join("c")
+    eventually(lambda: servers(url).get(third.url, {}).get("lag_s") is not None)
+    assert "accepted" in command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
+    eventually(third.is_primary)
+    assert third.append(5) == 4
+    assert third.contents() == [b"0", b"1", b"2", b"5"]
 
 
 def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
@@ -298,6 +392,7 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
         (("serve", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
+        (("serve", "--amqp-read-port", "0"), "amqp.read_port: it is for servers that share a home", 2),
         (("serve", "--home", "nonsense"), "the address of the home", 4),
         (("serve", "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
         (("serve", "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),

@@ -34,6 +34,7 @@ SAMPLES: dict[str, Sample] = {
     "POST /logs/{log}/read": Sample({"query": {"all": True}}),
     "POST /logs/{log}/count": Sample({"query": "all", "by_type": True}),
     "POST /logs/{log}/histogram": Sample({"query": "all", "by_type": True}),
+    "POST /logs/{log}/event-histogram": Sample({"query": "all", "by_type": True}),
     "GET /logs/{log}/terms": Sample(query="?kind=tag"),
     "GET /logs/{log}/position": Sample(query="?at=1"),
     "GET /logs/{log}/events/{number}": Sample(None, lambda world: {**on_log(world), "number": "1"}, "?form=amqp"),

@@ -91,6 +91,7 @@ HTTP = Protocol(
         Row("POST /logs/{log}/read", TO_READ),
         Row("POST /logs/{log}/count", TO_READ),
         Row("POST /logs/{log}/histogram", TO_READ),
+        Row("POST /logs/{log}/event-histogram", TO_READ),
         Row("GET /logs/{log}/terms", TO_READ),
         Row("GET /logs/{log}/position", TO_READ),
         Row("GET /logs/{log}/segments", TO_READ),

@@ -401,7 +401,8 @@ def test_a_console_that_may_only_look_changes_nothing(method: str, path: str) ->
     ("method", "path"),
     [
         ("GET", "/logs"), ("POST", "/logs/orders/read"), ("POST", "/logs/orders/count"), ("HEAD", "/console/"),
-        ("POST", "/logs/orders/histogram"), ("POST", "/console/session"), ("DELETE", "/console/session"),
+        ("POST", "/logs/orders/histogram"), ("POST", "/logs/orders/event-histogram"),
+        ("POST", "/console/session"), ("DELETE", "/console/session"),
         ("POST", "/management/org.amqp.management/self/GET-TYPES"), ("GET", "/console/stream"),
     ],
 )  # fmt: skip

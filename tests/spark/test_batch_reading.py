@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from headwater.core import Query
+from headwater.core import Event, Query
 from headwater.core.local import LocalLog
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.storage.memory import MemoryStore
@@ -71,6 +71,26 @@ def test_a_declared_schema_chooses_columns(spark: SparkSession, url: str, orders
     assert reader.schema("type string, id string").load().first() == ("Placed", "1")
     with pytest.raises(PySparkException, match="type: int is declared, the column is string"):
         reader.schema("type int").load().collect()
+
+
+def test_payloads_are_columns_and_none_is_lost(load: Load, spark: SparkSession, url: str, orders: LocalLog) -> None:
+    orders.append([Event("Placed", b'{"n": "many"}'), Event("Placed", b"\x00")])
+
+    frame = load(log="orders", payloadSchema="n bigint, note string", query="type=Placed", splitBytes="300b")
+
+    assert frame.columns[4:8] == ["type", "payload", "_malformed", "tags"]
+    assert frame.rdd.getNumPartitions() > 1
+    rows = frame.orderBy("sequence_number").collect()
+    assert [row.payload.n for row in rows[:-2]] == [row.sequence_number for row in rows[:-2]]
+    assert [(row.payload, bytes(row._malformed)) for row in rows[-2:]] == [(None, b'{"n": "many"}'), (None, b"\x00")]
+    declared = (
+        spark.read.format("headwater").options(url=url, log="orders").schema("payload struct<n: int>, log string")
+    )
+    assert declared.load().agg({"payload.n": "sum"}).first()[0] == 5050
+    with pytest.raises(PySparkException, match=r"payload.n: .* map<string,string> given"):
+        load(log="orders", payloadSchema="n map<string, string>").collect()
+    with pytest.raises(PySparkException, match="PARSE_SYNTAX_ERROR"):
+        load(log="orders", payloadSchema="n n n")
 
 
 def test_several_logs_and_a_pattern_are_one_table(load: Load, orders: LocalLog, store: MemoryStore) -> None:

@@ -108,10 +108,13 @@ def test_a_limit_leaves_a_lag_that_shows(running: Running, orders: LocalLog) -> 
 
 
 def test_a_query_partitions_and_columns_restrict_a_stream(running: Running, orders: LocalLog) -> None:
-    running.run(log="orders", query="type=Paid", partitions="0", columns="sequence_number,tags")
+    asked = {"columns": "sequence_number,payload,_malformed", "payloadSchema": "n bigint"}
+    running.run(log="orders", query="type=Paid", partitions="0", **asked)
 
     expected = [event.sequence_number for event in orders.read(partition=0) if event.type == "Paid"]
     assert running.numbers() == expected
+    rows = running.spark.read.parquet(str(running.out)).selectExpr("payload.n", "_malformed").collect()
+    assert sorted(rows) == [(number, None) for number in expected], "payloads as columns, in a stream as in a batch"
 
 
 def test_a_stream_goes_from_the_archive_to_the_log(running: Running, orders: LocalLog, tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ async def _attach_receiver(
     elif source.dynamic or address is not None:
         management.attach_replies(transport, link, source, address)
     else:
-        await _attach_reader(container, transport, link, source)
+        await attach_reader(container, transport, link, source)
 
 
-async def _attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
+async def attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
     """The peer wants to receive from a log, or what is known of it."""
     address = parse_address(source.address or "")
     node = await container.node(transport, address.log, Right.READ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..core.access import Guard, Right
@@ -14,7 +14,7 @@ from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import parse_address, shown_address
 from .protocol import conditions
-from .protocol.conditions import LinkFault
+from .protocol.conditions import ConnectionFault, LinkFault
 from .settings import AmqpSettings
 from .shared import Shared
 from .streams.node import EventLogNode
@@ -35,13 +35,18 @@ class Container:
         bus: Bus | None = None,
         turns: Turns | None = None,
         spans: Spans | None = None,
+        remembers: bool = True,
+        sent_away: Callable[[], ConnectionFault | None] = lambda: None,
     ) -> None:
         """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop.
 
         `spans` gets what producers had appended, where somebody collects that.
+        Without `remembers` nothing is known of receivers that came before, and nothing kept of those that are there.
+        `sent_away`: with what a connection is closed as soon as it is open, if it is.
         """
         self.store = store
-        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans)
+        self._remembers, self.sent_away = remembers, sent_away
+        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans, takes_messages=remembers)
         self.statistics = self.shared.statistics
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}
@@ -156,8 +161,9 @@ class Container:
         log = await asyncio.to_thread(self.store.open, name)
         shared = self.shared
         node = await EventLogNode.open(
-            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus
-        )
+            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus,
+            remembers=self._remembers, may_act=self.store.may_act,
+        )  # fmt: skip
         self._nodes[name] = node
         return node
 

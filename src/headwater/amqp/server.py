@@ -8,15 +8,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Sequence
-from functools import partial
 
 from ..core.threads import Threads
-from .attaching import attach
 from .container import Container
-from .management.node import ManagementNode
 from .protocol import conditions
 from .shared import TICK_S
-from .transport import Transport
+from .transport import Attach, Transport
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -32,15 +29,15 @@ class AmqpServer:
     def __init__(
         self,
         container: Container,
-        management: ManagementNode,
+        attach: Attach,
         sockets: Sequence[socket.socket],
         tls: ssl.SSLContext | None,
         threads: Threads | None = None,
     ) -> None:
-        """`threads` sees to it that the ticks go on."""
+        """`attach` answers the attaches of peers; `threads` sees to it that the ticks go on."""
         self._threads = threads or Threads()
         self._container, self._sockets, self._tls = container, sockets, tls
-        self._attach = partial(attach, container, management)
+        self._attach = attach
         self._servers: list[asyncio.Server] = []
         self._ticking: asyncio.Task[None] | None = None
 
@@ -76,6 +73,17 @@ class AmqpServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
                 await self._container.empty.wait()  # what they leave behind is remembered, too
+        if self._ticking is not None:
+            self._ticking.cancel()
+        await self._container.close()
+
+    async def cut_off(self) -> None:
+        """Accept nothing more, and wait for no peer."""
+        for server in self._servers:
+            server.close()
+        self._container.is_stopping = True
+        for connection in tuple(self._container.connections):
+            connection.abort()
         if self._ticking is not None:
             self._ticking.cancel()
         await self._container.close()

@@ -22,6 +22,8 @@ from .protocol.types import Symbol
 from .settings import AmqpSettings
 from .statistics import AmqpStatistics
 
+RELAY = "ANONYMOUS-RELAY"
+"""Links without target address, to which messages are sent."""
 CAPABILITIES = tuple(
     Symbol(name)
     for name in (
@@ -31,7 +33,7 @@ CAPABILITIES = tuple(
         "AMQP_FILTEX_GROUP_V1_0",
         "APACHE.ORG:SELECTOR",
         "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
-        "ANONYMOUS-RELAY",
+        RELAY,
     )
 )
 """What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
@@ -51,9 +53,18 @@ class Shared:
     """What all connections of one container share, on its event loop."""
 
     def __init__(
-        self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str, turns: Turns, spans: Spans | None = None
+        self,
+        guard: Guard,
+        settings: AmqpSettings,
+        bus: Bus,
+        name: str,
+        turns: Turns,
+        spans: Spans | None = None,
+        *,
+        takes_messages: bool = True,
     ) -> None:
-        """`name` is the container's own; `turns` deals the time of the loop."""
+        """`name` is the container's own; `turns` deals the time of the loop; `takes_messages`: links without target."""
+        self._offered = CAPABILITIES if takes_messages else tuple(name for name in CAPABILITIES if name != RELAY)
         self.turns, self.spans = turns, spans
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
@@ -72,7 +83,7 @@ class Shared:
             idle_ms=settings.idle_ms,
             sasl_mechanisms=login.mechanisms,
             needs_sasl=not self.guard.is_open,
-            open_fields={"offered_capabilities": CAPABILITIES, "properties": PROPERTIES},
+            open_fields={"offered_capabilities": self._offered, "properties": PROPERTIES},
         )
         return Connection(limits, self.name, is_server=True, now=now)
 

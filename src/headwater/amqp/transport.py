@@ -23,7 +23,7 @@ from .link_end import Ending, LinkEnd, now_ms
 from .login import Login
 from .notifying import ConnectionNotifier
 from .protocol import conditions
-from .protocol.conditions import AmqpError
+from .protocol.conditions import AmqpError, ConnectionFault
 from .protocol.connection import Connection
 from .protocol.events import (
     ConnectionClosed,
@@ -100,6 +100,9 @@ class Owner(Protocol):
 
     def forget(self, transport: Transport) -> None:
         """A connection is over."""
+
+    def sent_away(self) -> ConnectionFault | None:
+        """With what a connection is closed as soon as it is open; None if it is served."""
 
 
 Attach = Callable[["Transport", Link], Awaitable[None]]
@@ -403,9 +406,9 @@ class Transport(asyncio.Protocol):
             self._handle(self.engine.tick(now))
             self.flush()
 
-    def close(self, condition: Symbol, description: str) -> None:
-        """Close in order; the peer is cut off if it does not answer."""
-        error = ErrorCondition(condition, description)
+    def close(self, condition: Symbol, description: str, info: Mapping[Symbol, object] | None = None) -> None:
+        """Close in order; the peer is cut off if it does not answer. `info` are further facts of the error."""
+        error = ErrorCondition(condition, description, info and dict(info))
         self._notifier.failed(error)
         self.engine.close(error)
         self._closing_at = self._loop.time() + CLOSE_S
@@ -486,6 +489,8 @@ class Transport(asyncio.Protocol):
         elif isinstance(event, ConnectionOpened):
             self.engine.open()
             self._notifier.opened(self)
+            if (fault := self._owner.sent_away()) is not None:
+                self.close(fault.condition, fault.description, fault.info)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):

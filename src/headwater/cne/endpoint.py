@@ -32,11 +32,12 @@ from .settings import Settings
 from .stored import Stored
 from .timestamps import now_ms
 from .upstream import Upstream
-from .webhook import Outcome, shown
+from .webhook import NOT_SENT, Outcome, shown
 
 REFUSALS_MAX = 3
 """How often a subscriber may refuse one event before it is a dead letter."""
 FAULT_PAUSE_S = 1.0
+TURN_PAUSE_S = 0.1
 ASKING_MAX = 8
 """Of the addresses of events, so many are remembered with who asks for them: there may be thousands of endpoints."""
 _logger = logging.getLogger("headwater.cne")
@@ -260,6 +261,9 @@ class Endpoint:
             except Undeliverable as error:
                 self._bury(item.stored, str(error))
                 break
+            if outcome is NOT_SENT:
+                await self._wait_for_turn()
+                continue
             self.outcome, self.outcome_at = outcome, now_ms()
             if outcome.is_success:
                 self._succeeded(item.stored.sequence_number)
@@ -272,6 +276,13 @@ class Endpoint:
         if item.extra_for is None:
             self.cursor = item.stored.sequence_number
         self._in_flight = False
+
+    async def _wait_for_turn(self) -> None:
+        """Another server may be sending: either this one learns soon that it is to stop, or its turn goes on."""
+        if not self._is_stopping:
+            await asyncio.sleep(TURN_PAUSE_S)
+        if self._is_stopping:
+            raise _Stopped
 
     def _succeeded(self, number: int) -> None:
         self.delivered += 1

@@ -44,7 +44,7 @@ class Service:
         self.settings = settings
         self.subscriptions = Registry(store.state, "subscription", Subscription, settings)
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
-        self.webhooks = Webhooks(settings)
+        self.webhooks = Webhooks(settings, may_act=store.may_act)
         self._delivery = Delivery(self.webhooks, settings, spans)
         self.traffic = self._delivery.traffic
         self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import email.utils
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from yarl import URL
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..http.outgoing import Caller, Sockets, Target, addresses_of, lines_of, target_of
+from ..http.outgoing import Caller, NotSent, Sockets, Target, addresses_of, lines_of, target_of
 from .allowed import AllowedHosts
 from .resolving import AllowedResolver
 from .settings import Settings
@@ -84,11 +84,21 @@ def shown(uri: str) -> str:
     return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
 
 
+NOT_SENT = Outcome(0, "another server is to call by now")
+"""Nothing was sent: see `LogStore.may_act`."""
+
+
 class Webhooks:
     """Calls the webhooks of a front end, on one event loop: `start` it before the first call, and `close` it."""
 
-    def __init__(self, settings: Settings, sockets_max: int | None = None) -> None:
-        """`sockets_max` is by default a share of what the process may have: see Sockets."""
+    def __init__(
+        self, settings: Settings, sockets_max: int | None = None, may_act: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`sockets_max` is by default a share of what the process may have: see Sockets.
+
+        `may_act` is asked before anything is sent: see LogStore.
+        """
+        self._may_act = may_act
         self._sockets_max = sockets_max
         self.allowed = AllowedHosts(settings.hosts)
         self.calls: Counter[str] = Counter(success=0, failure=0)
@@ -99,17 +109,20 @@ class Webhooks:
 
     def start(self) -> None:
         """Be ready to call."""
-        self._caller = Caller(Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve)
+        self._caller = Caller(
+            Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve, self._may_act
+        )
 
     async def post(
         self, uri: str, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, *, timeout_s: float | None = None
     ) -> Outcome:
-        """POST the body there. Never raises: what goes wrong is the outcome.
+        """POST the body there. Never raises: what goes wrong is the outcome; NOT_SENT, if it was not its turn.
 
         It may be sent twice, where a kept connection ends without an answer.
         """
         outcome = await self._call(b"POST", uri, body, headers, timeout_s)
-        self.calls["success" if outcome.is_success else "failure"] += 1
+        if outcome is not NOT_SENT:
+            self.calls["success" if outcome.is_success else "failure"] += 1
         return outcome
 
     async def allows(self, uri: str, origin: str) -> bool:
@@ -137,6 +150,8 @@ class Webhooks:
             lines = _JSON_LINES if headers is JSON_HEADERS else lines_of(headers)
             request = target.head(method, lines, len(body)) + body
             reply = await self._caller.call(target, request, timeout_s, ANSWER_BYTES_MAX)
+        except NotSent:
+            return NOT_SENT
         except TimeoutError:
             return Outcome(0, f"no answer within {timeout_s} s")
         except (OSError, ValueError) as error:

@@ -2,14 +2,17 @@
 
 Paths come from a fixed table, never from a disk by name. Each file is read and packed once, when the first browser
 asks, and kept. The address of a file has a version that comes from the contents of all, so that a browser may keep it
-for ever and asks for the page alone again.
+for ever and asks for the page alone again. The page names the scripts that its address will need, so that a browser
+asks for all of them at once, not for each when the one before has come.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,6 +26,7 @@ TYPES = {"css": b"text/css", "js": b"text/javascript", "svg": b"image/svg+xml"}
 FILES = (
     "style.css",
     "favicon.svg",
+    "early.js",
     "app.js",
     "core.js",
     "charts.js",
@@ -30,9 +34,20 @@ FILES = (
     "telling.js",
     "logs.js",
     "log.js",
+    "chips.js",
+    "completion.js",
+    "histogram.js",
+    "rows.js",
+    "list.js",
+    "unmatched.js",
+    "tail.js",
+    "inspector.js",
+    "export.js",
+    "appending.js",
     "query.js",
     "forms.js",
     "event.js",
+    "stories.js",
     "consumers.js",
     "connections.js",
     "webhooks.js",
@@ -67,6 +82,7 @@ _NOT_NEEDED = (
     "gyroscope", "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get",
     "screen-wake-lock", "usb", "xr-spatial-tracking",
 )  # fmt: skip
+_IMPORTED = re.compile(r'\bfrom "\./([\w-]+\.js)"')
 SECURITY: tuple[Header, ...] = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -107,7 +123,20 @@ class Static:
 
     version: str
     page: Packed
+    """As it is where an address leads nowhere."""
+    by_route: dict[str, Packed]
+    """By the addresses that `app.js` knows, of which a segment may be `:name`: the page, with what is shown there."""
     by_name: dict[str, Packed]
+
+    def page_at(self, segments: Sequence[str]) -> Packed:
+        """The page at an address below `/console/`."""
+        for route, found in self.by_route.items():
+            wanted = route[1:].split("/")
+            if len(wanted) == len(segments) and all(
+                each.startswith(":") or each == given for each, given in zip(wanted, segments, strict=True)
+            ):
+                return found
+        return self.page
 
 
 @cache
@@ -120,13 +149,36 @@ def static() -> Static:
     for content in (page, *contents.values()):
         digest.update(b"%d " % len(content) + content)
     version = f"{__version__}-{digest.hexdigest()[:12]}"
-    page = page.replace(b"{version}", version.encode())
     tag = f'W/"{version}"'.encode()
+    scripts = {name: content.decode() for name, content in contents.items() if name.endswith(".js")}
+    by_module = {
+        module: _packed(PAGE_TYPE, _with_scripts(page, version, scripts, module), tag)
+        for module in {None, *_routes(scripts["app.js"]).values()}
+    }
+    by_route = {route: by_module[module] for route, module in _routes(scripts["app.js"]).items()}
     by_name = {
         name: _packed(TYPES[name.rpartition(".")[2]] + b"; charset=utf-8", content, tag)
         for name, content in contents.items()
     }
-    return Static(version, _packed(PAGE_TYPE, page, tag), by_name)
+    return Static(version, by_module[None], by_route, by_name)
+
+
+def _routes(app: str) -> dict[str, str]:
+    """Of each address that `app.js` knows, in its order, the module of what is shown there."""
+    return dict(re.findall(r'\bpath: "(/[^"]*)"[^}]*?\bmodule: "\./([\w-]+\.js)"', app))
+
+
+def _with_scripts(page: bytes, version: str, scripts: Mapping[str, str], module: str | None) -> bytes:
+    """The page, which asks for all that `app.js` and a module import."""
+    wanted, found = [module] if module else [], ["app.js"]
+    wanted += _IMPORTED.findall(scripts["app.js"])
+    while wanted:
+        if (name := wanted.pop(0)) not in found:
+            found.append(name)
+            wanted += _IMPORTED.findall(scripts[name])
+    line = '<link rel="modulepreload" href="/console/static/{version}/%s">'
+    links = "\n".join(line % name for name in found)
+    return page.replace(b"{scripts}", links.encode()).replace(b"{version}", version.encode())
 
 
 async def page(host: object, exchange: Exchange) -> None:
@@ -134,7 +186,7 @@ async def page(host: object, exchange: Exchange) -> None:
     segments = exchange.scope["path"].removeprefix("/console/").split("/")
     if segments[0] not in PAGES or len(segments) > PAGE_DEPTH_MAX:
         raise RouteNotFound(exchange.scope["path"])
-    await _answer(exchange, static().page, b"no-cache")
+    await _answer(exchange, (await _packed_once()).page_at(segments), b"no-cache")
 
 
 async def lead(host: object, exchange: Exchange) -> None:
@@ -145,10 +197,16 @@ async def lead(host: object, exchange: Exchange) -> None:
 async def file(host: object, exchange: Exchange) -> None:
     """GET /console/static/{version}/{name}. Raises RouteNotFound, also for the files of another version."""
     version, name = exchange.arguments
-    found = static().by_name.get(name) if version == static().version else None
+    served = await _packed_once()
+    found = served.by_name.get(name) if version == served.version else None
     if found is None:
         raise RouteNotFound(exchange.scope["path"])
     await _answer(exchange, found, b"public, max-age=31536000, immutable")
+
+
+async def _packed_once() -> Static:
+    """All files; the first who asks has them packed in a thread, since that takes long."""
+    return static() if static.cache_info().currsize else await asyncio.to_thread(static)
 
 
 async def _answer(exchange: Exchange, found: Packed, kept: bytes) -> None:

@@ -51,6 +51,13 @@ class LogStore(Protocol):
     def unready(self) -> str | None:
         """Why appends are refused by all logs at present (the disk is full, say); None if they are not."""
 
+    def may_act(self) -> bool:
+        """Whether this server may do now what one server alone does: call webhooks, push, give partitions away, trim.
+
+        It is asked before each such act. Of several servers that share their logs, one that slept through its time
+        learns here that another may be doing it by now. It can be so for a moment only.
+        """
+
     def troubles(self) -> Sequence[str]:
         """What an operator should look at, though logs are served: a clock that is not believed, say."""
 

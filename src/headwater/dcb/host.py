@@ -10,6 +10,7 @@ from ..core.store import LogStore
 from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Header, LogHost
+from .event_times import EventTimes
 
 
 class Described:
@@ -27,7 +28,7 @@ class Described:
 
 
 class Host(LogHost[Described]):
-    """The open logs, and who keeps the groups of their workers."""
+    """The open logs, who keeps the groups of their workers, and what is known of when events happened."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Host(LogHost[Described]):
     ) -> None:
         super().__init__(store, guard, Described, turns, readers)
         self.workers = workers
+        self.event_times = EventTimes()
 
 
 Opened = OpenLog[Described]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib.resources import files
 
 from ..core.access import Guard
@@ -13,6 +14,7 @@ from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
 from . import appending, consumers, counting, logs, reading, segments, subscribing, suite, terms, times, workers
+from .event_histogram import event_histogram
 from .host import Host
 from .one_event import EventForms, OneEvent
 
@@ -40,11 +42,13 @@ class Application(FrontEnd[Host, Exchange]):
         readers: Readers | None = None,
         forms: EventForms | None = None,
         workers: Workers | None = None,
+        stale: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
 
         `turns` deals the time of the loop to those who read; `readers` are told of subscriptions; `forms` of an
-        event are those that other rooms know. `workers` keeps the groups; without it there are none.
+        event are those that other rooms know. `workers` keeps the groups; without it there are none. `stale` says why
+        nothing of a log is to be read at present.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         one_event = OneEvent(forms or {})
@@ -57,6 +61,7 @@ class Application(FrontEnd[Host, Exchange]):
             limit = min(body_bytes_max, _BODY_BYTES_MAX.get(handler, SMALL_BYTES_MAX))
             self.routes.add(method, path, handler, body_bytes_max=limit, has_parameters=has_parameters)
         host = Host(store, guard, turns, readers, workers)
+        host.stale = stale
         self.traffic = host.logs.traffic
         """Events that were appended, and that were read, subscriptions included."""
         super().__init__(host, self.routes.find, _logger, Exchange)
@@ -80,6 +85,7 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/logs/{log}/read", reading.read),
     ("POST", "/logs/{log}/count", counting.count),
     ("POST", "/logs/{log}/histogram", times.histogram),
+    ("POST", "/logs/{log}/event-histogram", event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
     ("GET", "/logs/{log}/position", times.position),
     ("GET", "/logs/{log}/segments", segments.list_segments),
@@ -105,6 +111,7 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     reading.read: READ_BYTES_MAX,
     counting.count: READ_BYTES_MAX,
     times.histogram: READ_BYTES_MAX,
+    event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
     appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,

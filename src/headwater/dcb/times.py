@@ -50,14 +50,14 @@ async def histogram(host: Host, exchange: Exchange) -> None:
     check_query(body)
     given = jsontext.decode(_decoder, body)
     query = query_of(given.query, "query")
-    count, shown = _checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1), 0
+    count, shown = checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1), 0
     if given.by_type:
-        shown = _checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0)
+        shown = checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0)
     log = opened.log
     selection = log.selection(None, None, False, None, given.partition)
     async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
         begin, end = await work.do(partial(_range, log, given.recorded_from, given.recorded_before))
-        times = _borders(begin, end, count)
+        times = borders(begin, end, count)
         numbers = [number async for number in work.steps(_numbers(log, times, selection.head))]
         tallies: list[Tally] = []
         while len(tallies) + 1 < len(numbers) and not work.is_over:
@@ -89,7 +89,7 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
     return begin, end
 
 
-def _borders(begin: int, end: int, buckets: int) -> list[int]:
+def borders(begin: int, end: int, buckets: int) -> list[int]:
     """The times at which buckets begin, and where the last one ends; no bucket is shorter than a ms."""
     count = min(buckets, end - begin)
     return [begin + (end - begin) * index // count for index in range(count + 1)]
@@ -118,7 +118,8 @@ def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max
     ]
 
 
-def _checked(given: int | None, default: int, most: int, name: str, least: int) -> int:
+def checked(given: int | None, default: int, most: int, name: str, least: int) -> int:
+    """What was given, or the default. Raises InvalidInput."""
     if given is None:
         return default
     if not least <= given <= most:

@@ -135,6 +135,18 @@ class HistogramIn(Struct, forbid_unknown_fields=True):
     types_max: int | None = None
 
 
+class EventHistogramIn(Struct, forbid_unknown_fields=True):
+    """The body of a histogram by the events' own times."""
+
+    query: QueryIn | str
+    event_from: int | None = None
+    event_before: int | None = None
+    buckets: int | None = None
+    partition: int | None = None
+    by_type: bool | None = None
+    types_max: int | None = None
+
+
 class RegisterIn(Struct, forbid_unknown_fields=True):
     """The body of a consumer's registration."""
 
@@ -318,6 +330,28 @@ class HistogramOut(Struct):
     recorded_from: int
     recorded_before: int
     buckets: list[BucketOut]
+    is_complete: bool
+    head: int
+    incarnation: str
+
+
+class EventBucketOut(Struct, omit_defaults=True, gc=False):
+    """The events that happened in some time."""
+
+    event_from: int
+    events: int
+    types: dict[str, int] | UnsetType = UNSET
+
+
+class EventHistogramOut(Struct):
+    """How many events match, by their own times; of those from `first` to `upto`, of which `events` match."""
+
+    event_from: int
+    event_before: int
+    buckets: list[EventBucketOut]
+    events: int
+    first: int
+    upto: int
     is_complete: bool
     head: int
     incarnation: str

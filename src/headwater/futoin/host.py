@@ -33,7 +33,7 @@ class Host:
         """`turns` deals the loop's time to those who read; `readers` are told of pushes."""
         self.readers = readers or Readers()
         self.turns = turns or Turns()
-        self.guard, self.settings = guard, settings
+        self.guard, self.settings, self.may_act = guard, settings, store.may_act
         self.statistics = Statistics()
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server stops: connections end, and new requests are refused."""

@@ -13,7 +13,7 @@ from functools import partial
 
 from ..core.access import Right
 from ..core.consumer import Consumer
-from ..core.errors import ConsumerNotFound
+from ..core.errors import ConsumerNotFound, NotPrimary
 from ..core.readers import Reader, Waiting
 from .calls import ENVELOPE_BYTES, Call, Connection
 from .coders import JSON
@@ -73,6 +73,7 @@ class Push(ABC):
         """`key` tells it from others on its connection: two live ones with different wishes are two."""
         self.connection, self.opened, self.key = connection, opened, key
         self.owner, self.component = call.caller.owner, call.parameters["component"]
+        self._may_act = call.host.may_act
         self.settings, self.statistics, self._turn = call.host.settings, call.host.statistics, call.turn
         self.selected = opened.view.select(call.parameters["want"])
         version = call.function.version
@@ -140,6 +141,8 @@ class Push(ABC):
             self.connection.close("the token of the login has expired" if login.expired() else "")
         except ConsumerNotFound:
             self.connection.close(f"consumer {self.component} is not registered any more")
+        except NotPrimary:
+            self.connection.close("another server pushes by now")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:
@@ -152,7 +155,9 @@ class Push(ABC):
         """Push, until the log is closed."""
 
     async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
-        """Send a group; the future is the name of the error that answers it, or None for success."""
+        """Send a group; the future is the name of the error that answers it, or None for success. Raises NotPrimary."""
+        if not self._may_act():
+            raise NotPrimary(self.opened.log.name)
         self.statistics.pushes[LIVE.lower() if self.component == LIVE else "reliable"] += 1
         self.statistics.traffic.events_out += len(group.events)
         parameters = JSON.message([("seq", JSON.value(seq)), ("events", JSON.array(group.events))])

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..storage.frame import EncodedFrame
+from ..storage.home import JOURNAL_KEY
 
 LENGTHS = struct.Struct("<II")
 WAITING_BYTES_MAX = 32 * 1024 * 1024
@@ -29,7 +30,7 @@ class Listener:
         self._bytes = 0
         self._changing = threading.Lock()
         self.is_overrun = False
-        """It did not take in time: what it has not taken is lost to it."""
+        """It did not take in time, or may not have what comes next: what it has not taken is lost to it."""
 
     def put(self, message: bytes) -> None:
         """One more message."""
@@ -42,6 +43,13 @@ class Listener:
                 self._waiting.append(message)
         self._wake()
 
+    def end(self) -> None:
+        """It is told nothing more, and is to ask the home."""
+        with self._changing:
+            self.is_overrun = True
+            self._waiting.clear()
+        self._wake()
+
     def take(self) -> list[bytes]:
         """What waits, in order."""
         with self._changing:
@@ -52,7 +60,11 @@ class Listener:
 class Committed:
     """All listeners of one server. Safe to call from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_with: bytes | None = None) -> None:
+        """`ends_with`: a frame of the journal which has these bytes is told to nobody, and nothing after it to those
+        who listen now: it says who may.
+        """
+        self._ends_with = ends_with
         self._listeners: tuple[Listener, ...] = ()
         self._changing = threading.Lock()
 
@@ -64,6 +76,10 @@ class Committed:
         parts: list[bytes] = []
         for frame in frames:
             content = b"".join(frame.buffers)
+            if key == JOURNAL_KEY and self._ends_with is not None and self._ends_with in content:
+                for each in listeners:
+                    each.end()
+                return
             parts += (LENGTHS.pack(len(name), len(content)), name, content)
         message = b"".join(parts)
         for each in listeners:

@@ -74,6 +74,8 @@ class Driver:
         self._changed = threading.Condition()
         self._turn: Granted | None = None
         """The lease that was got, from when the copy is to catch up until its coordinators are to stop."""
+        self._begun: Term | None = None
+        """That of the turn which was given to who serves, until that one says that it has ended."""
         self._is_over = False
         self._on_end: Callable[[], None] = lambda: None
         self._look_at = 0.0
@@ -85,7 +87,12 @@ class Driver:
         """Who had the lease when the home was asked last."""
         self.round_trip_s: float | None = None
         """How long the home took to answer that."""
-        home.may_append = self.may_act
+        home.may_act = self.may_act
+
+    @property
+    def asked(self) -> PostgresHome:
+        """The home by connections that are given up soon."""
+        return self._asked_of
 
     def give_back(self, term: Term) -> None:
         """Release the lease of a process that is dead. One of another term stays. Raises StorageUnavailable."""
@@ -118,6 +125,11 @@ class Driver:
         """For how long this server counts on its lease, without another renewal; 0: it has none."""
         return self._roles.held_for(boot_time_s())
 
+    @property
+    def ahead(self) -> str:
+        """What the copy has and the home has not, where that was found; else empty."""
+        return self._roles.ahead
+
     def may_act(self) -> bool:
         """Whether this server may do now what only a primary does."""
         return self._roles.may_act(boot_time_s())
@@ -131,7 +143,7 @@ class Driver:
             self._changed.wait_for(lambda: self._turn is not None or self._is_over, patience_s)
             if self._turn is None:
                 return False
-            self._on_end = on_end
+            self._on_end, self._begun = on_end, self._turn.term
             return True
 
     def caught_up(self) -> None:
@@ -171,7 +183,9 @@ class Driver:
 
     def ended(self) -> None:
         """Nothing that only a primary does is done here any more."""
-        self._events.put(events.CoordinatorsStopped())
+        with self._changed:
+            term, self._begun = self._begun, None
+        self._events.put(events.CoordinatorsStopped(term))
 
     def close(self) -> None:
         """Ask the home no more."""
@@ -199,7 +213,10 @@ class Driver:
             self._changed.notify_all()
 
     def _watch_time(self) -> None:
-        """End the turn when the lease has ended by time, though the home has yet to answer what it was asked."""
+        """End the turn when the lease has ended by time, though the home has yet to answer what it was asked.
+
+        The roles may get a renewal late, and go on: `ended` tells them that this turn does not.
+        """
         while not self._ended.wait(TIME_S):
             if self.role is Role.PRIMARY and not self.may_act():
                 self._end_turn()

@@ -21,10 +21,11 @@ from ..core.threads import Threads
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
-from . import postgres_lease
+from . import postgres_lease, postgres_servers
 from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
 from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
+from .postgres_servers import ServerReport
 
 if TYPE_CHECKING:
     from .postgres_schema import Connection
@@ -136,8 +137,8 @@ class PostgresHome:
         self._term, self._timeline = Term(0, 0), 0
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
-        self.may_append: Callable[[], bool] = lambda: True
-        """Asked before an append is judged: whether this server's time as the primary goes on."""
+        self.may_act: Callable[[], bool] = lambda: True
+        """See Home. Set by who knows of the lease."""
         self._changing = threading.Lock()
         self._under_way: set[_Statement] = set()
         self._failing_since: float | None = None
@@ -179,7 +180,7 @@ class PostgresHome:
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """See Home."""
-        if not self.may_append():
+        if not self.may_act():
             return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
         since = self._failing_since
         if since is None or time.monotonic() - since < self._overdue_s:
@@ -255,6 +256,23 @@ class PostgresHome:
         with self._asking() as connection:
             postgres_lease.accept(connection.psycopg, pause_s)
             self._confirm(connection)
+
+    # The servers
+
+    def tell_of(self, report: ServerReport) -> None:
+        """That is how the server of this process is now. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            postgres_servers.tell(connection.psycopg, _PROCESS, report)
+
+    def leave(self) -> None:
+        """The server of this process ends. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            postgres_servers.leave(connection.psycopg, _PROCESS)
+
+    def servers(self) -> list[ServerReport]:
+        """What servers told of themselves, by name. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            return postgres_servers.servers(connection.psycopg)
 
     # The term
 

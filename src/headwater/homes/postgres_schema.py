@@ -57,11 +57,25 @@ CREATE TABLE headwater.lease (
     went_back text NOT NULL
 );
 CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
+CREATE UNLOGGED TABLE headwater.server (
+    process bigint PRIMARY KEY,
+    name text NOT NULL,
+    addresses text NOT NULL,
+    role text NOT NULL,
+    term bigint NOT NULL,
+    lag_events bigint,
+    lag_s float8,
+    ahead text NOT NULL,
+    version text NOT NULL,
+    format integer NOT NULL,
+    heard_at timestamptz NOT NULL
+);
 INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
 INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
 VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
 """
-"""What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has."""
+"""What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has.
+What servers tell of themselves is not logged: it is told again within a second, and no commit waits for it."""
 
 ENTRY = "INSERT INTO headwater.home (version, incarnation, seed) VALUES (%s, %s, %s)"
 
@@ -71,6 +85,7 @@ GRANT SELECT ON headwater.home TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
 GRANT SELECT, UPDATE ON headwater.lease TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
 ALTER ROLE {role} SET default_transaction_isolation = 'read committed';
 ALTER ROLE {role} SET synchronous_commit = 'on';
 """

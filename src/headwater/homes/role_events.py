@@ -132,7 +132,11 @@ class CopyMended:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsStopped:
-    """Nothing that `StartCoordinators` started does anything any more."""
+    """Nothing that `StartCoordinators` started does anything any more. They may have ended by themselves, because
+    `may_act` said that their time was over: then that is the end of the role too, whatever the home grants late."""
+
+    term: Term | None = None
+    """Of which term they were; None: none had begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,11 @@ class Roles:
         return None if self._lease is None else self._lease.term
 
     @property
+    def ahead(self) -> str:
+        """What the copy has and the home has not; empty where that is not so, or not known."""
+        return "" if (found := self._ahead) is None else _described(found)
+
+    @property
     def wake_at(self) -> float:
         """When a `Tick` is wanted at the latest."""
         if self.role is Role.FOLLOWING:
@@ -331,7 +336,11 @@ class Roles:
         self._do(actions.RefuseAppends(why))
         self._do(actions.StopCoordinators())
 
-    def _coordinators_stopped(self, _: events.CoordinatorsStopped) -> None:
+    def _coordinators_stopped(self, event: events.CoordinatorsStopped) -> None:
+        """Who would still hold the lease without them would keep it from who could go on."""
+        is_own = event.term is not None and self._holds(event.term)
+        if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down("what only a primary does has ended here")
         if self.stage is Stage.ENDING_COORDINATORS:
             self._release()
 
@@ -371,8 +380,7 @@ class Roles:
     def _home_went_back(self, event: events.HomeWentBack) -> None:
         if self.role is Role.WENT_BACK and self._ahead is not None:
             return
-        why = f"log {event.log}: the copy has {event.copy_head}, its home {event.home_head}"
-        if self._give_up("home-went-back", why) or self.role is Role.WENT_BACK:
+        if self._give_up("home-went-back", _described(event)) or self.role is Role.WENT_BACK:
             self._ahead = event
             self._mark()
 
@@ -418,6 +426,10 @@ class Roles:
 
     def _do(self, action: RoleAction) -> None:
         self._actions.append(action)
+
+
+def _described(ahead: events.HomeWentBack) -> str:
+    return f"log {ahead.log}: the copy has {ahead.copy_head}, its home {ahead.home_head}"
 
 
 _NEXT = {

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
 from ..core.acting import act_as
+from ..core.errors import StorageUnavailable
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog, OpenLogs
 from ..core.readers import Readers
@@ -68,6 +69,8 @@ class LogHost(Host, Generic[T]):
         self.readers = readers or Readers()
         self.turns = turns or Turns()
         self.logs = OpenLogs(store, view, self.turns)
+        self.stale: Callable[[str], str | None] = lambda name: None
+        """Why nothing of a log is to be read here at present; None if it may be."""
 
     def flow(self, exchange: Exchange) -> Flow:
         """The share of the loop's time that a request has: that of its user, once `user` was asked for, or address."""
@@ -89,6 +92,8 @@ class LogHost(Host, Generic[T]):
         Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet.
         """
         name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
+        if (stale := self.stale(name)) is not None:
+            raise StorageUnavailable(reason=stale)
         opened = self.logs.get(name) or await self._open(exchange, name)
         await await_number(exchange, opened.log)
         return opened

@@ -129,6 +129,25 @@ SERVER = EntityType(
         _number("messagesSentAgain", "those of them that were sent again after their receiver released them"),
     ),
 )
+HOME_SERVER = EntityType(
+    "io.headwater.homeServer",
+    "a server of the home that this one shares, as it told the home last; without a home there is none. Its name is "
+    "the server's, with a number where another was started under it",
+    f"READ: {_MANAGES_SERVER}",
+    _READ_ONLY,
+    (
+        _text("server", "what it calls itself: its host and its port"),
+        _map("addresses", "where its clients reach it, by protocol"),
+        _text("role", "`primary`, `following`, `taking over`, `stepping down`, `went back`, `starting` or `stopped`"),
+        _number("term", "the term in which it appends; null: it does not"),
+        _number("lag", "so many numbers of all logs its copy lacked at its last look; null: it has not looked"),
+        _number("lagMs", "for so long at most its copy lacks something; null: it never had all"),
+        _text("ahead", "what its copy has and the home has not; null if there is nothing"),
+        _text("version", "its version"),
+        _number("heardMs", "for how long the home heard nothing of it"),
+        _flag("runs", "whether that is so short that it may be taken to run"),
+    ),
+)
 LOG = EntityType(
     "io.headwater.log",
     "a log. Its name is the log's",
@@ -500,8 +519,8 @@ SUBSCRIPTION = EntityType(
 TYPES: Mapping[str, EntityType] = {
     each.name: each
     for each in (
-        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, READER, REFUSAL,
-        CONSUMER, CONSUMER_GROUP, STREAM, USER, TOKEN, SUBSCRIPTION,
+        MANAGEMENT_NODE, SERVER, HOME_SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, READER,
+        REFUSAL, CONSUMER, CONSUMER_GROUP, STREAM, USER, TOKEN, SUBSCRIPTION,
     )
 }  # fmt: skip
 """All types by name, in the order in which a QUERY without type answers their entities."""

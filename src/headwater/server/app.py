@@ -14,13 +14,14 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from .. import __version__, dcb
+from ..amqp.attaching import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
+from ..amqp.redirecting import Elsewhere
 from ..amqp.server import AmqpServer
 from ..amqp.streams.following import Following
 from ..amqp.streams.workers import GroupWorkers
@@ -30,11 +31,10 @@ from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.bus import Bus
 from ..core.doing import Doing
-from ..core.errors import InvalidSettings, NotPrimary, OutcomeUnknown, StorageCorrupted
+from ..core.errors import NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
 from ..core.notification_types import NotificationType
 from ..core.readers import Readers
-from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..core.turns import Turns
@@ -51,10 +51,12 @@ from .admission import Admission
 from .allocators import give_memory_back
 from .bulk.serving import BulkPlane
 from .config import Config
+from .configured_logs import create_logs, seed_home
 from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
 from .listening import is_loopback
@@ -71,6 +73,7 @@ from .protocol_traffic import protocol_traffic
 from .pushed import Listening
 from .pushing import PushedFrames, ensure_secret
 from .replica import Replica, ServerRole, only_reads
+from .replica_amqp import ReplicaAmqp
 from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
@@ -163,33 +166,6 @@ def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
     """Who is told of what is committed where there is no home."""
 
 
-def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
-    """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
-
-    A damaged log is told, and does not keep the server from serving the others.
-    Raises InvalidConfiguration where a setting was fixed at creation.
-    """
-    present = set(store.names())
-    for name, given in logs.items():
-        try:
-            if name not in present:
-                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
-            elif given:
-                _impose(store, name, given)
-        except StorageCorrupted as error:
-            logger.error("log is damaged", extra=fields(log=name, problem=error))
-
-
-def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
-    settings = store.open(name).settings
-    wanted = replace(settings, **given)  # type: ignore[arg-type]
-    try:
-        if wanted != settings:
-            store.change(name, wanted)
-    except InvalidSettings as error:
-        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
-
-
 class FrontEnd(Protocol):
     """A room that the server starts and stops."""
 
@@ -219,6 +195,8 @@ class Server:
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
         """What served reads before this server was the primary: its streams go on."""
+        self._reading_amqp: ReplicaAmqp | None = None
+        """Its port of AMQP for reading, of a server that shares a home."""
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
 
@@ -241,9 +219,9 @@ class Server:
             if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
                 return
             await self._begin_appends(opened, guard)
-            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             if membership is not None and not await membership.begin():
-                stop.set()
+                stop.set()  # the turn is over already
+            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             self._look_after(ending)
             for line in ports.lines:
                 self._announce(line)
@@ -255,6 +233,8 @@ class Server:
                 ports.local.remove_file()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
+            if self._reading_amqp is not None:
+                endings.append(self._reading_amqp.stop())
             await asyncio.gather(*endings, *([ports.bulk.stop()] if ports.bulk is not None else []))
         logger.info("stopped")
 
@@ -302,11 +282,19 @@ class Server:
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
         listening = Listening(store.follower, store.state, self._membership.primary)
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
-        data = self._data(store, guard, Turns(doing=self._doing), None)
+        self._membership.replica = replica
+        turns = Turns(doing=self._doing)
+        data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
+        elsewhere = Elsewhere(self._membership.amqp_of_primary, self._gate.stale)
+        messages = self._reading_amqp = ReplicaAmqp(
+            store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
+        )
+        ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
-            partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
+            partial(loop_metrics, self._watchman), partial(home_metrics, self._membership),
+            partial(replica_metrics, replica), partial(amqp_metrics, messages.containers),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
@@ -314,6 +302,7 @@ class Server:
         self._gate.read(by_room(rooms, data), only_reads, replica.stale, open_paths)
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
+        await messages.start()
         listening.start(self._threads)
         try:
             has_turn = await self._membership.turn(stop)
@@ -321,16 +310,19 @@ class Server:
             await asyncio.to_thread(listening.stop)
         if has_turn:
             self._reading.append(data)
+            await messages.end_standing_by()
             await asyncio.to_thread(store.begin_term)
             return True
-        await self._drain(http, [data])
+        await asyncio.gather(self._drain(http, [data]), messages.stop())
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
         """What a server writes by itself as soon as it may."""
         await self._notifications.keep(store)  # first, so that what follows is kept
-        self._create_logs(store)
-        if self._membership is not None:
+        if self._membership is None:
+            create_logs(store, self._config.logs)
+        else:
+            seed_home(store, self._config.logs)
             ensure_secret(store.state)
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
@@ -345,6 +337,7 @@ class Server:
             readers=self._readers,
             forms=event_forms(self._config.futoin),
             workers=workers,
+            stale=self._gate.stale,
         )
 
     async def _serve(
@@ -356,13 +349,16 @@ class Server:
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
-        messages = AmqpServer(container, management, ports.amqp, ports.tls, self._threads)
+        messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)
         itself = Itself(container, store, self.unready, self.troubles)
-        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
+        reports = None if self._membership is None else self._membership.driver.asked.servers
+        serve_management(
+            management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)
+        )
         front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
         for front_end in front_ends:
             ending.push_async_callback(front_end.close)
@@ -381,11 +377,6 @@ class Server:
         ending.callback(self._watchman.stop)
         self._gives_way.start()
         ending.callback(self._gives_way.stop)
-
-    def _create_logs(self, store: LogStore) -> None:
-        """As configured; a home that has logs already is left as it is: its servers may be configured differently."""
-        if self._membership is None or not store.names():
-            create_logs(store, self._config.logs)
 
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
@@ -428,7 +419,7 @@ class Server:
             partial(home_metrics, self._membership),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
-            partial(amqp_metrics, container),
+            partial(amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]),
             partial(futoin_metrics, events.statistics),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),

@@ -64,7 +64,7 @@ class Gate:
         self.primary: Callable[[], str | None] = lambda: None
         """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
         self._reads: Callable[[Scope], bool] = lambda scope: False
-        self._stale: Callable[[], str | None] = lambda: None
+        self._stale: Callable[[str | None], str | None] = lambda log: None
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
@@ -143,10 +143,11 @@ class Gate:
         self,
         front_ends: Application,
         reads: Callable[[Scope], bool],
-        stale: Callable[[], str | None],
+        stale: Callable[[str | None], str | None],
         stale_paths: Container[str] = (),
     ) -> None:
-        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`.
+        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`:
+        all of them (None), or one log.
 
         `stale_paths` go there even then: what says how stale they are.
         """
@@ -154,9 +155,9 @@ class Gate:
         self._front_ends, self.state = front_ends, State.READING
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
 
-    def stale(self) -> str | None:
-        """Why a replica serves nothing at the moment; None if it does, or this is none."""
-        return self._stale() if self.state is State.READING else None
+    def stale(self, log: str | None = None) -> str | None:
+        """Why a replica serves nothing at the moment, or nothing of that log; None if it does, or this is none."""
+        return self._stale(log) if self.state is State.READING else None
 
     def _may_read(self, scope: Scope) -> bool:
         return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)

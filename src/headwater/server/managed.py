@@ -12,11 +12,12 @@ from ..core.access import Right, User
 from ..core.limits import show
 from ..core.readers import Readers
 from ..core.state import StateStore
-from ..management.entities import CLIENT, READER, REFUSAL, SERVER, SUBSCRIPTION, TOKEN, USER
+from ..management.entities import CLIENT, HOME_SERVER, READER, REFUSAL, SERVER, SUBSCRIPTION, TOKEN, USER
 from ..management.ports import Attributes, ReadOnly
 from ..management.statuses import Refusal, Status
 from .bulk.serving import BulkPlane
 from .clients import Clients
+from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
 from .readers import ReaderEntities, RefusalEntities
@@ -34,9 +35,11 @@ def serve_management(
     bulk: BulkPlane | None,
     readers: Readers,
     itself: Itself,
+    home_servers: HomeServers,
 ) -> None:
     """Let management clients see the server, users, subscriptions and who does not speak AMQP too."""
     node.management.serve(SERVER, itself)
+    node.management.serve(HOME_SERVER, home_servers)
     node.management.serve(CLIENT, Clients(guard, http, bulk))
     node.management.serve(READER, ReaderEntities(guard, readers))
     node.management.serve(REFUSAL, RefusalEntities(guard, guard.refused_lately))

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from .. import __version__
 from ..core.bus import Bus
 from ..core.errors import EventLogError, StorageUnavailable
 from ..core.notification_types import NotificationType
@@ -25,11 +26,17 @@ from ..homes.driver import Driver
 from ..homes.last_lease import LastLease
 from ..homes.lease import LeaseTimes
 from ..homes.postgres import PostgresHome
+from ..homes.postgres_schema import SCHEMA_VERSION
+from ..homes.postgres_servers import ServerReport
+from ..homes.reporting import Reporting
+from ..homes.roles import Role
 from ..storage.homed import CopyOutlived
 from ..storage.locks import unserved
 from .config import Config
 from .errors import InvalidConfiguration
 from .log_lines import fields
+from .pushing import SECRET_RECORD
+from .replica import Replica
 
 logger = logging.getLogger("headwater.server")
 
@@ -63,7 +70,7 @@ class Membership:
     def __init__(self, config: Config) -> None:
         """Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
         assert config.home is not None
-        addresses = advertised(config)
+        self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
         self.home = PostgresHome(config.home)
         last_lease = LastLease(config.data)
         self.bus: Bus | None = None
@@ -73,8 +80,8 @@ class Membership:
             self._check()
             self.driver = Driver(
                 self.home,
-                f"{socket.gethostname()}:{config.http.port}",
-                addresses,
+                self._name,
+                self._addresses,
                 times=LeaseTimes(length_s=config.home_lease_ms / 1000),
                 last_lease=last_lease,
                 told=self._told,
@@ -83,12 +90,17 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
-        self.committed = Committed()
+        self.committed = Committed(SECRET_RECORD)
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = False
         self._reopen: Callable[[], None] = lambda: None
         self.has_turn = self._is_primary = False
-        self.driver.start(Threads())
+        self.replica: Replica | None = None
+        """How far the copy is, while another server is the primary."""
+        threads = Threads()
+        self.driver.start(threads)
+        self._reporting = Reporting(self.driver.asked, self._report)
+        self._reporting.start(threads)
 
     def standing_by(self) -> str | None:
         """Why this server does not serve, if another one does."""
@@ -107,10 +119,17 @@ class Membership:
 
     def primary(self) -> str | None:
         """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        return None if self.has_turn else self._primary_by("http")
+
+    def amqp_of_primary(self) -> str | None:
+        """The URL of the primary's AMQP, be it this server; None where it is not known, or there is none."""
+        return self._primary_by("amqp")
+
+    def _primary_by(self, protocol: str) -> str | None:
+        if self.has_turn:
+            return self._addresses.get(protocol)
         standing = self.driver.standing
-        if self.has_turn or standing is None or not standing.remaining_s:
-            return None
-        return standing.addresses.get("http")
+        return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     async def turn(self, stop: asyncio.Event) -> bool:
         """Wait until this server is the next primary; False: it is to stop before."""
@@ -157,7 +176,7 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open; False: the turn is over already."""
+        """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         return self._is_primary
@@ -180,6 +199,7 @@ class Membership:
     def over(self) -> None:
         """Nothing is done any more that only a primary does; also where the turn ended before it began."""
         self.has_turn = self._is_primary = False
+        self.replica = None
         self.driver.ended()
 
     async def may_go_on(self, is_told: asyncio.Event) -> None:
@@ -218,6 +238,7 @@ class Membership:
         self.driver.stop()
         self.driver.ended()
         self.driver.wait_until_over(0.0 if self.driver.is_away else LEAVING_S)
+        self._reporting.stop(leaves=not self.driver.is_away)
         self.driver.close()
         self.home.close()
 
@@ -230,6 +251,17 @@ class Membership:
                     logger.info("the lease of this server's last process is given back", extra=fields(term=term.number))
         except StorageUnavailable as error:  # it lives; or the home went away, which is told soon enough
             logger.info("a lease of an earlier process is not given back: %s", error)
+
+    def _report(self) -> ServerReport:
+        """How this server is now."""
+        driver, replica = self.driver, self.replica
+        lag_events, lag_s = (0, 0.0) if driver.role is Role.PRIMARY else (None, None)
+        if driver.role is not Role.PRIMARY and replica is not None and replica.lag_s != float("inf"):
+            lag_events, lag_s = replica.lag_events, replica.lag_s
+        return ServerReport(
+            self._name, self._addresses, driver.role.value, driver.term, lag_events, lag_s, driver.ahead,
+            __version__, SCHEMA_VERSION,
+        )  # fmt: skip
 
     def _told(self, what: str, why: str) -> None:
         """An operator is to know: see `homes.role_actions.Tell`."""

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from .bulk.serving import BulkPlane
 from .config import Config
+from .errors import InvalidConfiguration
 from .listening import CannotListen, close_all, listen, tls_context, url
 from .unix_sockets import UnixSocket
 
@@ -17,17 +18,23 @@ class Ports:
 
     def __init__(self, config: Config) -> None:
         """Bind them all, or none. Raises CannotListen, InvalidConfiguration (the TLS of all of them)."""
+        if config.amqp.read_port is not None and config.home is None:
+            raise InvalidConfiguration("it is for servers that share a home, and none is set", "amqp.read_port")
         self.tls: ssl.SSLContext | None = tls_context(config.tls)
         self.http = listen(config.host, config.http.port, "--http-port")
         self.amqp: list[socket.socket] = []
+        self.amqp_read: list[socket.socket] = []
+        """For receivers alone, of a server that shares a home."""
         self.local: UnixSocket | None = None
         """Of HTTP too, for programs on this machine."""
         try:
             self.local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
             self.amqp = listen(config.host, config.amqp.port, "--amqp-port")
+            if config.amqp.read_port is not None:
+                self.amqp_read = listen(config.host, config.amqp.read_port, "--amqp-read-port")
             self.bulk = BulkPlane.reserved(config)
         except CannotListen:
-            close_all([*self.http, *self.amqp])
+            close_all([*self.http, *self.amqp, *self.amqp_read])
             if self.local is not None:
                 self.local.close()
             raise
@@ -38,7 +45,7 @@ class Ports:
 
     def give_back(self, ending: AsyncExitStack) -> None:
         """Have them closed with that, whether they were served or not; those of HTTP are its server's."""
-        ending.callback(close_all, self.amqp)
+        ending.callback(close_all, [*self.amqp, *self.amqp_read])
         if self.bulk is not None:
             ending.push_async_callback(self.bulk.stop)
         if self.local is not None:
@@ -50,6 +57,7 @@ class Ports:
         if self.local is not None:
             urls.append(f"{self.local.url} (dcb, futoin, cne)")
         urls += [url(amqp, bound) for bound in self.amqp]
+        urls += [f"{url(amqp, bound)} (receivers)" for bound in self.amqp_read]
         if self.bulk is not None:
             urls.append(self.bulk.url)
         return [f"headwater: listening on {each}" for each in urls]

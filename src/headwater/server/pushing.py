@@ -11,6 +11,8 @@ import logging
 import secrets
 from contextlib import suppress
 
+import msgspec
+
 from ..core.state import StateStore
 from ..formats.problem import Problem
 from ..homes.committed import ALIVE, Committed
@@ -24,6 +26,8 @@ ROOM = "home"
 PATH = "/home/frames"
 SECRET_HEADER = b"headwater-home-secret"
 SECRET_KIND, SECRET_KEY = "home", "secret"
+SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SECRET_KEY)
+"""What a frame of the journal that has the secret has in it: who listens by the old one is not told the new one."""
 ALIVE_S = 2.0
 """So often a replica is told that its primary is there."""
 
@@ -31,7 +35,12 @@ ALIVE_S = 2.0
 def ensure_secret(state: StateStore) -> None:
     """Have the home keep a secret of its servers. Raises what `StateStore.put` does."""
     if state.get(SECRET_KIND, SECRET_KEY) is None:
-        state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
+        renew_secret(state)
+
+
+def renew_secret(state: StateStore) -> None:
+    """Have the home keep another secret: who shows the old one is told nothing more. Raises as `ensure_secret`."""
+    state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
 
 
 class PushedFrames:
@@ -49,13 +58,13 @@ class PushedFrames:
             return
         scope["route"] = PATH
         exchange = Exchange(scope, receive, send)
-        entry, given = self._state.get(SECRET_KIND, SECRET_KEY), exchange.header(SECRET_HEADER)
+        given = exchange.header(SECRET_HEADER)
         if scope["path"] != PATH or scope["method"] != "GET":
             await exchange.answer_problem(Problem.of_status(404, "nothing is served here but GET /home/frames"))
-        elif entry is None or given is None or not hmac.compare_digest(given, entry.value):
+        elif given is None or not self._is_secret(given):
             await exchange.answer_problem(Problem.of_status(403, "this is for servers of the same home"))
         else:
-            await self._push(exchange, send)
+            await self._push(exchange, send, given)
 
     def stop(self) -> None:
         """End all of them."""
@@ -66,7 +75,11 @@ class PushedFrames:
     async def close(self) -> None:
         """See FrontEnd."""
 
-    async def _push(self, exchange: Exchange, send: Send) -> None:
+    def _is_secret(self, given: bytes) -> bool:
+        entry = self._state.get(SECRET_KIND, SECRET_KEY)
+        return entry is not None and hmac.compare_digest(given, entry.value)
+
+    async def _push(self, exchange: Exchange, send: Send, given: bytes) -> None:
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -81,8 +94,15 @@ class PushedFrames:
         try:
             fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 200, "headers": fields})
+            looked_at = loop.time()
             while not self._stopping.is_set() and not listener.is_overrun:
                 body = b"".join(listener.take()) or ALIVE
+                if listener.is_overrun:
+                    break
+                if loop.time() - looked_at >= ALIVE_S:
+                    looked_at = loop.time()
+                    if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
+                        break
                 await send({"type": "http.response.body", "body": body, "more_body": True})
                 try:
                     async with asyncio.timeout(ALIVE_S):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """By the first segment of a path: rooms of which a replica serves what only reads."""
-_QUESTIONS = frozenset({"read", "count", "histogram"})
+_QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
 """What a POST to `/logs/LOG/...` asks that changes nothing."""
 
 
@@ -53,16 +53,28 @@ class Replica:
     @property
     def lag_events(self) -> int:
         """So many numbers of all logs the copy lacked when the home was asked last."""
-        return sum(self._follower.behind.values())
+        return sum(list(self._follower.behind.values()))  # another thread takes from it
 
-    def stale(self) -> str | None:
-        """Why nothing is to be read here; None if it may be."""
+    @property
+    def stuck(self) -> int:
+        """So many logs cannot be followed, while the others are."""
+        return len(self._follower.stuck)
+
+    def stale(self, log: str | None = None) -> str | None:
+        """Why nothing is to be read here, or nothing of that log; None if it may be."""
         if self.lag_s <= self._stale_s_max:
-            return None
+            return None if log is None else self._stale_log(log)
         heard = "did not catch up with its home yet"
         if self._follower.asked_at is not None:
             heard = f"has not caught up with its home for {self.lag_s:.0f} s"
-        return f"this replica {heard}, and serves reads up to {self._stale_s_max:g} s (replica.stale_ms_max)"
+        why = "" if self._follower.failure is None else f" ({self._follower.failure})"
+        return f"this replica {heard}{why}, and serves reads up to {self._stale_s_max:g} s (replica.stale_ms_max)"
+
+    def _stale_log(self, name: str) -> str | None:
+        stuck = self._follower.stuck.get(name)
+        if stuck is None or (since_s := self._clock() - stuck.since) <= self._stale_s_max:
+            return None
+        return f"log {name} cannot be followed here for {since_s:.0f} s: {stuck.why}; other logs are served"
 
 
 def only_reads(scope: Scope) -> bool:

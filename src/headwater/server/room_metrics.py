@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
@@ -97,11 +97,11 @@ def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
     yield counter("events", "Events appended (in) and given to readers (out).", counts, ["protocol", "direction"])
 
 
-def amqp_metrics(container: Container) -> Iterator[Metric]:
-    """Connections, links and messages of one container."""
-    yield gauge("amqp_connections_open", "AMQP connections.", len(container.connections))
+def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
+    """Connections, links and messages of all containers."""
+    yield gauge("amqp_connections_open", "AMQP connections.", sum(len(each.connections) for each in containers))
     for name, summary in AMQP_COUNTERS.items():
-        yield counter(f"amqp_{name}", summary, getattr(container.statistics, name))
+        yield counter(f"amqp_{name}", summary, sum(getattr(each.statistics, name) for each in containers))
 
 
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
@@ -163,6 +163,7 @@ def replica_metrics(replica: Replica) -> Iterator[Metric]:
     """How far a replica is behind its home."""
     yield gauge("replica_lag_events", "Numbers of all logs that were lacking at the last look.", replica.lag_events)
     yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
+    yield gauge("replica_logs_stuck", "Logs that cannot be followed, while the others are.", replica.stuck)
     yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
 
 

@@ -33,7 +33,7 @@ TYPES = ("application/json, or another that the route takes",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
 """Where a GET may change something, because a standard asks for it (FTN5, 3)."""
 CONSOLE = "console"
-LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|histogram)|/management/org\.amqp\.management/self/[^/]+")
+LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|(event-)?histogram)|/management/org\.amqp\.management/self/[^/]+")
 """Paths where a POST changes nothing."""
 SESSION_PATH = "/console/session"
 

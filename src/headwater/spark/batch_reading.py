@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -114,7 +113,6 @@ class FilteringReader(BatchReader):
         return left
 
 
-def reader_of(options: ReadOptions, columns: tuple[str, ...]) -> BatchReader:
-    """The reader of these columns."""
-    kind = FilteringReader if options.pushes_filters else BatchReader
-    return kind(replace(options, columns=columns))
+def reader_of(options: ReadOptions) -> BatchReader:
+    """The reader of what the options say."""
+    return FilteringReader(options) if options.pushes_filters else BatchReader(options)

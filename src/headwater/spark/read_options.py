@@ -9,8 +9,10 @@ import fnmatch
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from pyspark.sql.types import StructType
 
 from ..core.errors import InvalidInput
 from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX, show
@@ -33,7 +35,8 @@ from .options import (
     text,
     timestamp_ms,
 )
-from .schema import COLUMNS, METADATA, check_columns
+from .payload_schema import PAYLOAD, payload_type
+from .schema import COLUMNS, METADATA, TYPED, check_columns, columns_of, sources_of
 
 SPLIT_BYTES = 64 * 1024 * 1024
 TRIGGER_DELAY_MS = 15 * 60_000
@@ -66,6 +69,9 @@ class ReadOptions:
     logs: tuple[str, ...]
     """Names and patterns."""
     columns: tuple[str, ...]
+    """What is asked of a log."""
+    typed: StructType | None = None
+    """What is made of these columns where payloads are to be read as columns."""
     partitions: tuple[int, ...] | None = None
     query: Query = ALL
     start: Bound = Bound("earliest")
@@ -170,6 +176,7 @@ SHARED = (
     Option("query", "a query", parse_query),
     Option("columns", "names of columns with commas between them", lambda given: check_columns(names(given))),
     Option("includeMetadata", "true or false", boolean),
+    Option("payloadSchema", "columns such as `order string, total double`, in DDL, JSON or JSON Schema", payload_type),
     Option("startingPosition", _PLACES, _places),
     Option("startingTimestamp", _TIME, _time),
     Option("startingTimestampStrategy", "error or latest", choice("error", "latest")),
@@ -235,13 +242,29 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     return options
 
 
+def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
+    """The options for rows of that schema: the one that they ask for, or one that a user declares.
+
+    Raises InvalidInput: columns that are not ours, or have other types.
+    """
+    columns = columns_of(schema)
+    return replace(options, columns=sources_of(columns), typed=schema if PAYLOAD in columns else None)
+
+
 def columns_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that `columns` and `includeMetadata` ask for. Raises InvalidOption."""
+    """The columns that `columns`, `includeMetadata` and `payloadSchema` ask for. Raises InvalidOption."""
+    is_typed = "payloadSchema" in values
     if "columns" in values and "includeMetadata" in values:
         raise InvalidOption("columns says already which columns are read; give one of the two", "includeMetadata")
-    if values.get("includeMetadata", True):
-        return values.get("columns", COLUMNS)  # type: ignore[no-any-return]
-    return tuple([name for name in COLUMNS if name not in METADATA])
+    if "columns" in values:
+        columns: tuple[str, ...] = values["columns"]
+        if is_typed and PAYLOAD not in columns:
+            raise InvalidOption(f"column {PAYLOAD}, which payloadSchema is about, is not among them", "columns")
+        if not is_typed and (typed := [name for name in columns if name in TYPED]):
+            raise InvalidOption(f"column {typed[0]} is there where payloadSchema says what it holds", "columns")
+        return columns
+    all = [each for name in COLUMNS for each in (TYPED if is_typed and name == "data" else (name,))]
+    return tuple([name for name in all if values.get("includeMetadata", True) or name not in METADATA])
 
 
 def _options(values: dict[str, Any]) -> ReadOptions:

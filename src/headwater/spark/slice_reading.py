@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from ..core.errors import PositionTrimmed
 from ..core.extent import Extent
@@ -18,9 +20,11 @@ from . import borrowing
 from .archive.snapshot import Archive
 from .archive_reading import ArchivedSlice, Piece, read_archived
 from .clients import client_of
+from .payload_schema import MALFORMED, PAYLOAD
 from .planning import LogSlice, route
 from .read_options import ReadOptions
 from .schema import arrow_schema
+from .typed_payloads import PayloadReader
 
 logger = logging.getLogger("headwater.spark")
 TRIMS_MAX = 5
@@ -31,6 +35,24 @@ def read_slice(
     options: ReadOptions, query: Query, partitions: tuple[int, ...] | None, slice: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """The events of a slice, in order. Raises what BulkClient raises, ArchiveUnreadable, DataLoss."""
+    batches = _read(options, query, partitions, slice)
+    return batches if options.typed is None else typed(batches, options.typed)
+
+
+def typed(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Rows of that schema, made of the columns of a log, with payloads as columns."""
+    shape = to_arrow_schema(schema, timezone="UTC")
+    reader = PayloadReader(shape.field(PAYLOAD).type)
+    for batch in batches:
+        payloads, malformed = reader.read(batch.column("data"))
+        made = {PAYLOAD: payloads, MALFORMED: malformed}
+        columns = [made[name] if name in made else batch.column(name) for name in shape.names]
+        yield pa.record_batch(columns, schema=shape)
+
+
+def _read(
+    options: ReadOptions, query: Query, partitions: tuple[int, ...] | None, slice: InputPartition
+) -> Iterator[pa.RecordBatch]:
     if isinstance(slice, ArchivedSlice):
         return read_archived(slice, options.columns, query, partitions)
     if isinstance(slice, LogSlice):

@@ -11,22 +11,25 @@ from pyspark.sql.types import StructType
 
 from .batch_reading import BatchReader, reader_of
 from .options import read_options
-from .read_options import READING, batch_options, columns_asked
-from .schema import columns_of, select
+from .read_options import READING, batch_options, columns_asked, with_schema
+from .schema import select, with_payload
 from .stream_reading import StreamReader
 
 
-def read_schema(options: Mapping[str, str]) -> StructType:
-    """The columns that the options ask for. Whether it is for a batch or a stream is not known here.
+def read_schema(options: Mapping[str, str]) -> StructType | str:
+    """The columns that the options ask for; as DDL where they say it so. Whether it is for a batch or a stream is not
+    known here.
 
     Raises InvalidOption, for any option that is wrong: so that `load` tells, and not the first action.
     """
-    return select(columns_asked(read_options(options, READING, "a read of format headwater")))
+    values = read_options(options, READING, "a read of format headwater")
+    columns = columns_asked(values)
+    return with_payload(columns, values["payloadSchema"]) if "payloadSchema" in values else select(columns)
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """A batch read of the columns that the schema declares. Raises InvalidOption, InvalidInput (other columns)."""
-    return reader_of(batch_options(options), columns_of(schema))
+    return reader_of(with_schema(batch_options(options), schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:

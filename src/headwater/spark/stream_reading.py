@@ -39,8 +39,7 @@ from .positions import (
     first_retained,
     start_after,
 )
-from .read_options import ReadOptions, stream_options
-from .schema import columns_of
+from .read_options import ReadOptions, stream_options, with_schema
 from .slice_reading import read_slice
 
 logger = logging.getLogger("headwater.spark")
@@ -61,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def options(self) -> ReadOptions:
         """What the options say. Raises InvalidOption, InvalidInput (columns that are not ours)."""
-        return replace(stream_options(self._given), columns=columns_of(self._schema))
+        return with_schema(stream_options(self._given), self._schema)
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Raises InvalidOption, LogNotFound."""

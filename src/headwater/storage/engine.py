@@ -165,30 +165,23 @@ class Engine(Closing):
         self._is_closed = False
         self._not_removed: set[str] = set()
         """Trash that is not what the state says of it."""
-        make_directory(self.directory / LOGS)
-        sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         self._clock_memory: ClockMemory | None = None
         """From when something is appended here."""
-        if not follows:
-            self._begin()
-        if self._homed is not None:
-            self._make_copies()
-        self._stopped = stopped_logs(self.directory, self.state)
+        self._stopped: dict[str, StorageCorrupted] = {}
+        """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._unopened: set[str] = set()
         """The logs that were damaged when they were last to be opened."""
-        """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
-        self._tell_of_directories()
-        threads = threads or Threads(self.bus)
         self.follower: Follower | None = None
         """What keeps the copy up with its home, while another server appends."""
         self._following: threading.Thread | None = None
         self._ends_following = threading.Event()
-        if follows:
-            self._follow(threads, on_lost, in_background=maintains)
         self._tender: threading.Thread | None = None
-        if maintains:
-            self._tender = threads.start("maintenance", self._tend, self._stopping)
-        self._socket = self._listen(threads)
+        self._socket: StateSocket | None = None
+        try:
+            self._start(threads or Threads(self.bus), on_lost if follows else None, maintains=maintains)
+        except BaseException:
+            self._let_go()
+            raise
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
@@ -347,7 +340,7 @@ class Engine(Closing):
             self._one_by_one("the clock", self._clock_memory.look)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
-        if not self.is_following:
+        if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
 
@@ -370,7 +363,7 @@ class Engine(Closing):
         maintenance.index_newest(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
         maintenance.move_ids(log, self._worker.run)
-        if retention and not self.is_following:
+        if retention and self.may_act():
             maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
@@ -393,6 +386,10 @@ class Engine(Closing):
         except StorageUnavailable as error:
             return error.reason
 
+    def may_act(self) -> bool:
+        """See LogStore."""
+        return self._homed is None or (not self._homed.is_following and self._homed.home.may_act())
+
     def troubles(self) -> list[str]:
         """See LogStore."""
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
@@ -400,6 +397,11 @@ class Engine(Closing):
             f"log {name} is stopped; headwater check says why, as the line on stderr does"
             for name in sorted({*self._stopped, *self._unopened})
         ]
+        if self.is_following and self.follower is not None:
+            troubles += [
+                f"log {name} cannot be followed, the others are: {each.why}"
+                for name, each in sorted(self.follower.stuck.items())
+            ]
         now = self.clock()
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
@@ -426,6 +428,29 @@ class Engine(Closing):
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
             self._lock_file.close()
+
+    def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
+        """What follows when the state is there; with `on_lost` another server appends. Raises StorageUnavailable."""
+        make_directory(self.directory / LOGS)
+        sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
+        if on_lost is None:
+            self._begin()
+        if self._homed is not None:
+            self._make_copies()
+        self._stopped = stopped_logs(self.directory, self.state)
+        self._tell_of_directories()
+        if on_lost is not None:
+            self._follow(threads, on_lost, in_background=maintains)
+        if maintains:
+            self._tender = threads.start("maintenance", self._tend, self._stopping)
+        self._socket = self._listen(threads)
+
+    def _let_go(self) -> None:
+        """Close what could not be opened as a whole, so that it can be opened again, in this process too."""
+        try:
+            self.close()
+        except (EventLogError, OSError) as error:
+            logger.warning("%s: it was not closed in order: %s", self.directory, error)
 
     def _begin(self) -> None:
         """What only a server does that appends."""

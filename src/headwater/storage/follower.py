@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .framelog import Head
 from .home import JOURNAL_KEY
@@ -31,6 +31,15 @@ logger = logging.getLogger("headwater.storage")
 FOLLOW_S = 1.0
 """The home is asked so often what is new, by one query for all logs."""
 _LOG_KINDS = frozenset({LOG_KIND, IDENTITY_KIND})
+
+
+class Stuck(NamedTuple):
+    """Why one log cannot be followed, while the others are."""
+
+    since: float
+    """Monotonic time, in s."""
+    why: str
+    """With what is to be done. It names no path."""
 
 
 class Copies(Protocol):
@@ -63,7 +72,12 @@ class Follower:
         self._ends: dict[str, tuple[int, int]] = {}
         """Where each copy ends, by its key."""
         self.asked_at: float | None = None
-        """When the home was asked what the copies have by now (monotonic time, in s); None: they lack something."""
+        """When the home was asked what the copies have by now (monotonic time, in s), but for logs that are `stuck`;
+        None: they lack something."""
+        self.failure: str | None = None
+        """Why they could not follow when they were to, last; None: they could."""
+        self.stuck: dict[str, Stuck] = {}
+        """Logs that cannot be followed, by name: they are damaged, here or at the home."""
         self.behind: dict[str, int] = {}
         """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
         self._told = ""
@@ -76,7 +90,12 @@ class Follower:
     def follow(self) -> None:
         """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack."""
         with self.taking:
-            self._follow()
+            try:
+                self._follow()
+                self.failure = None
+            except (EventLogError, OSError) as error:
+                self.failure = shown(error)
+                raise
 
     def take(self, key: str, content: bytes) -> bool:
         """Take up a frame that the primary has committed at the home; False: something is missing before it, and the
@@ -90,6 +109,8 @@ class Follower:
                 self._heed(kinds or set())
                 return kinds is not None
             name = self._names.get(key)
+            if name in self.stuck:
+                return True  # the home is asked for it once a second, and not for each frame
             if name is None or not self._copies.open(name).take(content):
                 return False
             self._ends[key] = self._copies.open(name).end
@@ -111,7 +132,8 @@ class Follower:
         self.behind = {self._names[key]: head.number - self._ends[key][0] for key, head in lacking.items()}
         for key, head in lacking.items():
             self._follow_log(key, head)
-        if not self.behind:
+        self.stuck = {name: each for name, each in self.stuck.items() if name in self.behind}
+        if self.behind.keys() <= self.stuck.keys():
             self.asked_at = asked_at
 
     def _heed(self, kinds: set[str]) -> None:
@@ -147,10 +169,17 @@ class Follower:
         except LogNotFound:
             return  # deleted this moment
         except StorageCorrupted as error:  # the others go on
-            logger.error("log %s cannot be followed: %s", name, error)
+            self._stick(name, error)
             return
         self._ends[key] = log.end
         del self.behind[name]
+
+    def _stick(self, name: str, error: StorageCorrupted) -> None:
+        why = f"{error.problem}; {error.remedy}"
+        known = self.stuck.get(name)
+        if known is None or known.why != why:
+            logger.error("log %s cannot be followed, the others are: %s", name, error)
+        self.stuck[name] = Stuck(time.monotonic() if known is None else known.since, why)
 
     def _tell_logs(self, kinds: set[str]) -> None:
         for log in self._copies.opened():
@@ -195,3 +224,12 @@ class Follower:
         except (StorageCorrupted, OSError) as error:
             logger.warning("log %s: %s", name, error)
             return -1, 0  # it is opened, and told of, when it is followed
+
+
+def shown(error: Exception) -> str:
+    """What anybody may be told of why the home cannot be followed: it names no path."""
+    if isinstance(error, DiskFull):
+        return f"the disk is full: {error.free_bytes} bytes are free, and {error.needed_bytes} are needed"
+    if isinstance(error, StorageUnavailable):
+        return error.reason
+    return error.strerror or "a file cannot be used" if isinstance(error, OSError) else str(error)

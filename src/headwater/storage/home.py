@@ -54,6 +54,9 @@ class Home(Protocol):
     def term(self) -> Term:
         """In which this server appends."""
 
+    may_act: Callable[[], bool]
+    """Whether this server's time as the primary goes on: asked before an append is judged, and by coordinators."""
+
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """Why nothing more should be sent to it at present; None if it answers."""

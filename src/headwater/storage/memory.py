@@ -466,6 +466,10 @@ class MemoryStore:
         """See LogStore. Memory is there, or the process ends."""
         return None
 
+    def may_act(self) -> bool:
+        """See LogStore. No other process has them."""
+        return True
+
     def troubles(self) -> list[str]:
         """See LogStore."""
         self.clock()

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..core import errors
-from ..core.errors import EventLogError, StorageUnavailable
+from ..core.errors import EventLogError, NotPrimary, StorageUnavailable
 from ..core.state import StateEntry, StateStore
 from ..core.threads import Threads
 from ..formats.decoders import msgpack_decoder
@@ -196,7 +196,7 @@ def _refused(error: EventLogError) -> _Answer:
     """The error by its name, and what its parts are called, as the other side makes it again."""
     names = inspect.signature(type(error).__init__).parameters
     arguments = [getattr(error, name, None) for name in names if name != "self" and hasattr(error, name)]
-    if isinstance(error, StorageUnavailable):
+    if isinstance(error, StorageUnavailable) and not isinstance(error, NotPrimary):
         arguments = [str(error)]
     return _Answer(error=type(error).__name__, arguments=arguments)
 

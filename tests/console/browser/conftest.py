@@ -1,4 +1,5 @@
-"""A browser for each module, a server for each test, and a page that fails the test where it does what it must not.
+"""A browser for all tests, a server for all that change nothing of it and one for each other test; and a page that
+fails the test where it does what it must not.
 
 That is an error on the console, a broken policy, or a request to anywhere else.
 """
@@ -27,6 +28,10 @@ from tests.server.running import RunningServer
 PATIENCE_MS = 20_000
 WATCH = "addEventListener('securitypolicyviolation', (event) => console.error('policy', event.violatedDirective))"
 """Run before anything of the page: what the policy forbids is an error."""
+
+BOXES = """([selector, text]) => [...document.querySelectorAll(selector)]
+    .filter((node) => node.textContent.includes(text) && node.checkVisibility())
+    .map((node) => node.getBoundingClientRect().toJSON())"""
 
 
 class Seen:
@@ -65,6 +70,18 @@ class Seen:
             assert time.monotonic() < deadline, f"{expression} did not come true: {self.page.inner_text('body')[:2000]}"
             self.page.wait_for_timeout(20)
 
+    def box(self, selector: str, text: str = "") -> dict[str, float]:
+        """Where the first such node is that has that text: `x`, `y`, `width` and `height`, as soon as there is one.
+
+        It is found and measured in one step of the page: between two, a redraw may replace it.
+        """
+        found: list[dict[str, float]] = []
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not found:
+            assert time.monotonic() < deadline, f"no {selector} with {text!r} is shown"
+            found = self.page.evaluate(BOXES, [selector, text])
+        return found[0]
+
     def toast(self, text: str) -> None:
         """Until the console says so."""
         self.page.locator("#toast", has_text=text).wait_for()
@@ -81,7 +98,7 @@ class Seen:
         assert {urlsplit(url).netloc for url in self.requests if not url.startswith("blob:")} <= {own}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     runtime = Chromium()
     if reason := runtime.missing():
@@ -122,9 +139,9 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The same, one for all tests of a module that look and change nothing; `billing / invoicer` is registered."""
+    """The same, one for all tests that look and change nothing; `billing / invoicer` is registered."""
     with serving(tmp_path_factory.mktemp("shared")) as running:
         put(running, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
         yield running
@@ -139,7 +156,10 @@ def serving(directory: Path) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def seen(server: RunningServer, opening: Opening) -> Seen:
+def seen(request: pytest.FixtureRequest) -> Seen:
+    """A page of the test's own server, if it has one; else of the one that all share, which it must not change."""
+    server = request.getfixturevalue("server" if "server" in request.fixturenames else "shared")
+    opening: Opening = request.getfixturevalue("opening")  # after the server: it ends before that does
     return opening(server)
 
 

@@ -17,15 +17,21 @@ from .conftest import Opening, Seen, flights
 PASSWORD = "correct horse"
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[RunningServer]:
-    """With alice, who may do everything, and bob, who may read flights."""
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the server with users, and of its data."""
+    return tmp_path_factory.mktemp("guarded")
+
+
+@pytest.fixture(scope="module")
+def guarded(home: Path) -> Iterator[RunningServer]:
+    """With alice, who may do everything, bob, who may read flights, and carol, who may append to it."""
     table = "".join(
         f"[users.{name}]\npassword = '{hash_password(PASSWORD)}'\ngrants = ['{grant}']\n"
         for name, grant in (("alice", "all:*"), ("bob", "read:flights"), ("carol", "append:flights"))
     )
-    (tmp_path / "headwater.toml").write_text(table)
-    with RunningServer("--data", "data", "--log", "flights", "--log", "secret", cwd=tmp_path) as running:
+    (home / "headwater.toml").write_text(table)
+    with RunningServer("--data", "data", "--log", "flights", "--log", "secret", cwd=home) as running:
         with connect(running.url, user="alice", password=PASSWORD) as client:
             client.log("flights").append(flights())
         yield running
@@ -97,11 +103,11 @@ def test_who_may_only_append_is_told_that_there_is_no_log_to_read(guarded: Runni
 
 
 def test_a_user_that_is_removed_must_log_in_again_and_what_was_typed_stays(
-    guarded: RunningServer, opening: Opening, tmp_path: Path
+    guarded: RunningServer, opening: Opening, home: Path
 ) -> None:
     def user(*arguments: str, given: str = "") -> None:
-        command = [*PROGRAM, "user", *arguments, "--data", str(tmp_path / "data")]
-        subprocess.run(command, input=given, env=environment(), cwd=tmp_path, text=True, check=True, timeout=60)
+        command = [*PROGRAM, "user", *arguments, "--data", str(home / "data")]
+        subprocess.run(command, input=given, env=environment(), cwd=home, text=True, check=True, timeout=60)
 
     user("add", "eve", "--grant", "read,append:flights", "--password-stdin", given=PASSWORD)
     seen = opening(guarded)

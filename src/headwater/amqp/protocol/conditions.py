@@ -23,6 +23,7 @@ FRAME_SIZE_TOO_SMALL: Final = Symbol("amqp:frame-size-too-small")
 
 CONNECTION_FORCED: Final = Symbol("amqp:connection:forced")
 CONNECTION_FRAMING_ERROR: Final = Symbol("amqp:connection:framing-error")
+CONNECTION_REDIRECT: Final = Symbol("amqp:connection:redirect")
 
 SESSION_WINDOW_VIOLATION: Final = Symbol("amqp:session:window-violation")
 SESSION_HANDLE_IN_USE: Final = Symbol("amqp:session:handle-in-use")
@@ -31,6 +32,7 @@ SESSION_UNATTACHED_HANDLE: Final = Symbol("amqp:session:unattached-handle")
 LINK_DETACH_FORCED: Final = Symbol("amqp:link:detach-forced")
 LINK_TRANSFER_LIMIT_EXCEEDED: Final = Symbol("amqp:link:transfer-limit-exceeded")
 LINK_MESSAGE_SIZE_EXCEEDED: Final = Symbol("amqp:link:message-size-exceeded")
+LINK_REDIRECT: Final = Symbol("amqp:link:redirect")
 LINK_STOLEN: Final = Symbol("amqp:link:stolen")
 
 

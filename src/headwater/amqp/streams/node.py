@@ -76,8 +76,10 @@ class EventLogNode:
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[EventLogNode], None],
         bus: Bus,
+        may_act: Callable[[], bool],
     ) -> None:
-        """`on_closed` is called when the log is closed, most likely because it was deleted."""
+        """`on_closed` is called when the log is closed, most likely because it was deleted; `may_act`: see LogStore."""
+        self._may_act = may_act
         self._on_closed, self.bus = on_closed, bus
         self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
         self._state = state
@@ -117,15 +119,20 @@ class EventLogNode:
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[EventLogNode], None],
         bus: Bus | None = None,
+        *,
+        remembers: bool = True,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> EventLogNode:
-        """The node of a log, with what it remembers of its consumers."""
+        """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
+            if not remembers:
+                return incarnation, Positions(settings.termini_max)
             return incarnation, load(state, incarnation, _now_ms(), settings.termini_max)
 
         incarnation, positions = await asyncio.to_thread(load_all)
-        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus())
+        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act)
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
@@ -254,6 +261,9 @@ class EventLogNode:
 
     def _perform(self, action: Action) -> None:
         try:
+            if isinstance(action, Assign) and not self._may_act():
+                _member(action.link).refused(INTERNAL_ERROR, "another server gives partitions away by now; ask there")
+                return
             _perform(action)
         except Exception:  # it is somebody else's detach perhaps that has led here
             _logger.exception("a member of a consumer group failed", extra={"fields": {"log": self.log.name}})

@@ -5,7 +5,9 @@ import {
   View,
   at,
   away,
+  awayWhy,
   ask,
+  asking,
   clock,
   count,
   crumbs,
@@ -29,8 +31,10 @@ import {
   startStream,
   standing,
   survey,
+  surveyNow,
   svg,
   trouble,
+  unsurveyed,
   utc,
   who,
   world,
@@ -95,6 +99,7 @@ const PAGES = [
   },
 ];
 const DEEP = [
+  { path: "/logs/:log/stories", module: "./stories.js", tag: "hw-stories" },
   { path: "/logs/:log/storage", module: "./storage.js", tag: "hw-storage" },
   { path: "/logs/:log/consumers", module: "./consumers.js", tag: "hw-consumers" },
   { path: "/connections/:kind", module: "./connections.js", tag: "hw-connections" },
@@ -146,7 +151,7 @@ async function show() {
     current.node.moved();
     return;
   }
-  const page = document.querySelector("#page");
+  const page = /** @type {HTMLElement} */ (document.querySelector("#page"));
   if (!route) {
     crumbs.value = [["Nowhere", null]];
     current = null;
@@ -174,7 +179,7 @@ async function show() {
     return;
   }
   if (turn !== moves) return;
-  const node = document.createElement(route.page.tag);
+  const node = /** @type {View} */ (document.createElement(route.page.tag));
   node.params = route.found;
   current = { ...route, node };
   shown.value = route;
@@ -193,7 +198,7 @@ async function show() {
 }
 
 document.addEventListener("click", (event) => {
-  const anchor = event.target.closest?.("a[href]");
+  const anchor = /** @type {any} */ (event.target).closest?.("a[href]");
   if (
     !anchor ||
     event.defaultPrevented ||
@@ -212,7 +217,7 @@ document.addEventListener("click", (event) => {
   go(url.pathname + url.search);
 });
 addEventListener("popstate", () => show());
-addEventListener("headwater:go", (event) => go(event.detail.address, event.detail));
+addEventListener("headwater:go", (/** @type {any} */ event) => go(event.detail.address, event.detail));
 
 // ---- Rail and top ---------------------------------------------------------------------------------------------------
 
@@ -331,7 +336,8 @@ function barred() {
 
 function stated() {
   const since = away.value;
-  if (since) return [h("span", { class: "dot bad" }), `Away since ${clock(since)}`];
+  if (since)
+    return [h("span", { class: "dot bad" }), h("span", { title: awayWhy.value || null }, `Away since ${clock(since)}`)];
   return [h("span", { class: "dot good live" }), "Live"];
 }
 
@@ -348,7 +354,6 @@ function turnTheme() {
   setTheme(isDark ? "light" : "dark");
   keep("headwater.theme", isDark ? "light" : "dark");
 }
-setTheme(kept("headwater.theme", ""));
 
 // ---- Login --------------------------------------------------------------------------------------
 
@@ -581,9 +586,22 @@ document.addEventListener("keydown", (event) => {
   else if (key === "t") turnTheme();
   else if (event.key === "?") help();
   else if (key === "c" && document.querySelector("#page [data-copy]"))
-    document.querySelector("#page [data-copy]").click();
+    /** @type {HTMLElement} */ (document.querySelector("#page [data-copy]")).click();
+  else if ((key === "j" || key === "k") && current && WALKED.includes(current.page)) walk(key === "j" ? 1 : -1);
   else current?.node.key?.(event);
 });
+
+/** Pages of tables that do not walk through their rows themselves. */
+const WALKED = PAGES.filter((page) => page.path !== "/consumers");
+
+/** The next row, or the one before: what opens it gets the focus, so that Enter does. */
+function walk(by) {
+  const openers = [...document.querySelectorAll("#page tbody tr, #page .needs li")]
+    .map((row) => /** @type {HTMLElement | null} */ (row.querySelector("a[href], button")))
+    .filter((each) => each?.checkVisibility());
+  const at = openers.findIndex((each) => each.closest("tr, li") === document.activeElement?.closest("tr, li"));
+  openers[at < 0 ? (by > 0 ? 0 : openers.length - 1) : Math.min(openers.length - 1, Math.max(0, at + by))]?.focus();
+}
 
 function help() {
   const keys = [
@@ -635,7 +653,8 @@ class HwShell extends View {
       crumb = h("nav", { id: "crumbs", "aria-label": "Where" }),
       state = h("button", { id: "state", title: "Try again now; U: times in UTC or local", onclick: () => restart() }),
       bar = h("nav", { id: "bar", "aria-label": "Pages" });
-    const toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
+    const notice = h("div", { id: "notice" }),
+      toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
     put(
       this,
       rail,
@@ -655,11 +674,16 @@ class HwShell extends View {
           ),
           state,
         ),
+        notice,
         h("main", { id: "page", tabindex: "-1" }, skeleton(6)),
       ),
       bar,
       toast,
     );
+    this.watch(() => {
+      const problem = world.value ? null : unsurveyed.value; // what is there already says how old it is
+      put(notice, problem && !loggedOut.value ? trouble(problem, surveyNow) : null);
+    });
     this.watch(() => put(rail, railed()));
     this.watch(() => put(bar, barred()));
     this.watch(() => {
@@ -698,11 +722,16 @@ class HwShell extends View {
       );
       this.silence = setTimeout(() => put(toast), 6000);
     });
-    this.survey = this.every(5000, async (ending) => {
-      if (who.peek() && !loggedOut.peek()) {
+    const again = this.every(5000, async (ending) => {
+      if (!who.peek() || loggedOut.peek()) return;
+      try {
         await survey(ending);
+        unsurveyed.value = null;
+      } catch (problem) {
+        if (problem.name !== "AbortError") unsurveyed.value = problem;
       }
     });
+    this.on(window, "headwater:survey", again);
     this.on(document, "keydown", (event) => {
       if (event.key.toLowerCase() === "u" && !isTyping(event.target) && !event.ctrlKey && !event.metaKey) {
         utc.value = !utc.peek();
@@ -718,7 +747,7 @@ customElements.define("hw-shell", HwShell);
 function restart() {
   restartStream();
   startStream();
-  document.querySelector("hw-shell")?.survey();
+  surveyNow();
   if (who.peek() && !current) show();
   else if (who.peek()) current.node.again?.();
 }
@@ -726,7 +755,7 @@ function restart() {
 async function start() {
   put(document.body, document.querySelector("body > svg"), h("hw-shell"));
   try {
-    who.value = await get("/console/session");
+    who.value = await asking();
   } catch (problem) {
     if (problem.status === 401) return;
     put(
@@ -737,7 +766,7 @@ async function start() {
     return;
   }
   startStream();
-  document.querySelector("hw-shell").survey();
+  surveyNow();
   await show();
 }
 start();

@@ -10,6 +10,7 @@ function paths(points, floor) {
     begun = null,
     last = null;
   const end = () => {
+    if (begun !== null && begun === last) line += "h1.5"; // one point between gaps is seen, too
     if (begun !== null) area += `L${last} ${floor}L${begun} ${floor}Z`;
     begun = null;
   };
@@ -153,6 +154,11 @@ class Chart extends View {
     if (this.isConnected) this.redraw();
   }
 
+  /** The nodes of it, at that width. @param {number} width @param {any} given @returns {any[]} */
+  draw(width, given) {
+    return [];
+  }
+
   redraw() {
     const width = Math.round(this.clientWidth);
     if (!this.given || width < 40) return;
@@ -243,7 +249,6 @@ class HwSeries extends Chart {
     const line = svg("line", { class: "cross", y1: inner.top, y2: inner.bottom, visibility: "hidden" }),
       tip = h("div", { class: "tip", hidden: true });
     node.append(line);
-    this.end?.();
     node.addEventListener("pointermove", (event) => {
       const box = node.getBoundingClientRect(),
         share = (event.clientX - box.left - inner.left) / (inner.right - inner.left);
@@ -310,9 +315,9 @@ class HwSeries extends Chart {
 
 /** How many events there were over time, by type: `{from, to, buckets: [{at, events, types}], types: [[name,
    colour]], height, pick}`.
-    A range that is dragged is given to `pick`. */
+   A range that is dragged, or a line of the table that is pressed, is given to `pick`; `same` makes a command. */
 class HwBars extends Chart {
-  draw(width, { from, to, buckets, types, height = 96, pick }) {
+  draw(width, { from, to, buckets, types, height = 96, pick, same }) {
     const high = Math.max(0, ...buckets.map((each) => each.events));
     const { node, x, y, inner } = this.frame(width, height, high, { left: 40, bottom: 18, from, to });
     const wide = (inner.right - inner.left) / Math.max(1, buckets.length);
@@ -344,16 +349,29 @@ class HwBars extends Chart {
     details.addEventListener("toggle", () => {
       if (details.open && details.children.length === 1)
         details.append(
+          same?.() ?? "",
           h(
             "div",
             { class: "scroll" },
             table(
               [["From"], ["Events", "n"]],
-              buckets.map((each) =>
+              buckets.map((each, at) =>
                 h(
                   "tr",
                   {},
-                  h("td", {}, `${day(each.at)} ${clock(each.at)}`),
+                  h(
+                    "td",
+                    {},
+                    h(
+                      "button",
+                      {
+                        class: "plain small",
+                        title: "This time alone",
+                        onclick: () => pick?.(each.at, buckets[at + 1]?.at ?? to),
+                      },
+                      `${day(each.at)} ${clock(each.at)}`,
+                    ),
+                  ),
                   h("td", { class: "n" }, count(each.events)),
                 ),
               ),

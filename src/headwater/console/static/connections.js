@@ -14,6 +14,7 @@ import {
   entities,
   entityTypes,
   fetched,
+  go,
   h,
   happenings,
   icon,
@@ -161,7 +162,10 @@ class HwConnections extends View {
         .map((link) => this.rates.get(link.name).past)
         .reduce((sums, past) => past.map((value, place) => (value === null ? null : value + (sums[place] ?? 0))), []);
     }
-    Object.assign(this, { connections, links, clients, at: now });
+    this.connections = connections;
+    this.links = links;
+    this.clients = clients;
+    this.at = now;
     this.draw();
   }
 
@@ -203,7 +207,7 @@ class HwConnections extends View {
         {
           "aria-pressed": String(this.kind === kind),
           onclick: () =>
-            dispatchEvent(new CustomEvent("headwater:go", { detail: { address: at(`/connections/${kind}`) } })),
+            go(at(`/connections/${kind}`)),
         },
         h("div", { class: "label" }, h("strong", {}, label)),
         h("div", { class: "figure" }, h("div", { class: "big" }, count(number))),
@@ -307,8 +311,9 @@ class HwConnections extends View {
   }
 
   amqp(has) {
-    const all = this.connections,
-      groups = [
+    const all = this.connections;
+    /** @type {[string, string, (each: any) => boolean][]} */
+    const groups = [
         ["all", `All ${all.length}`, () => true],
         [
           "send",
@@ -368,9 +373,9 @@ class HwConnections extends View {
           h("td", { class: "hide clip" }, each.user || NOTHING),
           h("td", { class: "mono hide" }, each.peer),
           h("td", { class: "dim hide" }, time(Number(each.openedAt), lasting(Date.now() - Number(each.openedAt)))),
-          h("td", { class: "n" }, count(each.links)),
-          h("td", { class: "n" }, rate(each.in)),
-          h("td", { class: "n" }, rate(each.out)),
+          h("td", { class: "n hide" }, count(each.links)),
+          h("td", { class: "n hide" }, rate(each.in)),
+          h("td", { class: "n hide" }, rate(each.out)),
           h("td", { class: "hide" }, spark(each.past, { kind: each.tells?.[1] === "warn" ? "warn" : "" })),
           h("td", { class: "n dim hide" }, bytes(each.bytesHeld)),
           h("td", {}, each.tells ? pill(`${each.tells[1]} plain`, each.tells[0]) : null),
@@ -454,9 +459,9 @@ class HwConnections extends View {
               ["User", "hide"],
               ["Peer", "hide"],
               ["Open for", "hide"],
-              ["Links", "n"],
-              ["In /s", "n"],
-              ["Out /s", "n"],
+              ["Links", "n hide"],
+              ["In /s", "n hide"],
+              ["Out /s", "n hide"],
               ["Since opened", "hide"],
               ["Held", "n hide"],
               [""],

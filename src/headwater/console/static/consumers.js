@@ -14,8 +14,10 @@ import {
   crumbs,
   fetched,
   get,
+  go,
   h,
   headwater,
+  heldBack,
   icon,
   lasting,
   link,
@@ -29,6 +31,7 @@ import {
   say,
   segment,
   skeleton,
+  surveyNow,
   stats,
   svg,
   table,
@@ -177,8 +180,12 @@ class HwConsumers extends View {
     this.listed = h("div", { class: "card scroll" }, skeleton(6));
     this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "stack" }, this.bar, h("div", { class: "split" }, this.listed, this.side)));
+    let isWeighed = false;
     this.watch(() => {
-      if (world.value) this.draw();
+      if (!world.value) return;
+      this.draw();
+      if (!isWeighed) queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // asked again before long
+      isWeighed = true;
     });
     this.on(beside, "change", () => {
       if (world.peek()) this.draw();
@@ -196,16 +203,12 @@ class HwConsumers extends View {
     }
   }
   choose(key) {
-    dispatchEvent(
-      new CustomEvent("headwater:go", {
-        detail: {
-          address: at(
-            this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
-            key ? new URLSearchParams({ c: key }) : undefined,
-          ),
-          replace: true,
-        },
-      }),
+    go(
+      at(
+        this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
+        key ? new URLSearchParams({ c: key }) : undefined,
+      ),
+      true,
     );
   }
 
@@ -221,7 +224,7 @@ class HwConsumers extends View {
       if (head)
         this.held.set(
           log,
-          await ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending),
+          await heldBack(log, head, ending),
         );
     }
     this.draw();
@@ -236,6 +239,7 @@ class HwConsumers extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const now = world.peek(),
       all = now.consumers.filter((each) => !this.log || each.log === this.log),
       shown = all.filter((each) => this.kind === "all" || each.kind === this.kind);
@@ -276,7 +280,8 @@ class HwConsumers extends View {
             acts,
           ),
     );
-    const picked = all.find((each) => each.key === this.chosen) ?? (beside.matches ? all[0] : undefined),
+    const first = beside.matches ? (all.find((each) => each.lags) ?? all[0]) : undefined,
+      picked = all.find((each) => each.key === this.chosen) ?? first,
       name = (picked ?? all[0])?.log ?? this.log;
     put(this.bar, name ? standingBar(name, now, this.held.get(name), Math.max(280, this.clientWidth - 30)) : null);
     const problem = now.problems.registered;
@@ -440,7 +445,7 @@ class HwConsumers extends View {
       this.detailed = { key: each.key, numbers: h("div"), acts: h("div"), next: h("dd", {}, NOTHING) };
       put(this.detailed.acts, this.acts(each));
       put(this.side, h("div", { class: "card" }, this.detailed.numbers, this.detailed.acts));
-      this.after = null;
+      this.nextAfter = null;
     }
     const facts = [
       ["acknowledged", h("span", { class: "mono" }, count(each.position))],
@@ -511,8 +516,8 @@ class HwConsumers extends View {
         ),
       ),
     );
-    if (this.after !== String(each.position)) {
-      this.after = String(each.position);
+    if (this.nextAfter !== String(each.position)) {
+      this.nextAfter = String(each.position);
       this.nextFor(each, head);
     }
     this.passes?.(each, BigInt(head));
@@ -702,7 +707,7 @@ class HwConsumers extends View {
           say(problem.message);
         }
       });
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -738,7 +743,7 @@ class HwConsumers extends View {
       await fetched("DELETE", this.path(each));
       say(`${each.title} is unregistered`);
       this.choose(null);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -757,7 +762,7 @@ class HwConsumers extends View {
       await fetched("DELETE", `/management/${type}/${segment(each.name)}`);
       say(`${each.title} is forgotten`);
       this.choose(null);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -806,7 +811,7 @@ class HwConsumers extends View {
               );
               dialog.close();
               say("It is registered, and holds trimming back from now on");
-              document.querySelector("hw-shell").survey();
+              surveyNow();
             } catch (problem) {
               put(error, problem.message);
             }
@@ -834,7 +839,7 @@ class HwConsumers extends View {
   }
 
   key(event) {
-    const keys = [...this.listed.querySelectorAll("tr[data-key]")].map((each) => each.dataset.key),
+    const keys = [...this.listed.querySelectorAll("tr[data-key]")].map((each) => each.getAttribute("data-key")),
       place = keys.indexOf(this.chosen),
       by = { j: 1, k: -1 }[event.key.toLowerCase()];
     if (by && keys.length) this.choose(keys[Math.min(keys.length - 1, Math.max(0, place + by))]);

@@ -3,9 +3,15 @@
 
 // ---- Signals: a value that those who read it are told of -------------------------------------------------------
 
+/** @typedef {{read: Set<Set<any>>, run: () => void}} Running */
+/** @type {Running | null} */
 let running = null;
 
-/** @template T @param {T} value @returns {{value: T, peek: () => T}} */
+/**
+ * @template T
+ * @typedef {{value: T, peek: () => T}} Signal
+ */
+/** @template T @param {T} value @returns {Signal<T>} */
 export function signal(value) {
   const readers = new Set();
   return {
@@ -25,7 +31,9 @@ export function signal(value) {
   };
 }
 
-/** Run now, and again whenever a signal that was read has changed. @returns {() => void} what ends it */
+/** Run now, and again whenever a signal that was read has changed. What is returned ends it.
+    @param {() => void} run
+    @returns {() => void} */
 export function effect(run) {
   const own = {
     read: new Set(),
@@ -72,13 +80,19 @@ function fill(node, children) {
   return node;
 }
 
-/** An element. `properties`: `class`, `on...` (listeners), `data`, anything else an attribute (true: without value). */
+/** An element. `properties`: `class`, `on...` (listeners), `data`, anything else an attribute (true: without value).
+    @template {string} K
+    @param {K} name
+    @param {Record<string, any>} [properties]
+    @param {...any} children
+    @returns {K extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[K] : any} */
 export function h(name, properties = {}, ...children) {
   const node = document.createElement(name);
   set(node, properties);
   return fill(node, children);
 }
 
+/** @param {string} name @param {Record<string, any>} [properties] @param {...any} children @returns {any} */
 export function svg(name, properties = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
   set(node, properties);
@@ -95,13 +109,14 @@ function set(node, properties) {
   }
 }
 
+/** @type {Node | null} */
 let pressed = null;
 /** What is to be shown as soon as no button is held down on it: a click must end on what it began on. */
 const deferred = new Map();
 addEventListener(
   "pointerdown",
   (event) => {
-    pressed = event.target;
+    pressed = /** @type {Node} */ (event.target);
   },
   true,
 );
@@ -131,10 +146,11 @@ export function put(node, ...children) {
     return node;
   }
   deferred.delete(node);
-  const active = document.activeElement,
+  const active = /** @type {any} */ (document.activeElement),
     path = [];
   if (active !== node && active?.matches("a, button, [tabindex]") && node.contains(active))
-    for (let at = active; at !== node; at = at.parentNode) path.unshift([...at.parentNode.childNodes].indexOf(at));
+    for (/** @type {any} */ let at = active; at !== node; at = at.parentNode)
+      path.unshift([...at.parentNode.childNodes].indexOf(at));
   node.replaceChildren();
   fill(node, children);
   const again = path.reduce((at, index) => at?.childNodes[index], node);
@@ -159,6 +175,9 @@ export function icon(name, label) {
 
 /** A page or a part of one: an element that ends its calls, its clocks and its effects when it is taken away. */
 export class View extends HTMLElement {
+  /** What the address says beside the page: `{log, number, kind}`, as far as it has them. @type {any} */
+  params = {};
+
   connectedCallback() {
     this.leaving = new AbortController();
     this.ends = [];
@@ -171,6 +190,9 @@ export class View extends HTMLElement {
     this.ends = [];
   }
 
+  /** Build what is shown; called when this is put into the page. */
+  show() {}
+
   /** Do it now, and whenever a signal that it reads has changed, while this is shown. */
   watch(run) {
     this.ends.push(effect(run));
@@ -180,7 +202,10 @@ export class View extends HTMLElement {
     target.addEventListener(type, listener, { signal: this.leaving.signal });
   }
 
-  /** Do it now and every so many ms, while this is shown and somebody can see it. Failures are given to `failed`. */
+  /** Do it now and every so many ms, while this is shown and somebody can see it. Failures are given to `failed`.
+      @param {number} ms
+      @param {(ending: AbortSignal) => any} work
+      @param {(problem: any) => void} [failed] */
   every(ms, work, failed) {
     let timer = 0,
       ended = false;
@@ -232,11 +257,8 @@ export function rate(number) {
 
 /** A large number in short: 36.4 M. */
 export function short(number) {
-  for (const [size, unit] of [
-    [1e9, "G"],
-    [1e6, "M"],
-  ])
-    if (number >= size) return `${Math.round((number / size) * 10) / 10} ${unit}`;
+  if (number >= 1e9) return `${Math.round(number / 1e8) / 10} G`;
+  if (number >= 1e6) return `${Math.round(number / 1e5) / 10} M`;
   return count(number);
 }
 
@@ -343,33 +365,44 @@ export class Problem extends Error {
   }
 }
 
-/** Since when the server does not answer; null while it does. */
+/** Since when the server does not answer; null while it does. @type {Signal<number | null>} */
 export const away = signal(null);
-/** Who asks, as `GET /console/session` says; null while that is not known. */
+/** What it said, where it answers that it cannot: that it stops, or has no place. @type {Signal<string>} */
+export const awayWhy = signal("");
+/** Who asks, as `GET /console/session` says; null while that is not known. @type {Signal<any>} */
 export const who = signal(null);
 /** Whether somebody must log in before anything is shown. */
 export const loggedOut = signal(false);
 
 const WIDE = /\d{16,}/;
 
+/** A number as JSON has it, to the digit. */
+const rawJson = (text) => /** @type {any} */ (JSON).rawJSON(text);
+
 /** JSON whose whole numbers are BigInt where a double would not be exact. */
 export function parse(text) {
   if (!WIDE.test(text)) return JSON.parse(text);
-  return JSON.parse(text, (key, value, context) =>
+  return /** @type {any} */ (JSON).parse(text, (key, value, context) =>
     typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
       ? BigInt(context.source)
       : value,
   );
 }
 
-/** The answer to a request, whose status is 2xx. Raises Problem. */
-export async function fetched(method, path, { body, accept, signal: ending } = {}) {
+/** The answer to a request, whose status is 2xx. Raises Problem.
+    @param {string} method
+    @param {string} path
+    @param {{body?: any, accept?: string, signal?: AbortSignal, begun?: Promise<Response | null>}} [how] `begun`: the
+    same request, which may have been made already
+    @returns {Promise<Response>} */
+export async function fetched(method, path, { body, accept, signal: ending, begun } = {}) {
   const headers = { "Headwater-Console": "1" };
   if (accept) headers.Accept = accept;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, {
+    answer = await begun;
+    answer ??= await fetch(path, {
       method,
       headers,
       signal: ending,
@@ -378,7 +411,7 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
       body:
         body === undefined
           ? undefined
-          : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? JSON.rawJSON(String(value)) : value)),
+          : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? rawJson(String(value)) : value)),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -407,10 +440,20 @@ export async function ask(method, path, body, ending) {
 }
 export const get = (path, ending) => ask("GET", path, undefined, ending);
 
+/** Who asks: what was asked for while this page was loaded, the first time. */
+export async function asking() {
+  const begun = /** @type {any} */ (window).headwaterAsked;
+  delete (/** @type {any} */ (window).headwaterAsked);
+  return parse(await (await fetched("GET", "/console/session", { accept: "application/json", begun })).text());
+}
+
 export const segment = encodeURIComponent;
 export const logPath = (log, rest = "") => `/logs/${segment(log)}${rest}`;
 
-/** Entities of the management catalogue, as objects. */
+/** Entities of the management catalogue, as objects.
+    @param {string} type
+    @param {{filter?: string, attributes?: string[], count?: number, signal?: AbortSignal}} [how]
+    @returns {Promise<any[]>} */
 export async function entities(type, { filter, attributes, count: most = 1000, signal: ending } = {}) {
   const query = new URLSearchParams({ count: String(most) });
   if (filter) query.set("filter", filter);
@@ -458,8 +501,9 @@ function matches(pattern, name) {
 
 // ---- What goes on: one stream for the whole page -------------------------------------------------------------
 
-/** The newest numbers, with those of the second before; null until the first have come. */
+/** The newest numbers, with those of the second before; null until the first have come. @type {Signal<any>} */
 export const stats = signal(null);
+/** What happened since this page was opened, newest first. @type {Signal<any[]>} */
 export const happenings = signal([]);
 export const HAPPENINGS_KEPT = 500;
 /** Called with each message of events of the logs that are followed. */
@@ -504,6 +548,7 @@ async function run() {
         signal: streaming.signal,
       });
       away.value = null;
+      awayWhy.value = "";
       retryMs = 1000;
       await read(answer.body.getReader());
       away.value ??= Date.now();
@@ -515,6 +560,7 @@ async function run() {
         continue;
       }
       away.value ??= Date.now();
+      if (error instanceof Problem) awayWhy.value = error.status ? error.message : "";
       if (error instanceof Problem && error.status === 401) break;
     }
     await new Promise((resolve) => {
@@ -561,6 +607,10 @@ function take(block) {
   }
 }
 
+/** What a trim of a whole log would do now, without doing it: it says who holds back what. */
+export const heldBack = (log, head, ending) =>
+  ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending);
+
 /** What a counter grew by in a second, of the newest two measurements; null where that is not known. */
 export function grown(now, log, name) {
   if (!now?.before) return null;
@@ -584,12 +634,17 @@ export async function history(names, hours, ending) {
 
 // ---- What there is: logs, and everybody who has a position -------------------------------------------------------
 
-/** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}. */
+/** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}.
+    @type {Signal<any>} */
 export const world = signal(null);
+/** Why the last one failed; null if it did not. @type {Signal<Problem | null>} */
+export const unsurveyed = signal(null);
 /** Of each consumer what was seen since this page was opened: [ms, ms behind, position]. */
 export const trends = new Map();
 const TREND_KEPT = 720;
 
+/** Have all of it asked for anew, now. */
+export const surveyNow = () => dispatchEvent(new Event("headwater:survey"));
 /** Ask for all of it once. What the user has no right to is empty. */
 export async function survey(ending) {
   const asked = {
@@ -604,6 +659,7 @@ export async function survey(ending) {
   if (may("manage")) {
     asked.server = get("/management/server/self", ending);
     asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
+    if (!world.peek() || world.peek().servers.length) asked.servers = entities("homeServer", { signal: ending });
   }
   const names = Object.keys(asked),
     done = await Promise.allSettled(Object.values(asked)),
@@ -676,6 +732,7 @@ export async function survey(ending) {
     ...found,
     consumers,
     webhooks: found.webhooks ?? [],
+    servers: found.servers ?? [],
     troubles: found.ready?.troubles ?? [],
     clients: found.clients ?? [],
     problems,
@@ -726,10 +783,14 @@ export function standing(webhook) {
 // ---- Words that many pages share -----------------------------------------------------------------------------------
 
 /** What the top of the page shows: [text, path or null] from the outside in. */
+/** @type {Signal<[string, string | null][]>} */
 export const crumbs = signal([]);
 
 /** Where in the console: an address below /console, without leaving what cannot be said in one. */
 export const at = (path, query) => `/console${path}${query && [...query].length ? `?${query}` : ""}`;
+/** Have this address shown, as a link to it would. */
+export const go = (address, replace = false) =>
+  dispatchEvent(new CustomEvent("headwater:go", { detail: { address, replace } }));
 export const link = (path, properties, ...children) => h("a", { href: at(path), ...properties }, ...children);
 
 /** Whether what is shown follows the server at present. */
@@ -740,6 +801,9 @@ export const following = () =>
 export function trouble(problem, retry) {
   const more = [];
   if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
+  const here = /^\/console(\/logs\/[^/]+)/.exec(location.pathname)?.[1];
+  if (problem.code === "position_trimmed" && here && problem.body.first_retained !== undefined)
+    more.push(link(`${here}/${problem.body.first_retained}`, { class: "button" }, "The first that is retained"));
   if (problem.status === 403 && problem.body?.right)
     more.push(
       h(
@@ -806,6 +870,20 @@ export function table(titles, rows, properties = {}) {
     h("tbody", {}, rows),
   );
 }
+/** What a row is called, as what opens it: also by the keyboard. */
+export const opener = (text, open) =>
+  h(
+    "button",
+    {
+      class: "plain opener clip",
+      title: text,
+      onclick: (event) => {
+        event.stopPropagation();
+        open();
+      },
+    },
+    h("strong", {}, text),
+  );
 export const pill = (kind, ...children) =>
   h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
 
@@ -881,12 +959,17 @@ export const headwater = (...words) =>
 const LOCAL = new Set(["serve", "user", "events", "pipeline"]);
 
 /** Say something to everybody, once: also to who does not see. */
+/** @type {Signal<{text: string, undo?: () => void, at: number} | null>} */
 export const said = signal(null);
 export function say(text, undo) {
   said.value = { text, undo, at: Date.now() };
 }
 
-/** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given. */
+/** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given.
+    @param {string} title
+    @param {any[]} lines
+    @param {{act: string, command?: Node, name?: string, keep?: string}} how
+    @returns {Promise<boolean>} */
 export function confirm(title, lines, { act, command: shown, name, keep: keeping = "Keep it" }) {
   return new Promise((resolve) => {
     const close = (answer) => {

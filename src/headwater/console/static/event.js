@@ -285,7 +285,7 @@ class HwEvent extends View {
         ? asked
         : [...tags].sort(
             (a, b) =>
-              (this.counts.get(a) < 2) - (this.counts.get(b) < 2) ||
+              Number(this.counts.get(a) < 2) - Number(this.counts.get(b) < 2) ||
               Math.abs(Math.log(this.counts.get(a) / 60)) - Math.abs(Math.log(this.counts.get(b) / 60)),
           )[0];
       const [before, after] = await Promise.all([
@@ -394,7 +394,7 @@ class HwEvent extends View {
       .filter((tag) => tag !== this.tag)
       .map((tag) => [tag, often(tag)])
       .filter(([, times]) => times < this.rows.length || this.rows.length < 3)
-      .sort((a, b) => (a[1] < 2) - (b[1] < 2) || a[1] - b[1] || values(b[0]) - values(a[0]))[0]?.[0];
+      .sort((a, b) => Number(a[1] < 2) - Number(b[1] < 2) || a[1] - b[1] || values(b[0]) - values(a[0]))[0]?.[0];
   }
 
   lanes(width) {

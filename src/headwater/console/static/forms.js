@@ -241,7 +241,8 @@ export function formTabs(all, chosen, pick, failed) {
   const body = h("div", { role: "tabpanel" }),
     bar = h("div", { class: "tabs", role: "tablist" });
   const open = async (name) => {
-    for (const each of bar.children) each.setAttribute("aria-selected", String(each.dataset.name === name));
+    for (const each of bar.children)
+      each.setAttribute("aria-selected", String(each.getAttribute("data-name") === name));
     try {
       await all[name](body);
     } catch (problem) {

@@ -7,6 +7,7 @@ import {
   clock,
   count,
   crumbs,
+  day,
   following,
   h,
   happenings,
@@ -19,7 +20,6 @@ import {
   rate,
   say,
   skeleton,
-  stamp,
   table,
   time,
   trends,
@@ -118,7 +118,12 @@ class HwHappenings extends View {
               return h(
                 "tr",
                 {},
-                h("td", { class: "mono" }, time(Number(each.time), stamp(Number(each.time)))),
+                h(
+                  "td",
+                  { class: "mono" },
+                  h("span", { class: "hide" }, `${day(Number(each.time))} `),
+                  time(Number(each.time), clock(Number(each.time))),
+                ),
                 h(
                   "td",
                   {},

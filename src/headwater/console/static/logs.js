@@ -31,6 +31,7 @@ import { keptFor } from "./overview.js";
 
 const TABS = [
   ["", "Events"],
+  ["/stories", "Stories"],
   ["/consumers", "Consumers"],
   ["/storage", "Storage"],
   ["/settings", "Settings"],

@@ -5,6 +5,7 @@ import {
   View,
   at,
   away,
+  awayWhy,
   bytes,
   choice,
   clock,
@@ -12,16 +13,20 @@ import {
   crumbs,
   following,
   get,
+  go,
   grown,
   h,
   happenings,
   headwater,
+  heldBack,
   history,
   icon,
   lasting,
   link,
   may,
+  mayAct,
   noLog,
+  pill,
   plural,
   put,
   rate,
@@ -47,38 +52,46 @@ const RANGES = [
   ["24", "24 h"],
 ];
 const BIGGEST = 4;
+/** From then on a replica refuses reads, unless it is configured otherwise. */
+const STALE_MS = 30000;
 
-/** What waits for somebody: [kind, what, more, address, button], worst first. */
-export function needs(now, numbers, happened) {
-  const found = [];
+/** What waits for somebody: [kind, what, more, address], worst first. `held`: bytes by the key of who holds them. */
+export function needs(now, numbers, happened, held = new Map()) {
+  const found = [],
+    serverPage = may("manage") ? "/storage" : "/logs";
   for (const log of now.logs)
     if (log.problem)
       found.push([
         "bad",
         `The log ${log.name} cannot be opened`,
         `${log.problem}. Appends to it and reads of it are refused.`,
-        null,
+        serverPage,
       ]);
-  for (const reason of now.troubles) found.push(["bad", "The server has a problem", reason, null]);
+  for (const reason of now.troubles) found.push(["bad", "The server has a problem", reason, "/happenings"]);
+  found.push(...now.servers.flatMap(ofServer));
   for (const each of now.consumers) {
     if (!each.lags) continue;
-    const heard = each.seenAt ? `, last heard of ${lasting(Date.now() - each.seenAt)} ago` : "";
+    const heard = each.seenAt ? `Last heard of ${lasting(Date.now() - each.seenAt)} ago` : "",
+      holds = held.get(each.key) ? `${heard ? "holds" : "Holds"} back ${bytes(held.get(each.key))} from trimming` : "",
+      causes = [heard, holds].filter(Boolean).join("; ");
     found.push([
       "bad",
-      `${each.title} is ${lasting(Number(each.lagMs))} behind on ${each.log}`,
-      `${plural(each.lag, "event")}${rising(each)}${heard}.`,
+      `${each.title} is ${each.lagMs === null ? "" : `${lasting(Number(each.lagMs))} `}behind on ${each.log}`,
+      `${plural(each.lag, "event")}${rising(each)}.${causes ? ` ${causes}.` : ""}`,
       `/consumers?c=${encodeURIComponent(each.key)}`,
     ]);
   }
   for (const each of now.webhooks) {
-    const [text, kind] = standing(each);
+    const [text, kind] = standing(each),
+      since = each.failingSince ? ` since ${clock(Number(each.failingSince))}` : "",
+      said = each.problem ? `${each.problem}. ` : "";
     if (kind === "bad" || kind === "warn")
       found.push([
         kind,
-        `The webhook ${each.endpoint} ${kind === "bad" ? "is suspended" : "fails"}`,
+        `The webhook ${each.endpoint} ${kind === "bad" ? "is suspended" : "fails"}${since}`,
         kind === "bad"
-          ? `Nothing is sent to it until it is resumed; ${plural(each.deadLetters, "event")} given up.`
-          : `${text[0].toUpperCase()}${text.slice(1)}. After too many it is suspended.`,
+          ? `${said}Nothing is sent to it until it is resumed; ${plural(each.deadLetters, "event")} given up.`
+          : `${said}${text[0].toUpperCase()}${text.slice(1)}. After too many it is suspended.`,
         "/webhooks",
       ]);
   }
@@ -99,7 +112,7 @@ export function needs(now, numbers, happened) {
       "warn",
       "The system's clock jumped",
       `It shows ${clocks.shown}; events get ${clocks.trusted}, until it is believed.`,
-      null,
+      "/happenings?type=clock",
     ]);
   const wrong = minutes("authentication.failed", 15).length;
   if (wrong >= 5)
@@ -110,6 +123,33 @@ export function needs(now, numbers, happened) {
       may("manage") ? "/happenings?type=authentication" : null,
     ]);
   return found.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).slice(0, 4);
+}
+
+/** What of a server of the home waits for somebody. */
+function ofServer(each) {
+  const place = may("manage") ? "/happenings?type=home" : null;
+  if (each.ahead) return [["bad", `The server ${each.server} is ahead of the home`, `${each.ahead}.`, place]];
+  if (each.role === "went back")
+    return [["bad", "The home lost something", `${each.server} appends nothing until that is accepted.`, place]];
+  if (!each.runs)
+    return [
+      [
+        "warn",
+        `The server ${each.server} is not heard of`,
+        `The home heard nothing of it for ${lasting(Number(each.heardMs))}. It was ${each.role}.`,
+        place,
+      ],
+    ];
+  if (each.role === "following" && Number(each.lagMs) > STALE_MS)
+    return [
+      [
+        "warn",
+        `The replica ${each.server} is ${lasting(Number(each.lagMs))} behind the home`,
+        `${plural(each.lag ?? 0, "event")} when it looked last. Reads there are refused by now.`,
+        place,
+      ],
+    ];
+  return [];
 }
 
 function rising(each) {
@@ -134,9 +174,12 @@ class HwOverview extends View {
     ];
     this.hours = new URLSearchParams(location.search).get("range") ?? "1";
     this.parts = Object.fromEntries(
-      ["head", "needs", "five", "protocols", "appended", "behind", "logs", "happens"].map((name) => [name, h("div")]),
+      ["head", "needs", "five", "protocols", "servers", "appended", "behind", "logs", "happens"].map((name) => [
+        name,
+        h("div"),
+      ]),
     );
-    const { head, needs: above, five, protocols, appended, behind, logs, happens } = this.parts;
+    const { head, needs: above, five, protocols, servers, appended, behind, logs, happens } = this.parts;
     put(
       this,
       head,
@@ -146,20 +189,26 @@ class HwOverview extends View {
         above,
         five,
         protocols,
+        servers,
         h("div", { class: "cards over" }, appended, behind),
         h("div", { class: "cards under" }, logs, happens),
       ),
     );
     this.past = null;
+    this.held = new Map();
     put(appended, h("div", { class: "card" }, skeleton(5)));
     this.watch(() => this.heading());
     this.watch(() => {
       if (world.value) {
         this.needing();
-        if (!this.past) queueMicrotask(() => this.load());
+        if (!this.past) {
+          queueMicrotask(() => this.load());
+          queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // without it, the rest is said
+        }
       } else put(above, skeleton(1));
     });
     this.watch(() => this.numbers());
+    this.watch(() => this.home());
     this.watch(() => this.lagging());
     this.watch(() => this.logged());
     this.watch(() => this.happening());
@@ -172,6 +221,7 @@ class HwOverview extends View {
         /* without it, the list begins now */
       },
     );
+    this.every(15000, (ending) => this.weigh(ending));
     this.load = this.every(
       5000,
       (ending) => this.looked(ending),
@@ -191,6 +241,18 @@ class HwOverview extends View {
 
   again() {
     this.load();
+  }
+
+  /** Ask what those hold back who lag: it is said with them. */
+  async weigh(ending) {
+    const lag = (world.peek()?.consumers ?? []).filter((each) => each.lags && each.kind === "registered").slice(0, 4);
+    for (const each of lag) {
+      const head = world.peek().logs.find((log) => log.name === each.log)?.head;
+      if (!head || !mayAct("manage", each.log)) continue;
+      const own = (one) => one.owner === each.owner && one.component === each.component;
+      this.held.set(each.key, (await heldBack(each.log, head, ending)).held_back.find(own)?.bytes);
+    }
+    if (lag.length) this.needing();
   }
 
   async looked(ending) {
@@ -235,8 +297,9 @@ class HwOverview extends View {
       server = now?.server;
     const events = totals.reduce((sum, log) => sum + Number(log.events ?? 0), 0),
       size = totals.reduce((sum, log) => sum + Number(log.bytes ?? 0), 0);
+    const why = awayWhy.value ? `: ${awayWhy.value}` : "";
     const ready = away.value
-      ? h("span", { class: "ready bad" }, h("span", { class: "dot bad" }), `Away since ${clock(away.value)}`)
+      ? h("span", { class: "ready bad" }, h("span", { class: "dot bad" }), `Away since ${clock(away.value)}${why}`)
       : now &&
         (now.ready?.status === "ready"
           ? h("span", { class: "ready good" }, h("span", { class: "dot good" }), "Ready")
@@ -268,7 +331,7 @@ class HwOverview extends View {
 
   needing() {
     const now = world.value,
-      found = needs(now, stats.peek(), happenings.value),
+      found = needs(now, stats.peek(), happenings.value, this.held),
       place = this.parts.needs;
     if (!found.length) {
       put(place, h("p", { class: "nothing" }, "Nothing needs you."));
@@ -415,7 +478,12 @@ class HwOverview extends View {
       clients = past?.clients ?? [],
       of = (name) => clients.filter((each) => each.protocol === name).length;
     if (!everything || !past) {
-      put(this.parts.protocols);
+      put(
+        this.parts.protocols,
+        past
+          ? h("p", { class: "nothing" }, "Protocols, connections and the disk are shown with manage on the server.")
+          : null,
+      );
       return;
     }
     const tile = (title, protocol, note, kind = "", fallback = []) => {
@@ -465,6 +533,56 @@ class HwOverview extends View {
           bad ? "warn" : "",
         ),
         tile("Arrow Flight", "flight", `${plural(of("flight"), "client")} in the last hour`),
+      ),
+    );
+  }
+
+  /** The servers of the home, if this one shares a home: who appends, and how far the others are behind. */
+  home() {
+    const servers = world.value?.servers ?? [];
+    put(
+      this.parts.servers,
+      servers.length
+        ? h(
+            "section",
+            { class: "card scroll" },
+            h(
+              "header",
+              {},
+              h("h2", {}, "Servers of this home"),
+              h("span", { class: "right" }, plural(servers.filter((each) => each.runs).length, "runs", "run")),
+            ),
+            table(
+              [["Server"], ["Role"], ["Behind, events", "n"], ["Behind, time", "n"], ["Heard of", "n hide"], [""]],
+              [...servers].sort((a, b) => Number(b.term ?? 0) - Number(a.term ?? 0)).map((each) => this.server(each)),
+            ),
+          )
+        : null,
+    );
+  }
+
+  server(each) {
+    const late = each.runs && each.role === "following" && Number(each.lagMs) > STALE_MS;
+    return h(
+      "tr",
+      {},
+      h("td", { class: "clip" }, h("strong", {}, each.server), " ", h("span", { class: "dim" }, each.addresses?.http)),
+      h("td", {}, each.role, each.term ? h("span", { class: "dim" }, `, term ${count(each.term)}`) : null),
+      h("td", { class: "n" }, each.role === "primary" ? NOTHING : count(each.lag)),
+      h(
+        "td",
+        { class: `n ${late ? "warn" : ""}` },
+        each.role === "primary" ? NOTHING : each.lagMs === null ? "?" : lasting(Number(each.lagMs)),
+      ),
+      h("td", { class: "n dim hide" }, Number(each.heardMs) < 2000 ? "now" : lasting(Number(each.heardMs))),
+      h(
+        "td",
+        {},
+        each.ahead
+          ? pill("bad plain", "ahead of the home")
+          : each.runs
+            ? null
+            : pill("warn plain", "not heard of"),
       ),
     );
   }
@@ -559,12 +677,7 @@ class HwOverview extends View {
                     "tr",
                     {
                       data: { open: "1" },
-                      onclick: () =>
-                        dispatchEvent(
-                          new CustomEvent("headwater:go", {
-                            detail: { address: at("/consumers", new URLSearchParams({ c: each.key })) },
-                          }),
-                        ),
+                      onclick: () => go(at("/consumers", new URLSearchParams({ c: each.key }))),
                     },
                     h(
                       "td",

@@ -23,6 +23,7 @@ import {
   put,
   say,
   skeleton,
+  surveyNow,
   stats,
   svg,
   table,
@@ -105,7 +106,7 @@ class HwStorage extends View {
     put(
       this.disk,
       !may("manage")
-        ? null
+        ? h("p", { class: "nothing" }, "The disk is shown to users with manage on the server.")
         : h(
             "section",
             { class: "card" },
@@ -398,7 +399,7 @@ class HwStorage extends View {
           { class: "in stack small-gap" },
           h(
             "div",
-            { class: "row" },
+            { class: "row trim" },
             h("span", { class: "dim" }, "drop what is below"),
             input,
             slider,
@@ -474,7 +475,7 @@ class HwStorage extends View {
     try {
       const done = await ask("POST", logPath(this.log, "/trim"), { below });
       say(`${this.log} begins at ${count(done.first_retained)}`);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
       put(this.trimming);
       await this.load(this.leaving.signal);
     } catch (problem) {

@@ -20,6 +20,7 @@ export const kindOf = (happening) =>
   BAD.test(happening.eventType) ? "bad" : WARN.test(happening.eventType) ? "warn" : "";
 
 const LEFT_OUT = new Set(["eventType", "time", "lost"]);
+/** @type {[RegExp, (value: any) => string][]} */
 const UNITS = [
   [/Bytes$/, bytes],
   [/Ms$/, (ms) => lasting(Number(ms))],

@@ -16,6 +16,7 @@ import {
   icon,
   mayAct,
   may,
+  opener,
   plural,
   put,
   say,
@@ -82,7 +83,8 @@ class HwUsers extends View {
         entities("user", { signal: ending }),
         hasTokens ? entities("token", { signal: ending }) : null,
       ]);
-    Object.assign(this, { users, tokens });
+    this.users = users;
+    this.tokens = tokens;
     this.draw();
   }
 
@@ -114,12 +116,13 @@ class HwUsers extends View {
                 {
                   data: { open: "1" },
                   "aria-selected": String(each === picked),
-                  onclick: () => {
-                    this.chosen = each.name;
-                    this.draw();
-                  },
+                  onclick: () => this.choose(each),
                 },
-                h("td", {}, h("strong", {}, each.name)),
+                h(
+                  "td",
+                  {},
+                  opener(each.name, () => this.choose(each)),
+                ),
                 h(
                   "td",
                   {},
@@ -187,6 +190,10 @@ class HwUsers extends View {
     else put(this.side);
   }
 
+  choose(each) {
+    this.chosen = each.name;
+    this.draw();
+  }
   close() {
     this.chosen = null;
     this.draw();

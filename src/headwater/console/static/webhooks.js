@@ -15,6 +15,7 @@ import {
   h,
   lasting,
   mayAct,
+  opener,
   pill,
   plural,
   put,
@@ -22,6 +23,7 @@ import {
   segment,
   shell,
   skeleton,
+  surveyNow,
   standing,
   table,
   time,
@@ -61,6 +63,7 @@ class HwWebhooks extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const all = world.peek().webhooks,
       bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
     put(
@@ -97,12 +100,13 @@ class HwWebhooks extends View {
                 {
                   data: { open: "1" },
                   "aria-selected": String(each === picked),
-                  onclick: () => {
-                    this.chosen = each.name;
-                    this.draw();
-                  },
+                  onclick: () => this.choose(each),
                 },
-                h("td", { class: "clip" }, h("strong", {}, each.endpoint || "pulls the state")),
+                h(
+                  "td",
+                  { class: "clip" },
+                  opener(each.endpoint || "pulls the state", () => this.choose(each)),
+                ),
                 h("td", { class: "dim hide clip" }, each.resource),
                 h("td", { class: "dim hide" }, each.dialect),
                 h("td", { class: "dim hide" }, each.owner || NOTHING),
@@ -137,6 +141,10 @@ class HwWebhooks extends View {
     else put(this.side);
   }
 
+  choose(each) {
+    this.chosen = each.name;
+    this.draw();
+  }
   close() {
     this.chosen = null;
     this.draw();
@@ -272,7 +280,7 @@ class HwWebhooks extends View {
     try {
       await fetched("DELETE", `/management/subscription/${segment(each.name)}`);
       say("It is deleted");
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }

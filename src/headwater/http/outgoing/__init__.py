@@ -1,6 +1,6 @@
 """Calls to others over HTTP/1.1: one request and its answer, on kept connections, bounded in time and bytes."""
 
-from .caller import Caller
+from .caller import Caller, NotSent
 from .connection import AnswerTooLong, Reply, Unanswered
 from .resolving import Names, addresses_of
 from .sockets import Sockets
@@ -10,6 +10,7 @@ __all__ = [
     "AnswerTooLong",
     "Caller",
     "Names",
+    "NotSent",
     "Reply",
     "Sockets",
     "Target",

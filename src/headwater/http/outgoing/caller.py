@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from .connection import Connection, Reply, Unanswered
@@ -16,11 +16,21 @@ from .sockets import Sockets
 from .target import Origin, Target
 
 
+class NotSent(OSError):
+    """It was not the time to send anything: nothing was."""
+
+
 class Caller:
     """Calls others, on one event loop. `close` it at the end."""
 
-    def __init__(self, sockets: Sockets, resolve: Resolve = addresses_of) -> None:
-        """`resolve` answers the addresses of a name where a connection may be made to; else it raises OSError."""
+    def __init__(
+        self, sockets: Sockets, resolve: Resolve = addresses_of, may_send: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`resolve` answers the addresses of a name where a connection may be made to; else it raises OSError.
+
+        `may_send` is asked right before a request is written.
+        """
+        self._may_send = may_send
         self._sockets = sockets
         self.names = Names(resolve)
         self._kept: dict[Origin, list[Connection]] = {}
@@ -30,7 +40,7 @@ class Caller:
     async def call(
         self, target: Target, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool = False
     ) -> Reply:
-        """Send a whole request; its answer. Raises OSError (TimeoutError, Unanswered), ValueError (NotHttp).
+        """Send a whole request; its answer. Raises OSError (TimeoutError, Unanswered, NotSent), ValueError (NotHttp).
 
         A request may be sent twice: on a new connection where a kept one ends, and nothing of an answer came. So
         it does who is called no harm to get it twice. Waiting until there is a socket for the call does not count as
@@ -43,6 +53,7 @@ class Caller:
             loop = asyncio.get_running_loop()
             began = loop.time()
             try:
+                self._check_may_send()
                 reply = await connection.ask(request, timeout_s, body_bytes_max, wants_body=wants_body)
             except Unanswered:
                 connection.close()
@@ -63,6 +74,10 @@ class Caller:
             connection.close()
         await asyncio.sleep(0)  # the loop tells them that they are closed
 
+    def _check_may_send(self) -> None:
+        if not self._may_send():
+            raise NotSent("nothing may be sent at present")
+
     def _taken(self, origin: Origin) -> Connection | None:
         """The connection that was kept last, if there is one that can be used."""
         kept = self._kept.get(origin)
@@ -81,6 +96,7 @@ class Caller:
         async with asyncio.timeout_at(until):
             connection = await self._connect(origin, until)
         try:
+            self._check_may_send()
             reply = await connection.ask(request, until - loop.time(), body_bytes_max, wants_body=wants_body)
         except BaseException:
             connection.close()

@@ -52,9 +52,11 @@ class BulkCalls:
         store: LogStore,
         guard: Guard,
         readers: Readers | None = None,
-        stale: Callable[[], str | None] = lambda: None,
+        stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
         """`readers` are told of streams that last for a while; `stale` says why nothing may be read at the moment.
+
+        Of one log, if it is given.
 
         While it does, each call that begins something raises StorageUnavailable.
         """
@@ -113,7 +115,7 @@ class BulkCalls:
 
     async def place(self, log: str) -> LogPlace:
         """How far it goes, and where it lies. Raises LogNotFound, StorageCorrupted."""
-        self._check_fresh()
+        self._check_fresh(log)
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
         return LogPlace(extent, stored.settings, str(stored.directory))
@@ -183,6 +185,7 @@ class BulkCalls:
             names = await self._blocking(Work.ASK, self._store.names)
             return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
         self._guard.authorize(caller, shape.right, given.log)
+        self._check_fresh(given.log)
         if isinstance(given, WriterBody | CommitBody | DiscardBody):
             check_writer(given.writer)  # no log is opened for a name that cannot be one
         handler, work, takes_turns = HANDLERS[name]
@@ -202,8 +205,8 @@ class BulkCalls:
                 await self._blocking(Work.ASK, release, target.directory, given.writer)
             return encode(answer)
 
-    def _check_fresh(self) -> None:
-        if (reason := self._stale()) is not None:
+    def _check_fresh(self, log: str | None = None) -> None:
+        if (reason := self._stale(log)) is not None:
             raise StorageUnavailable(reason=reason)
 
     def _turn(self, log: str, writer: str) -> asyncio.Lock:

@@ -71,7 +71,7 @@ class BulkPlane:
         guard: Guard,
         threads: Threads | None = None,
         readers: Readers | None = None,
-        stale: Callable[[], str | None] = lambda: None,
+        stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
         """Serve, or wait for the first client to begin; `readers` are told of streams, `stale`: see BulkCalls.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...core.errors import StorageUnavailable
+from ...core.errors import NotPrimary, StorageUnavailable
 from ..errors import InvalidConfiguration
 from .examples import examples
 from .options import config_option, load_config, setting_options
@@ -18,9 +18,12 @@ from .options import config_option, load_config, setting_options
 if TYPE_CHECKING:
     from ...homes.postgres import PostgresHome
     from ...homes.postgres_schema import Connection, Finding
+    from ...homes.postgres_servers import ServerReport
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
+COMPARED_S = 5.0
+"""Who has compared its copy with the home within that time would have found that it is ahead."""
 
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
@@ -77,9 +80,9 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Show which server is the primary, and how far the logs go."""
+    """Show which server is the primary, how far behind the others are, and how far the logs go."""
     with _opened(_address(file, flags)) as opened:
-        standing, heads = opened.standing(), opened.heads()
+        standing, heads, servers = opened.standing(), opened.heads(), opened.servers()
         incarnation = opened.incarnation
     if as_json:
         shown = {
@@ -91,6 +94,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "lease_s": standing.remaining_s,
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
+            "servers": [each._asdict() for each in servers],
             "logs": {key: head.number for key, head in sorted(heads.items())},
         }
         click.echo(json.dumps(shown, indent=2))
@@ -104,6 +108,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     if not standing.is_vouched:
         why = standing.went_back or "a standby of the database was promoted, and may lack the newest"
         click.echo(f"no server may append: {why}. See headwater home accept-loss")
+    for each in servers:
+        click.echo(f"server {each.name}: {_described(each)}")
     for key, head in sorted(heads.items()):
         click.echo(f"{key}: {head.number}")
 
@@ -119,7 +125,7 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
 
     For a standby that was promoted without the newest, or a database that was restored. Copies that have more than the
     home must be removed, with their data directories, before their servers start again: numbers that they know are
-    given to other events.
+    given to other events. While a server runs with such a copy, nothing is accepted: exits with 1, and says which one.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
@@ -128,10 +134,74 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
             return
         click.echo(standing.went_back or "a standby of the database was promoted")
+        if _keeps_from_accepting(opened.servers()):
+            click.echo("nothing is accepted")
+            click.get_current_context().exit(REFUSED)
         if not yes:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
+    """Whether a server runs that would mark the home again, or give readers what the home has not; tells which."""
+    is_kept = False
+    for each in servers:
+        if not each.runs:
+            hint = "if its copy is ahead of the home, remove its data directory before it starts again"
+            click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
+        elif each.ahead:
+            click.echo(
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and remove its data directory"
+            )
+            is_kept = True
+        elif each.lag_s is None or each.lag_s > COMPARED_S:
+            click.echo(f"server {each.name} has not compared its copy with the home yet: wait a moment, or stop it")
+            is_kept = True
+    return is_kept
+
+
+@home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def renew_secret(file: Path | None, **flags: object) -> None:
+    """Give the home another secret by which its servers know each other.
+
+    To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
+    who has only the old one is told nothing more.
+    """
+    from ...storage.copy_mark import home_of
+    from ...storage.engine import open_state
+    from ..pushing import renew_secret as renew
+
+    data = load_config(file, flags).data
+    if home_of(data) is None:
+        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+    try:
+        with closing(open_state(data)) as state:
+            renew(state)
+    except NotPrimary:
+        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        raise StorageUnavailable(problem) from None
+    click.echo("the home has another secret; its servers take it up within seconds")
+
+
+def _described(server: ServerReport) -> str:
+    """One server, on one line."""
+    parts = [server.role]
+    if server.term:
+        parts.append(f"term {server.term}")
+    elif server.lag_events is None or server.lag_s is None:
+        parts.append("its copy is not known to have caught up yet")
+    else:
+        parts.append(f"{server.lag_events} events behind, by what it knew {server.lag_s:.1f} s ago")
+    parts += [f"{protocol} {url}" for protocol, url in sorted(server.addresses.items())]
+    parts.append(f"headwater {server.version}")
+    if server.ahead:
+        parts.append(f"ahead of the home: {server.ahead}")
+    if not server.runs:
+        parts.append(f"not heard of for {server.heard_s:.0f} s")
+    return ", ".join(parts)
 
 
 def _address(file: Path | None, flags: dict[str, object]) -> str:

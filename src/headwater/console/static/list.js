@@ -1,0 +1,222 @@
+/* The list of events of a log: a window on its rows, and what a row shows. */
+
+import { at, bytes, clock, count, day, h, icon, minute, put, stamp, zone } from "./core.js";
+import { members, sizeOf } from "./forms.js";
+import { asks } from "./query.js";
+
+const ROW = 28,
+  GROUND_MAX = 15e6;
+
+/** A list of which only what is seen is in the document. */
+export class List {
+  constructor(page, rows, { tall = false } = {}) {
+    Object.assign(this, { page, rows });
+    this.columns =
+      innerWidth <= 400
+        ? "68px 44px minmax(0, 1fr)"
+        : innerWidth <= 720
+          ? "92px 92px minmax(0, 1fr) 56px"
+          : "72px 92px minmax(110px, 150px) minmax(160px, 2.2fr) minmax(90px, 1fr) 56px";
+    this.ground = h("div", { class: "ground" });
+    this.view = h(
+      "div",
+      {
+        class: `list ${tall ? "tall" : ""}`,
+        tabindex: "0",
+        role: "grid",
+        "aria-label": "Events",
+        onscroll: () => this.scrolled(),
+      },
+      this.title(),
+      this.ground,
+    );
+    this.pill = h("button", { class: "new", hidden: true, onclick: () => rows.resume?.() });
+    this.node = h("div", { class: "listing" }, this.view, this.pill);
+  }
+
+  title() {
+    const { order } = this.page.state,
+      node = h(
+        "div",
+        { class: "line title", role: "row" },
+        [
+          ["Number", "n"],
+          [innerWidth <= 400 ? "Time" : `Time, ${zone()}`, ""],
+          ["Type", ""],
+          ["Tags", "hide"],
+          ["Data", "hide"],
+          ["Size", "n tiny"],
+        ].map(([text, kind], at) =>
+          h(
+            "span",
+            {
+              class: kind,
+              role: "columnheader",
+              "aria-sort": at ? null : order === "newest" ? "descending" : "ascending",
+            },
+            text,
+            at ? null : icon("down"),
+          ),
+        ),
+      );
+    node.style.gridTemplateColumns = this.columns;
+    return node;
+  }
+
+  get scale() {
+    const whole = this.rows.length * ROW;
+    return whole > GROUND_MAX ? whole / GROUND_MAX : 1;
+  }
+
+  scrolled() {
+    if (this.rows.pause && this.view.scrollTop > ROW / 2) this.rows.pause();
+    if (this.rows.isPaused && this.view.scrollTop === 0 && !this.page.state.at) this.rows.resume();
+    this.soon ??= requestAnimationFrame(() => {
+      this.soon = undefined;
+      this.redraw();
+    });
+  }
+
+  redraw() {
+    const { rows, view } = this,
+      height = view.clientHeight || 400,
+      whole = Math.min(GROUND_MAX, rows.length * ROW),
+      fits = Math.ceil(height / ROW);
+    this.ground.style.height = `${whole}px`;
+    const scale = this.scale,
+      first =
+        scale === 1
+          ? Math.floor(view.scrollTop / ROW)
+          : Math.round((view.scrollTop / Math.max(1, whole - height)) * Math.max(0, rows.length - fits + 1));
+    const from = Math.max(0, first - 10),
+      to = Math.min(rows.length - 1, first + fits + 10);
+    rows.need(Math.max(0, from - 20), to + 20, () => this.redraw());
+    const lines = [];
+    for (let index = from; index <= to; index += 1) {
+      const found = rows.get(index),
+        line = h(
+          "div",
+          {
+            class: `line ${found ? "" : "missing"}`,
+            role: "row",
+            "aria-rowindex": String(index + 1),
+            "aria-selected": String(found !== undefined && String(found.number) === this.page.state.at),
+            data: found ? { number: String(found.number) } : {},
+            onclick: found ? () => this.page.select(found.number) : undefined,
+            ondblclick: found
+              ? () =>
+                  dispatchEvent(
+                    new CustomEvent("headwater:go", {
+                      detail: { address: at(`/logs/${encodeURIComponent(this.page.log)}/${found.number}`) },
+                    }),
+                  )
+              : undefined,
+          },
+          found ? cells(this.page, found) : h("span", { role: "gridcell" }, "\u2026"),
+        );
+      line.style.gridTemplateColumns = this.columns;
+      line.style.top = `${(scale === 1 ? index : index - first) * ROW + (scale === 1 ? 0 : view.scrollTop)}px`;
+      lines.push(line);
+    }
+    put(this.ground, lines);
+    this.pill.hidden = !rows.waiting;
+    if (rows.waiting) put(this.pill, `${count(rows.waiting)} new`);
+  }
+
+  mark() {
+    const number = this.page.state.at,
+      row = this.ground.querySelector(`[data-number="${CSS.escape(number ?? "none")}"]`);
+    for (const each of this.ground.querySelectorAll('[aria-selected="true"]'))
+      each.setAttribute("aria-selected", "false");
+    row?.setAttribute("aria-selected", "true");
+    if (!/^\d+$/.test(number ?? "")) return;
+    const place = this.rows.place(BigInt(number));
+    if (place >= 0 && place < this.rows.length && this.scale === 1) {
+      const top = place * ROW;
+      if (top < this.view.scrollTop || top + ROW > this.view.scrollTop + this.view.clientHeight - ROW)
+        this.view.scrollTop = Math.max(0, top - this.view.clientHeight / 2);
+    }
+  }
+
+  /** The number of the row so many further; the first where none is chosen. */
+  neighbour(number, by) {
+    const place = /^\d+$/.test(number ?? "") ? this.rows.place(BigInt(number)) + by : 0;
+    return (
+      this.rows.get(place)?.number ??
+      (this.rows.number && place >= 0 && place < this.rows.length ? this.rows.number(place) : null)
+    );
+  }
+}
+
+/** What the row of an event shows, cell by cell. */
+export function cells(page, found) {
+  const { event, recorded_at } = found,
+    { items } = page.state,
+    occurred = Date.parse(event.attributes?.time ?? ""),
+    ms = Number.isNaN(occurred) ? recorded_at : occurred;
+  const tags = (event.tags ?? []).filter((tag) => !asks(items, tag)),
+    shown =
+      event.data === undefined ? [] : members(event.data, 6).sort((a, b) => (a[1].length > 14) - (b[1].length > 14));
+  return [
+    h("span", { role: "gridcell", class: "n mono" }, count(found.number)),
+    h(
+      "span",
+      {
+        role: "gridcell",
+        class: "mono",
+        title: `${stamp(ms)} ${zone()}${Number.isNaN(occurred) ? ", recorded" : `; recorded ${stamp(recorded_at)}`}`,
+      },
+      innerWidth <= 400
+        ? day(ms) === day(Date.now())
+          ? minute(ms)
+          : day(ms).slice(5)
+        : day(ms) === day(Date.now())
+          ? clock(ms)
+          : `${day(ms).slice(5)} ${minute(ms)}`,
+    ),
+    h(
+      "span",
+      { role: "gridcell", class: "type" },
+      h("i", { class: `square ${page.colour(event.type)}` }),
+      h("span", { title: event.type }, event.type),
+    ),
+    h(
+      "span",
+      { role: "gridcell", class: "tags hide" },
+      tags.map((tag) =>
+        h(
+          "button",
+          {
+            class: "tag",
+            tabindex: "-1",
+            title: `${tag}: add it to the query; Alt: its story`,
+            onclick: (clicked) => {
+              clicked.stopPropagation();
+              if (clicked.altKey) story(page, found.number, tag);
+              else page.add(tag);
+            },
+          },
+          tag,
+        ),
+      ),
+    ),
+    h(
+      "span",
+      { role: "gridcell", class: "data hide" },
+      event.data_base64 !== undefined
+        ? "bytes"
+        : shown.length
+          ? shown.map(([key, value]) => [`${key} `, h("b", {}, value.slice(0, 60)), "  "])
+          : (event.data ?? "").slice(0, 120),
+    ),
+    h("span", { role: "gridcell", class: "n dim tiny" }, bytes(sizeOf(event))),
+  ];
+}
+
+function story(page, number, tag) {
+  dispatchEvent(
+    new CustomEvent("headwater:go", {
+      detail: { address: at(`/logs/${encodeURIComponent(page.log)}/${number}`, new URLSearchParams({ story: tag })) },
+    }),
+  );
+}

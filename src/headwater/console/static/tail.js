@@ -1,0 +1,174 @@
+/* The live tail of a log. */
+
+import { away, clock, count, fetched, get, h, logPath, parse, plural, put, rate, say, stats } from "./core.js";
+import { colours } from "./charts.js";
+import { asJson } from "./query.js";
+import { PREVIEW, row } from "./rows.js";
+
+const KEPT = 5000;
+
+/** The newest events as they come: all are counted, the newest are and what is not shown is said. */
+export class Tail {
+  constructor(page) {
+    this.page = page;
+    this.rows = [];
+    this.held = [];
+    this.counted = 0;
+    this.isPaused = false;
+    this.waiting = 0;
+    this.after = null;
+    this.perSecond = [];
+    this.ending = new AbortController();
+  }
+  get length() {
+    return this.rows.length;
+  }
+  place(number) {
+    return this.rows.findIndex((each) => each.number === number);
+  }
+  get(index) {
+    return this.rows[index];
+  }
+  need() {}
+  stop() {
+    this.ending.abort();
+    cancelAnimationFrame(this.frame);
+  }
+  pause() {
+    if (!this.isPaused && this.rows.length) {
+      this.isPaused = true;
+      this.draw();
+    }
+  }
+  resume() {
+    this.isPaused = false;
+    this.waiting = 0;
+    this.page.list.node.querySelector(".list").scrollTop = 0;
+    this.draw();
+  }
+  get rate() {
+    const now = performance.now();
+    this.perSecond = this.perSecond.filter(([ms]) => now - ms < 5000);
+    return this.perSecond.reduce((sum, [, n]) => sum + n, 0) / 5;
+  }
+
+  async run() {
+    const { log, state } = this.page,
+      query = asJson(state.items);
+    try {
+      const found = await get(logPath(log, "/head"), this.ending.signal);
+      this.incarnation = found.incarnation;
+      this.rows = await this.page.page(null, true, 50);
+      this.after = this.rows.length
+        ? [BigInt(found.head), this.rows[0].number].reduce((a, b) => (a > b ? a : b))
+        : BigInt(found.head);
+      this.draw();
+    } catch (problem) {
+      if (problem.name !== "AbortError") say(problem.message);
+    }
+    for (let wait = 1000; !this.ending.signal.aborted; wait = Math.min(15000, wait * 2)) {
+      try {
+        const now = await get(logPath(log, "/head"), this.ending.signal);
+        if (this.incarnation && now.incarnation !== this.incarnation) {
+          this.note = `The log is another one since ${clock(Date.now())}: it was made anew. Its events begin again.`;
+          this.incarnation = now.incarnation;
+          this.after = 0n;
+        }
+        this.after ??= BigInt(now.head);
+        const answer = await fetched(
+          "GET",
+          logPath(
+            log,
+            "/subscribe?" +
+              new URLSearchParams({
+                query: JSON.stringify(query),
+                after: String(this.after),
+                data_bytes_max: String(PREVIEW),
+              }),
+          ),
+          { signal: this.ending.signal },
+        );
+        wait = 500;
+        await this.read(answer.body.getReader());
+      } catch (problem) {
+        if (problem.name === "AbortError") return;
+        if (problem.code === "position_trimmed") {
+          this.note = `Events up to ${count(problem.body.first_retained)} were trimmed before they came here.`;
+          this.after = BigInt(problem.body.first_retained) - 1n;
+          continue;
+        }
+        if (problem.status === 404 || problem.status === 403) {
+          this.page.lose(problem);
+          return;
+        }
+        this.note = `Away since ${clock(away.peek() ?? Date.now())}; goes on after ${count(this.after ?? 0n)}.`;
+        this.draw();
+      }
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+
+  async read(reader) {
+    const decoder = new TextDecoder();
+    let rest = "";
+    this.note = null;
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      rest += decoder.decode(value, { stream: true });
+      const blocks = rest.split("\n\n");
+      rest = blocks.pop();
+      let came = 0;
+      for (const block of blocks) {
+        const id = /^id: (\d+)$/m.exec(block),
+          data = /^data: (.*)$/m.exec(block);
+        if (id) this.after = BigInt(id[1]);
+        if (data) {
+          came += 1;
+          this.held.push(data[1]);
+        }
+      }
+      if (!came) continue;
+      this.counted += came;
+      this.perSecond.push([performance.now(), came]);
+      if (this.held.length > KEPT) this.held.splice(0, this.held.length - KEPT);
+      if (this.isPaused) this.waiting += came;
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = undefined;
+        this.draw();
+      });
+    }
+  }
+
+  draw() {
+    if (!this.isPaused && this.held.length) {
+      const come = this.held.map((text) => row(parse(text))).reverse();
+      this.held = [];
+      this.rows = come.length >= KEPT ? come.slice(0, KEPT) : [...come, ...this.rows].slice(0, KEPT);
+      for (const each of come)
+        if (!this.page.palette.has(each.event.type))
+          this.page.palette = colours([...this.page.palette.keys(), each.event.type]);
+    }
+    const head = stats.peek()?.logs?.[this.page.log]?.head,
+      behind = head === undefined || this.after === null ? 0 : Math.max(0, Number(BigInt(head) - this.after));
+    put(
+      this.page.counted,
+      h(
+        "header",
+        {},
+        h("h2", {}, "Following"),
+        h(
+          "span",
+          { class: "dim" },
+          h("b", { data: { counted: String(this.counted) } }, count(this.counted)),
+          ` came, ${rate(this.rate)} /s, ${behind ? `${plural(behind, "event")} behind` : "up to date"}`,
+          this.counted > KEPT
+            ? `; the newest ${count(KEPT)} are kept here, ${count(this.counted - KEPT)} more are in the log`
+            : null,
+        ),
+        this.note ? h("span", { class: "warn" }, this.note) : null,
+      ),
+    );
+    this.page.list?.redraw();
+  }
+}

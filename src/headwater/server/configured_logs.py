@@ -1,0 +1,63 @@
+"""The logs that the configuration names: created where they are not there, with its settings imposed where they are.
+
+A home gets them once, when it has none. Its servers may be configured differently, and what was deleted stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.settings import LogSettings, is_own
+from ..core.store import LogStore
+from .errors import InvalidConfiguration
+from .log_lines import fields
+
+logger = logging.getLogger("headwater.server")
+
+HOME_KIND, SEEDING = "home", "seeding"
+"""Where a home says that not all of its first logs were created yet."""
+Configured = Mapping[str, Mapping[str, object]]
+"""Settings by log, as they are given; checked when they were read."""
+
+
+def create_logs(store: LogStore, logs: Configured) -> None:
+    """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
+
+    A damaged log is told, and does not keep the server from serving the others.
+    Raises InvalidConfiguration where a setting was fixed at creation.
+    """
+    present = set(store.names())
+    for name, given in logs.items():
+        try:
+            if name not in present:
+                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
+            elif given:
+                _impose(store, name, given)
+        except StorageCorrupted as error:
+            logger.error("log is damaged", extra=fields(log=name, problem=error))
+
+
+def seed_home(store: LogStore, logs: Configured) -> None:
+    """Create these logs in a home that has none but the server's own. All of them: where a primary ended in the
+    middle, the next one goes on, by its own configuration. Raises as `create_logs`.
+    """
+    state = store.state
+    if logs and all(map(is_own, store.names())):
+        state.put(HOME_KIND, SEEDING, b"")
+    elif state.get(HOME_KIND, SEEDING) is None:
+        return
+    create_logs(store, logs)
+    state.delete(HOME_KIND, SEEDING)
+
+
+def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
+    settings = store.open(name).settings
+    wanted = replace(settings, **given)  # type: ignore[arg-type]
+    try:
+        if wanted != settings:
+            store.change(name, wanted)
+    except InvalidSettings as error:
+        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None

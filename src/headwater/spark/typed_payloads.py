@@ -1,0 +1,124 @@
+"""Makes columns of JSON payloads by Arrow's kernels, in the task that reads them; what is malformed is kept as bytes.
+
+The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": PAYLOAD}`. The rows that come out
+must be those that went in, so no payload, however it is made, moves another into a wrong row. Where one is malformed
+the parser refuses all of them, so they are tried again in parts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+_MAY_BE_OBJECT = np.isin(np.arange(256), np.frombuffer(b" \t\r\n{n", np.uint8))
+"""By the first byte of a text: whether it can be an object, or null."""
+_READING = pj.ReadOptions(use_threads=False, block_size=2**30)  # tasks are parallel already; one block is one answer
+_END, _NOTHING, _NULL = pa.scalar(b"}\n", pa.binary()), pa.scalar(b"", pa.binary()), pa.scalar(b"null", pa.binary())
+_REFUSED_ROW = re.compile(r" in row (\d+)$")
+
+
+class PayloadReader:
+    """Reads payloads as one type: a struct of Arrow, without maps."""
+
+    def __init__(self, type: pa.StructType) -> None:
+        self._type = type
+        read_as = pa.schema([("r", pa.int32()), ("p", _as_read(type))])
+        self._parsing = pj.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+        self._starts = pa.array([], pa.binary())
+
+    def read(self, data: pa.BinaryArray) -> tuple[pa.StructArray, pa.BinaryArray]:
+        """The payloads as structs, and the bytes of those that are malformed; null where each is not.
+
+        An empty payload, and JSON's null, is null in both.
+        """
+        lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
+        refused = (lengths > 0) & ~(_MAY_BE_OBJECT[_first_bytes(data)] & _are_text(data))
+        texts = pc.if_else(pa.array((lengths == 0) | refused), _NULL, data)
+        rows = pc.binary_join_element_wise(self._starts_of(len(data)), texts, _END, _NOTHING)
+        parts: list[pa.Array] = []
+        at, ends = 0, [len(data)]
+        while ends:
+            if at == (upto := ends[-1]):
+                ends.pop()
+            elif isinstance(found := self._parsed(rows, at, upto), pa.Array):
+                parts.append(found)
+                at = upto
+            elif found > at:
+                ends.append(found)
+            else:
+                parts.append(pa.nulls(1, self._type))
+                refused[at] = True
+                at += 1
+        payloads = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
+        return payloads, pc.if_else(pa.array(refused), data, pa.scalar(None, pa.binary()))
+
+    def _parsed(self, rows: pa.BinaryArray, at: int, upto: int) -> pa.Array | int:
+        """The rows in [at, upto) as structs; where one of them is malformed, up to where to try; `at`: it is that."""
+        try:
+            found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=self._parsing)
+            if _column(found, "r").equals(pa.array(np.arange(at, upto, dtype=np.int32))):
+                return _column(found, "p").cast(self._type)
+        except pa.ArrowInvalid as error:
+            # The rows before the one where the parser stumbled are tried alone: so it is told of a row, or of none.
+            if (said := _REFUSED_ROW.search(str(error))) and (row := at + int(said[1])) < upto:
+                return row
+        return (at + upto) // 2
+
+    def _starts_of(self, count: int) -> pa.BinaryArray:
+        if len(self._starts) < count:
+            self._starts = pa.array([b'{"r":%d,"p":' % row for row in range(count)], pa.binary())
+        return self._starts.slice(0, count)
+
+
+def _text(rows: pa.BinaryArray, at: int, upto: int) -> pa.BufferReader:
+    """Rows as the one text that they are in memory."""
+    offsets = np.frombuffer(rows.buffers()[1], np.int32)
+    start = int(offsets[rows.offset + at])
+    return pa.BufferReader(rows.buffers()[2].slice(start, int(offsets[rows.offset + upto]) - start))
+
+
+def _are_text(data: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each is UTF-8, which the parser does not check."""
+    try:
+        data.cast(pa.string())
+        return np.ones(len(data), np.bool_)
+    except pa.ArrowInvalid:
+        return np.array([_is_text(each) for each in data.to_pylist()], np.bool_)
+
+
+def _is_text(given: bytes) -> bool:
+    try:
+        given.decode()
+        return True
+    except UnicodeDecodeError:
+        return False
+
+
+def _first_bytes(data: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The first byte of each text; of an empty one it may be anything."""
+    content = data.buffers()[2]
+    if content is None or not content.size:
+        return np.zeros(len(data), np.uint8)
+    offsets = np.frombuffer(data.buffers()[1], np.int32)[data.offset : data.offset + len(data)]
+    first: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(content, np.uint8)[np.minimum(offsets, content.size - 1)]
+    return first
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    return table.column(name).combine_chunks()
+
+
+def _as_read(type: pa.DataType) -> pa.DataType:
+    """The type that the parser is told: a date is a text to it, which is cast afterwards."""
+    if pa.types.is_date(type):
+        return pa.string()
+    if pa.types.is_struct(type):
+        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(pa.field(type.value_field.name, _as_read(type.value_type)))
+    return type

@@ -1,0 +1,151 @@
+"""What a page says where something is not as it should be: no answer, no right, somebody is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Route
+
+from tests.server.running import RunningServer
+
+from .conftest import Opening
+
+NAMES = ["server", "addresses", "role", "term", "lag", "lagMs", "ahead", "version", "heardMs", "runs"]
+SERVERS = [
+    ["a:8080", {"http": "http://a.example:8080"}, "primary", 7, 0, 0, None, "1.0", 200, True],
+    ["b:8080", {"http": "http://b.example:8080"}, "following", None, 12, 40, None, "1.0", 300, True],
+    ["c:8080", {}, "following", None, 90_000, 95_000, None, "1.0", 500, True],
+    ["d:8080", {}, "following", None, None, None, None, "1.0", 61_000, False],
+]
+
+
+ACTS = re.compile(r"\b(?:Close|New user|Trim|Unregister|Register)\b")
+
+
+def answering(status: int, body: Any) -> Any:
+    """What answers a request in the server's place."""
+    kind = "application/problem+json" if status >= 400 else "application/json"
+    return lambda route: route.fulfill(status=status, content_type=kind, body=json.dumps(body))
+
+
+@pytest.mark.parametrize("path", ["/", "/logs", "/consumers", "/webhooks", "/storage"])
+def test_a_page_without_an_answer_says_why_and_goes_on_by_retry(
+    shared: RunningServer, opening: Opening, path: str
+) -> None:
+    seen = opening(shared)
+    seen.expected += ["503"]
+    problem = {"type": "urn:headwater:problem:busy", "title": "Too busy", "detail": "a disk is full", "status": 503}
+    seen.page.route("**/management/log?*", answering(503, problem))
+    page = seen.open(path)
+    told = page.locator("#notice .trouble")
+    told.get_by_text("a disk is full").wait_for()
+    assert "Too busy" in told.inner_text() and page.locator(".skeleton:visible").count() == 0
+    page.unroute("**/management/log?*")
+    told.get_by_role("button", name="Retry").click()
+    told.wait_for(state="detached")
+    page.locator("h1").first.wait_for()
+    seen.wait("!document.querySelector('.skeleton')")
+
+
+def test_the_servers_of_a_home_are_shown_with_their_role_and_how_far_behind_they_are(
+    shared: RunningServer, opening: Opening
+) -> None:
+    seen = opening(shared)
+    seen.page.route("**/management/homeServer?*", answering(200, {"attributeNames": NAMES, "results": SERVERS}))
+    page = seen.open("/")
+    card = page.locator("section", has=page.get_by_role("heading", name="Servers of this home"))
+    card.get_by_text("3 run").wait_for()
+    rows = [re.sub(r"\s+", " ", each) for each in card.locator("tbody tr").all_inner_texts()]
+    assert rows[0].startswith("a:8080 http://a.example:8080 primary, term 7")
+    assert any(each.startswith("b:8080 http://b.example:8080 following 12 under 1 s") for each in rows)
+    assert any("d:8080" in each and "not heard of" in each for each in rows)
+    needs = page.get_by_role("list", name="What needs somebody")
+    needs.get_by_text("The replica c:8080 is 1.6 min behind the home").wait_for()
+    needs.get_by_text("The server d:8080 is not heard of").wait_for()
+
+
+def test_what_a_user_may_not_see_is_said(shared: RunningServer, opening: Opening) -> None:
+    seen = opening(shared)
+
+    def without_manage(route: Route) -> None:
+        told = route.fetch().json()
+        told.update(server=["read"], has_users=True, user="bob", grants=[{"logs": "*", "rights": ["read"]}])
+        route.fulfill(json=told)
+
+    seen.page.route("**/console/session", without_manage)
+    page = seen.open("/")
+    page.get_by_text("are shown with manage on the server").wait_for()
+    page.get_by_text("takes manage on the server").wait_for()
+    assert page.locator("#rail").get_by_role("link", name="Storage").count() == 0
+    for path, told in (
+        ("/connections", "shown to users with manage on the server"),
+        ("/users", "shown to users with manage on the server"),
+        ("/storage", "shown to users with manage on the server"),
+        ("/logs/flights/storage", "takes manage on flights"),
+        ("/consumers", "takes manage on flights"),
+    ):
+        seen.open(path).get_by_text(told).first.wait_for()
+        assert page.locator("main button", has_text=ACTS).count() == 0
+
+
+def test_the_keyboard_walks_through_rows_and_opens_one(shared: RunningServer, opening: Opening) -> None:
+    seen = opening(shared)
+    hooks = [[name, f"http://{name}/ack", "delivering", 0, 0, "v2", "cne", "/node", 1] for name in ("one", "two")]
+    names = ["name", "endpoint", "standing", "failures", "deadLetters", "dialect", "log", "resource", "createdAt"]
+    told = {"cursor": 1, "is_current": True, "waiting": 0, "dead_letters": []}
+    seen.page.route("**/management/subscription?*", answering(200, {"attributeNames": names, "results": hooks}))
+    seen.page.route("**/subscriptions/*/delivery", answering(200, told))
+    page = seen.open("/webhooks")
+    page.get_by_role("button", name="http://two/ack").wait_for()
+    focused = "document.activeElement.textContent"
+    page.keyboard.press("j")
+    seen.wait(f"{focused} === 'http://one/ack'")
+    page.keyboard.press("j")
+    seen.wait(f"{focused} === 'http://two/ack'")
+    page.keyboard.press("Enter")
+    page.locator("aside h2", has_text="http://two/ack").wait_for()
+    page.keyboard.press("k")
+    seen.wait(f"{focused} === 'http://one/ack'")
+    page = seen.open("/logs")
+    page.locator("td a", has_text="flights").wait_for()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/logs/flights")
+
+
+EMPTY = {"logs": [], "servers": [], "troubles": [], "consumers": [], "webhooks": []}
+NEEDS = """async ([world, numbers, happened]) => {
+    const { needs } = await import(document.querySelector('script[type=module]').src.replace('app.js', 'overview.js'));
+    return needs(world, numbers, happened.map((each) => ({time: Date.now(), ...each})), new Map([['c', 312e6]]));
+}"""
+
+
+def test_what_needs_somebody_says_what_since_when_and_what_it_causes(shared: RunningServer, opening: Opening) -> None:
+    page = opening(shared).open("/")
+    page.get_by_text("Nothing needs you").wait_for()
+
+    def needs(happened: tuple[Any, ...] = (), numbers: Any = None, **world: Any) -> list[list[Any]]:
+        found: list[list[Any]] = page.evaluate(NEEDS, [{**EMPTY, **world}, numbers, list(happened)])
+        return found
+
+    assert needs() == []
+    lagging = {"key": "c", "lags": True, "title": "billing / invoicer", "log": "orders", "lag": 12, "lagMs": 2460000}
+    [[kind, what, more, address]] = needs(consumers=[lagging])
+    assert (kind, what) == ("bad", "billing / invoicer is 41 min behind on orders")
+    assert more == "12 events. Holds back 312 MB from trimming." and address == "/consumers?c=c"
+    hook = {"endpoint": "http://x/ack", "standing": "suspended", "failures": 9, "problem": "refused", "deadLetters": 2}
+    [[kind, what, more, address]] = needs(webhooks=[{**hook, "failingSince": 1}])
+    assert kind == "bad" and what.startswith("The webhook http://x/ack is suspended since ") and address == "/webhooks"
+    assert more == "refused. Nothing is sent to it until it is resumed; 2 events given up."
+    [[kind, what, more, address]] = needs(logs=[{"name": "orders", "problem": "damaged"}])
+    assert (kind, what, address) == ("bad", "The log orders cannot be opened", "/storage")
+    [[kind, what, _, address]] = needs(numbers={"server": {"disk_free_bytes": 15, "disk_reserve_bytes": 10}})
+    assert (kind, what, address) == ("warn", "The disk is near its reserve", "/storage")
+    wrong = {"eventType": "io.headwater.authentication.failed"}
+    [[kind, what, more, _]] = needs((wrong,) * 5)
+    assert (kind, what) == ("warn", "Logins fail") and more.startswith("5 wrong logins")
+    many = needs((wrong,) * 5, consumers=[lagging], webhooks=[hook], troubles=["bulk is down", "another"])
+    assert [each[0] for each in many] == ["bad"] * 4, "the worst four"

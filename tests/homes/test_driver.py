@@ -1,0 +1,103 @@
+"""What a driver does where the roles alone would not know: with a home that answers late."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headwater.core.threads import Threads
+from headwater.homes import driver
+from headwater.homes.lease import LeaseTimes
+from headwater.homes.postgres_lease import Granted, LeaseStanding
+from headwater.storage.framelog import Term
+
+TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1, patience_s=2.0)
+WAIT_S = 30.0
+
+
+class Home:
+    """One that gives its lease to who asks, and answers a renewal only when it may."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+        self.asks = threading.Event()
+        """Somebody waits for a renewal."""
+        self.renewals = 0
+        self.released: list[Term] = []
+        self.term = Term(0, 0)
+        self.is_given = False
+
+    def try_lease(self, server: str, addresses: object, nonce: int, length_s: float) -> Granted | None:
+        if not self.is_given:
+            self.term, self.is_given = Term(self.term.number + 1, nonce), True
+        return Granted(self.term, 1)
+
+    def renew_lease(self, term: Term, length_s: float) -> bool:
+        if not self.answers.is_set():
+            self.asks.set()
+            self.answers.wait(WAIT_S)
+        self.renewals += self.is_given and term == self.term
+        return self.is_given and term == self.term
+
+    def release_lease(self, term: Term) -> None:
+        self.released.append(term)
+        self.is_given = False
+
+    def standing(self) -> LeaseStanding:
+        return LeaseStanding("one", {}, self.term, float(self.is_given), True, "", time.time())
+
+    def end_sessions(self) -> None:
+        pass
+
+    def fence_journal(self, granted: Granted) -> bool:
+        return True
+
+    def fence_logs(self, granted: Granted) -> bool:
+        return True
+
+    def adopt(self, granted: Granted) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home()
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
+    one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
+    one.start(Threads())
+    try:
+        has_ended = threading.Event()
+        assert one.wait_for_turn(has_ended.set, WAIT_S)
+        one.caught_up()
+        assert one.wait_until_primary()
+        term = home.term
+        home.answers.clear()
+        assert home.asks.wait(WAIT_S)
+        assert has_ended.wait(WAIT_S)
+        home.answers.set()  # in time for the lease, and too late for who has ended
+        wait_until(lambda: home.renewals >= 2 or not one.term)  # the role goes on, unless this machine was too slow
+        one.ended()
+        wait_until(lambda: term in home.released)
+        assert one.wait_for_turn(lambda: None, WAIT_S), "and it can have the next turn"
+    finally:
+        one.stop()
+        one.ended()
+        assert one.wait_until_over(WAIT_S)
+        one.close()
