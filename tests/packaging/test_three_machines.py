@@ -42,6 +42,9 @@ def test_each_machine_advertises_the_ports_of_the_configuration_by_its_name() ->
     assert len(found) == 2, "without TLS, and with it"
     for value in found:
         config = load({}, file=SAMPLE, environment={"HEADWATER_ADVERTISE": value.replace("%H", "a.example")})
+        assert {int(port) for port in re.findall(r"a\.example:(\d+)", BALANCER)} == {
+            config.http.port, config.amqp.port, config.amqp.read_port, config.flight.port,
+        }  # fmt: skip
         ports = {"http": config.http.port, "amqp": config.amqp.port, "flight": config.flight.port}
         given = advertised(config)
         assert {protocol: int(url.rpartition(":")[2]) for protocol, url in given.items()} == ports
@@ -125,7 +128,7 @@ def test_whoever_writes_is_led_to_the_primary_and_whoever_reads_to_all(tmp_path:
         machines = {name: _Machine(name) for name in MACHINES}
         for machine in machines.values():
             ending.enter_context(machine.serving())
-        places = free_ports(5)
+        places = free_ports(6)
         ports = dict(zip(re.findall(r"^    bind :(\d+)$", BALANCER, re.MULTILINE), places, strict=True))
         text = re.sub(r"([abc])\.example:\d+", lambda found: f"127.0.0.1:{machines[found[1]].server_port}", BALANCER)
         text = re.sub(r"(?<=bind ):(\d+)", lambda found: f"127.0.0.1:{ports[found[1]]}", text)
@@ -165,7 +168,7 @@ def test_whoever_writes_is_led_to_the_primary_and_whoever_reads_to_all(tmp_path:
         primary, replica = ServerRole.PRIMARY.value, ServerRole.REPLICA.value
         are(a=primary, b=replica, c=replica)
         lead_to("a", "8080", "5672", "8815")
-        for port in ("8081", "8816"):
+        for port in ("8081", "5673", "8816"):
             eventually(partial(lambda port: {"b", "c"} <= answers(port, 6) <= {"a", "b", "c"}, port))
         are(b=primary, c=replica)
         lead_to("b", "8080", "5672", "8815")
