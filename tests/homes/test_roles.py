@@ -240,6 +240,20 @@ def test_an_orderly_stop_waits_for_nobody_for_long():
     assert kinds(one.wake()) == [actions.OfferLease, actions.Drain]
 
 
+def test_a_turn_that_is_over_does_not_go_on_because_a_renewal_is_answered_late():
+    one = One().primary()
+    asked_at = one.now
+    done = one.tell(events.TurnEnded(one.term))
+    assert kinds(done) == [actions.RefuseAppends, actions.StopCoordinators]
+    one.tell(events.LeaseRenewed(one.term, asked_at))
+    assert one.roles.role is Role.STEPPING_DOWN
+    assert one.tell(events.TurnEnded(one.term)) == []  # told twice
+    assert kinds(one.tell(events.CoordinatorsStopped())) == [actions.ReleaseLease]
+    one.tell(events.LeaseReleased(one.term))
+    assert one.roles.role is Role.FOLLOWING
+    assert one.tell(events.TurnEnded(one.term)) == []
+
+
 def test_who_is_offered_the_lease_asks_for_it_at_once():
     one = One().asked()
     one.tell(events.LeaseRefused("y", 5.0))
@@ -311,6 +325,7 @@ _SOME = [
 ]
 _OF_TERM = [
     events.LeaseLost,
+    events.TurnEnded,
     events.LeaseReleased,
     events.SessionsEnded,
     events.JournalFenced,

@@ -181,6 +181,9 @@ class Driver:
 
     def ended(self) -> None:
         """Nothing that only a primary does is done here any more."""
+        if (turn := self._turn) is not None:  # nobody asked for that: the server ended its turn by itself
+            self._events.put(events.TurnEnded(turn.term))
+            self._end_turn()
         self._events.put(events.CoordinatorsStopped())
 
     def close(self) -> None:
@@ -211,7 +214,8 @@ class Driver:
     def _watch_time(self) -> None:
         """End the turn when the lease has ended by time, though the home has yet to answer what it was asked."""
         while not self._ended.wait(TIME_S):
-            if self.role is Role.PRIMARY and not self.may_act():
+            if self.role is Role.PRIMARY and not self.may_act() and (turn := self._turn) is not None:
+                self._events.put(events.TurnEnded(turn.term))  # a renewal that is answered late must not change that
                 self._end_turn()
 
     def _looked(self) -> RoleEvent:

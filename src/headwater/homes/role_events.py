@@ -69,6 +69,13 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """Nothing that only a primary does is done any more: its time was over, whatever is answered later; or it ended."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseReleased:
     """`ReleaseLease` was done, or was not needed any more."""
 
@@ -197,6 +204,7 @@ RoleEvent = (
     | LeaseRefused
     | LeaseRenewed
     | LeaseLost
+    | TurnEnded
     | LeaseReleased
     | SessionsEnded
     | JournalFenced

@@ -306,6 +306,10 @@ class Roles:
         if self._holds(event.term):
             self._step_down("another server has the lease")
 
+    def _turn_ended(self, event: events.TurnEnded) -> None:
+        if self.role is Role.PRIMARY and self._holds(event.term):
+            self._step_down("its turn is over: the lease was not renewed in time, or it cannot serve")
+
     def _foreign_term(self, event: events.ForeignTerm) -> None:
         if self._holds(event.mine):
             self._step_down(f"a head has term {event.found[0]} of another server, this one's is {event.mine[0]}")
@@ -440,6 +444,7 @@ _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.LeaseGot: Roles._lease_got,
     events.LeaseRefused: Roles._lease_refused,
     events.LeaseLost: Roles._lease_lost,
+    events.TurnEnded: Roles._turn_ended,
     events.LeaseReleased: Roles._lease_released,
     events.SessionsEnded: Roles._sessions_ended,
     events.JournalFenced: Roles._journal_fenced,
