@@ -25,7 +25,7 @@ SCHEMA = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}, 
 
 
 def tables(spark: SparkSession, database: str = "headwater") -> list[str]:
-    return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {database}").collect())
+    return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {database}").collect() if not row.isTemporary)
 
 
 def test_logs_are_tables_of_sql_and_each_query_sees_what_is_there(
@@ -77,6 +77,8 @@ def test_nothing_that_somebody_else_made_is_replaced_or_dropped(
 ) -> None:
     register(spark, url, logs="orders", database="shared")
     spark.sql("CREATE VIEW shared.mine AS SELECT 1 AS one")
+    spark.sql("CREATE TEMPORARY VIEW passing AS SELECT 3 AS three")
+    assert register(spark, url, logs="orders", database="shared") == {"orders": "orders"}
     spark.sql("DROP VIEW shared.orders")
     spark.sql("CREATE VIEW shared.orders AS SELECT 2 AS two")
 

@@ -90,8 +90,13 @@ class _Views:
         there = {row.namespace for row in self._sql("SHOW DATABASES")}
         for name in {self._database, self._below} - there:
             self._sql(f"CREATE DATABASE `{name}` COMMENT 'logs of Headwater'{self._place(name)}")
-        self._before = {row.tableName: None for row in self._sql(f"SHOW TABLES IN `{self._database}`")}
+        # Spark lists temporary views, which are in no database, as those of every one.
+        self._before = {
+            row.tableName: None for row in self._sql(f"SHOW TABLES IN `{self._database}`") if not row.isTemporary
+        }
         for row in self._sql(f"SHOW VIEWS IN `{self._database}`"):
+            if row.isTemporary:
+                continue
             properties = self._sql(f"SHOW TBLPROPERTIES `{self._database}`.`{row.viewName}`")
             self._before[row.viewName] = next((each.value for each in properties if each.key == PROPERTY), None)
 
