@@ -13,7 +13,11 @@ export const keyed = (keys) =>
   keys.map((each) => ({ kind: "key", text: `${each.term}:`, about: "key, ", events: each.events, goesOn: true }));
 
 /** A field: {node, input}. `look(text)` promises entries: {text, about, events, kind, goesOn}; `take(entry)` is told of
-    the one that is chosen, `typed(text, entries)` of a text that is none, `erase()` of Backspace without one. */
+    the one that is chosen, `typed(text, entries)` of a text that is none, `erase()` of Backspace without one.
+    @param {{id: string, label: string, placeholder: string, look: (text: string) => Promise<any[]>,
+    take: (entry: any, took: any) => any, typed: (text: string, entries: any[], took: any) => any,
+    erase?: () => void}} how
+    @returns {any} */
 export function completing({ id, label, placeholder, look, take, typed, erase }) {
   const list = h("ul", { class: "complete", role: "listbox", hidden: true, id, "aria-label": label }),
     input = h("input", {

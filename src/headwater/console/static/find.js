@@ -77,10 +77,11 @@ export class Finder {
     if (this.text) {
       const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
       while (walker.nextNode()) {
-        const found = walker.currentNode.data.toLowerCase();
+        const { data } = /** @type {Text} */ (walker.currentNode),
+          found = data.toLowerCase();
         for (let at = found.indexOf(this.text); at >= 0; at = found.indexOf(this.text, at + this.text.length)) {
           const range = new Range();
-          const most = walker.currentNode.data.length; // small letters may be longer than what they are of
+          const most = data.length; // small letters may be longer than what they are of
           range.setStart(walker.currentNode, Math.min(most, at));
           range.setEnd(walker.currentNode, Math.min(most, at + this.text.length));
           ranges.push(range);

@@ -69,7 +69,7 @@ export async function timed(page, found, ms, bars = null) {
     for (let before = null, now = bars; ; before = now, now = null) {
       now ??= await asked(page);
       if (isOver()) return;
-      const shown = drawn.querySelector("hw-bars");
+      const shown = /** @type {any} */ (drawn.querySelector("hw-bars"));
       if (shown) shown.data = charted(page, found, now);
       else put(drawn, chart("hw-bars", charted(page, found, now), { label: LABELS[page.state.times] }));
       const isDone = now.is_complete || (before && now.first === before.first && now.upto === before.upto);

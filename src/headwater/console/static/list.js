@@ -19,7 +19,8 @@ function widths(chosen) {
 /** A list of which only what is seen is in the document. */
 export class List {
   constructor(page, rows, { tall = false } = {}) {
-    Object.assign(this, { page, rows });
+    this.page = page;
+    this.rows = rows;
     this.chosen = columnsOf(page.log);
     this.columns = widths(this.chosen.length);
     this.ground = h("div", { class: "ground" });
@@ -159,7 +160,8 @@ export function cells(page, found, chosen) {
     ms = Number.isNaN(occurred) ? recorded_at : occurred;
   const tags = (event.tags ?? []).filter((tag) => !asks(items, tag) && !isShown(chosen, tag)),
     parts = event.data === undefined ? [] : members(event.data, 6),
-    shown = parts.filter(([name]) => !isField(chosen, name)).sort((a, b) => (a[1].length > 14) - (b[1].length > 14));
+    long = (each) => Number(each[1].length > 14),
+    shown = parts.filter(([name]) => !isField(chosen, name)).sort((a, b) => long(a) - long(b));
   return [
     h("span", { role: "gridcell", class: "n mono" }, count(found.number)),
     h(

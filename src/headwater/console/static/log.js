@@ -41,6 +41,18 @@ function spanned(given, from, before) {
 }
 
 class HwLog extends View {
+  /** What other files put here: the field of the query, its button to follow, what is looked for in loaded rows, and
+      what is called again by a change. @type {any} */
+  input = null;
+  /** @type {any} */
+  followButton = null;
+  /** @type {any} */
+  finder = null;
+  /** @type {(() => void) | null} */
+  retime = null;
+  /** @type {(() => void) | null} */
+  waiting = null;
+
   show() {
     this.log = this.params.log;
     crumbs.value = [
@@ -200,8 +212,7 @@ class HwLog extends View {
       { items, range } = this.state;
     if (!this.counted.firstChild) put(this.counted, skeleton(3));
     try {
-      const query = asJson(items),
-        began = performance.now();
+      const query = asJson(items);
       const types = await get(logPath(this.log, "/terms?kind=type&limit=100"), ending);
       if (turn !== this.turn) return;
       this.palette = colours(types.terms.sort((a, b) => Number(b.events) - Number(a.events)).map((each) => each.term));
@@ -224,7 +235,7 @@ class HwLog extends View {
       timed(this, found, ms, bars);
       this.incarnation = found.incarnation;
       this.bounds = range ? [from, before - 1n] : null;
-      this.begin(found, began);
+      this.begin(found);
       if (!found.events) none(this, found);
     } catch (problem) {
       if (problem.name === "AbortError" || turn !== this.turn) return;

@@ -13,7 +13,10 @@ export const row = (envelope) => ({ number: BigInt(envelope.sequence_number), ..
 /** Rows that are all events of a log, so that a place in the list is a number: any is there at once. */
 export class Everything {
   constructor(page, newest, first, head) {
-    Object.assign(this, { page, newest, first, head });
+    this.page = page;
+    this.newest = newest;
+    this.first = first;
+    this.head = head;
     this.chunks = new Map();
     this.asked = new Set();
   }
@@ -57,7 +60,10 @@ export class Everything {
 /** Rows that match a query, as far as they were read: more come when the end is near. */
 export class Matches {
   constructor(page, newest, bounds, total) {
-    Object.assign(this, { page, newest, bounds, total });
+    this.page = page;
+    this.newest = newest;
+    this.bounds = bounds;
+    this.total = total;
     this.rows = [];
     this.isWhole = false;
   }

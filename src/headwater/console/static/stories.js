@@ -271,7 +271,7 @@ class HwStories extends View {
     if (event.key === "/") {
       event.preventDefault();
       this.input?.focus();
-    } else if (by) rows[Math.max(0, place + by)]?.focus();
+    } else if (by) /** @type {any} */ (rows[Math.max(0, place + by)])?.focus();
   }
 }
 customElements.define("hw-stories", HwStories);
