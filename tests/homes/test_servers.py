@@ -347,6 +347,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     first = join("a")
     eventually(first.is_primary)
     assert first.append(0) == 1
+    eventually(lambda: servers(url)[first.url]["lag_s"] is not None)  # else it may be ahead
     first.end(signal.SIGKILL)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.lease SET went_back = 'a copy has more'")
