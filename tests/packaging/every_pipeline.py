@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
@@ -34,6 +36,7 @@ COMMANDS = (
     "export --log shop --to exported --flatten",
     "export --log shop --to exported-csv --format csv",
     "report --log shop --to shop.html --states order",
+    "sql --query 'SELECT sum(payload.n) AS numbers FROM headwater.shop' --payload-schema 'shop=n bigint' --logs shop",
 )
 """With all that needs a library or a worker of its own: an option is not enough to be here."""
 
@@ -45,8 +48,9 @@ def run_all(http: str, grpc: str) -> None:
     prepare(http)
     with patch.object(SparkSession, "stop"):
         for command in COMMANDS:
-            summary = outcome([*command.split(), "--url", grpc, *SMALL])
-            print(command.split()[0], summary["ending"], summary["events"], flush=True)
+            summary = outcome([*shlex.split(command), "--url", grpc, *SMALL])
+            been_through = summary["events"] or summary["details"].get("rows", 0)  # Spark does not say it of a question
+            print(command.split()[0], summary["ending"], been_through, flush=True)
     SparkSession.builder.getOrCreate().stop()
 
 
@@ -71,13 +75,13 @@ def notification(second: int) -> Event:
     return Event("event.sync.sync-status.synchronization-state-change", json.dumps(data).encode(), (), "", "/s", time)
 
 
-def outcome(arguments: list[str]) -> dict[str, object]:
+def outcome(arguments: list[str]) -> dict[str, Any]:
     """The summary of a command that ends well."""
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = main(arguments, "every_pipeline")
-    assert code == 0, f"{arguments[0]} ended with {code}"
-    summary: dict[str, object] = json.loads(said.getvalue().splitlines()[-1])
+    assert code == 0, f"{arguments[0]} ended with {code}: {said.getvalue()}"
+    summary: dict[str, Any] = json.loads(said.getvalue().splitlines()[-1])
     assert load(arguments[0]).name == summary["pipeline"]
     return summary
 
