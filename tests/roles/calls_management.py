@@ -32,5 +32,5 @@ def make(world: World, call: str, role: Role, target: Target) -> Verdict:
         else:
             assert answer.json["right"] in ("read", "manage") and answer.json["log"], answer
         return verdict
-    assert 200 <= answer.status < 300, (call, role.name, answer)
+    assert 200 <= answer.status < 300 or answer.status in sample.done, (call, role.name, answer)
     return Verdict.DONE

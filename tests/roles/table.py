@@ -203,6 +203,7 @@ AMQP = Protocol(
         Row(f"GET-MGMT-NODES {_NODE}", ANY_USER),
         Row(f"GET-EVENTS {_NODE}", ANY_USER),
         Row(f"READ {_TYPE}server", MANAGE_SERVER),
+        Row(f"READ {_TYPE}homeServer", MANAGE_SERVER),
         Row(f"CREATE {_TYPE}log", TO_MANAGE),
         Row(f"READ {_TYPE}log", READ_OR_MANAGE),
         Row(f"UPDATE {_TYPE}log", TO_MANAGE),
