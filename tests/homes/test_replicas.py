@@ -21,7 +21,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import LinkFault
 from headwater.client import connect
 from headwater.core import Event
-from headwater.core.errors import NotPrimary, StorageUnavailable
+from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
 from headwater.core.query import Query, QueryItem
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
@@ -152,9 +152,25 @@ def test_who_asks_for_a_number_of_a_log_that_was_just_created_waits_for_both(pai
         status, head = answer(second, f"/logs/{name}/head", **{"headwater-at-least": "1"})
         assert (status, head["head"]) == (200, 1)
     began = time.monotonic()
-    assert answer(second, "/logs/none/head", **{"headwater-at-least": "1"})[0] == 404
+    assert answer(second, "/logs/none/head", **{"headwater-at-least": "1"})[0] == 421
     assert time.monotonic() - began >= 2
     assert answer(second, "/logs/none/head", **{"headwater-at-least": "x"})[0] == 400
+
+
+def test_a_log_that_a_replica_lacks_is_asked_of_the_primary(pair: tuple[Member, Member]) -> None:
+    """It cannot know whether it was created a moment ago; so who writes to it does not hear that there is none."""
+    primary, replica = pair
+    for method, path in (("GET", "/logs/nowhere/head"), ("GET", "/logs/nowhere"), ("POST", "/logs/nowhere/read")):
+        status, told = answer(replica, path, method=method, body={} if method == "POST" else None)
+        assert (status, told["primary"]) == (421, primary.url)
+        assert "there is no log 'nowhere' at this replica" in told["detail"]
+    assert answer(primary, "/logs/nowhere/head")[0] == 404
+    with connect(f"{replica.url},{primary.url}", retry_s=0) as either, pytest.raises(LogNotFound):
+        either.log("nowhere").append([Event("E")])
+    with connect(primary.url) as server:
+        server.ensure("new")
+    with connect(f"{replica.url},{primary.url}", retry_s=0) as either:
+        assert either.log("new").append([Event("E")]).first == 1
 
 
 def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from rich.table import Table
 
-from headwater.core import Query
+from headwater.client import RemoteLog
+from headwater.core import Query, SequencedEvent
 
 from ...flights import load_year
 from ..couriers import PATIENCE_S, Courier, couriers_for
@@ -55,8 +56,8 @@ def _read_at(stage: ReplicaStage, replica: Machine, replicas: Sequence[Machine])
     """A replica serves reads; whether there was a primary meanwhile is looked at, and told as it was."""
     log = stage.log_at(replica)
     began = time.monotonic()
+    newest = _newest_departure(log)
     head = log.head()
-    newest = next(iter(log.read(Query.where(types=["FlightDeparted"]), backwards=True, limit=1)))
     took_ms = 1000 * (time.monotonic() - began)
     is_alone = not any(machine.is_ready("primary") for machine in replicas)
     where = dict(tag.split(":", 1) for tag in newest.tags)
@@ -66,6 +67,16 @@ def _read_at(stage: ReplicaStage, replica: Machine, replicas: Sequence[Machine])
         f"{head:,} events it is {where['flight']} from {where['origin']} to {where['dest']}"
     )
     stage.note(f"a read at a replica, {when}", f"{took_ms:.0f} ms")
+
+
+def _newest_departure(log: RemoteLog) -> SequencedEvent:
+    """As the replica has it. It takes up what the home has once a second, so it may have none yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for newest in log.read(Query.where(types=["FlightDeparted"]), backwards=True, limit=1):
+            return newest
+        assert time.monotonic() < deadline, f"the replica has no departure after {PATIENCE_S:g} s"
+        time.sleep(LOOK_S)
 
 
 def _successor(replicas: Sequence[Machine]) -> Machine:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ..core.access import Right
+from ..core.errors import LogNotFound
 from ..core.limits import show
 from .addresses import parse_address, server_node
 from .attaching import attach_reader
@@ -66,7 +67,10 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
     container.shared.guard.authorize(transport.user, Right.READ, log)
     if (stale := elsewhere.stale(log)) is not None:
         raise link_redirect(elsewhere, stale, asked)
-    await attach_reader(container, transport, link, source)
+    try:
+        await attach_reader(container, transport, link, source)
+    except LogNotFound:
+        raise link_redirect(elsewhere, f"there is no log {show(log)} here", asked) from None
 
 
 def address_asked(link: Link) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.resources import files
 
 from ..core.access import Guard
+from ..core.errors import LogNotFound
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Turns
@@ -43,12 +44,13 @@ class Application(FrontEnd[Host, Exchange]):
         forms: EventForms | None = None,
         workers: Workers | None = None,
         stale: Callable[[str], str | None] = lambda name: None,
+        lacking: Callable[[str], Exception] = LogNotFound,
     ) -> None:
         """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
 
         `turns` deals the time of the loop to those who read; `readers` are told of subscriptions; `forms` of an
         event are those that other rooms know. `workers` keeps the groups; without it there are none. `stale` says why
-        nothing of a log is to be read at present.
+        nothing of a log is to be read at present, `lacking` what to say of one that is not here.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         one_event = OneEvent(forms or {})
@@ -61,7 +63,7 @@ class Application(FrontEnd[Host, Exchange]):
             limit = min(body_bytes_max, _BODY_BYTES_MAX.get(handler, SMALL_BYTES_MAX))
             self.routes.add(method, path, handler, body_bytes_max=limit, has_parameters=has_parameters)
         host = Host(store, guard, turns, readers, workers)
-        host.stale = stale
+        host.stale, host.lacking = stale, lacking
         self.traffic = host.logs.traffic
         """Events that were appended, and that were read, subscriptions included."""
         super().__init__(host, self.routes.find, _logger, Exchange)

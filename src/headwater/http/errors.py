@@ -12,6 +12,7 @@ HttpError
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
 ├── NotHereYet           an event that a read is to see
+├── AskPrimary           a replica has no such log
 └── Stopping             the server takes no new requests
 
 Disconnected             the client takes no more: it went away, or asked for no body; nobody is to be told
@@ -145,6 +146,15 @@ class NotHereYet(HttpError):
     def __init__(self, wanted: int, head: int, waited_s: float) -> None:
         self.wanted, self.head = wanted, head
         super().__init__(f"event {wanted} is not here after {waited_s:g} s; the log ends with {head}; try again")
+
+
+class AskPrimary(HttpError):
+    """421 (RFC 9110, 15.5.20): a replica has no such log, and the primary may have it since a moment ago."""
+
+    def __init__(self, log: str, primary: str) -> None:
+        self.log, self.primary = log, primary
+        self.headers = ((b"headwater-primary", primary.encode()), CLOSE)
+        super().__init__(f"there is no log {show(log)} at this replica, and {primary} is the primary: ask there")
 
 
 class Stopping(HttpError):

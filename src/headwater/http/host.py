@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
 from ..core.acting import act_as
-from ..core.errors import StorageUnavailable
+from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog, OpenLogs
 from ..core.readers import Readers
@@ -71,6 +71,8 @@ class LogHost(Host, Generic[T]):
         self.logs = OpenLogs(store, view, self.turns)
         self.stale: Callable[[str], str | None] = lambda name: None
         """Why nothing of a log is to be read here at present; None if it may be."""
+        self.lacking: Callable[[str], Exception] = LogNotFound
+        """What to say of a log that is not here."""
 
     def flow(self, exchange: Exchange) -> Flow:
         """The share of the loop's time that a request has: that of its user, once `user` was asked for, or address."""
@@ -89,7 +91,7 @@ class LogHost(Host, Generic[T]):
     async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
         """The log that the path names first, for a user who has the right.
 
-        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet.
+        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet, AskPrimary.
         """
         name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
         if (stale := self.stale(name)) is not None:
@@ -99,7 +101,10 @@ class LogHost(Host, Generic[T]):
         return opened
 
     async def _open(self, exchange: Exchange, name: str) -> OpenLog[T]:
-        return await await_log(exchange, lambda: self.logs.open(name))
+        try:
+            return await await_log(exchange, lambda: self.logs.open(name))
+        except LogNotFound:
+            raise self.lacking(name) from None
 
     def close(self) -> None:
         """Let go of the logs, which stay open for their owner to close."""

@@ -61,6 +61,7 @@ _TABLE: dict[type, _Row] = {
         413, "too_large", "Too large", lambda e: {"allowed": e.allowed, "unit": "bytes", "path": "$"}
     ),
     errors.NotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
+    errors.AskPrimary: _Row(421, "ask_primary", "The primary is to be asked", _fields("log", "primary")),
     errors.Stopping: _Row(503, "stopping", "Stopping"),
     core.InvalidInput: _Row(400, "invalid_request", "Invalid request", lambda e: {"path": json_path(e.where)}),
     MalformedJson: _Row(400, "malformed_json", "Malformed JSON", _fields("line", "column")),

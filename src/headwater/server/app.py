@@ -346,6 +346,7 @@ class Server:
             forms=event_forms(self._config.futoin),
             workers=workers,
             stale=self._gate.stale,
+            lacking=self._gate.lacking,
         )
 
     async def _serve(

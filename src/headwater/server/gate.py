@@ -15,11 +15,13 @@ from collections.abc import Awaitable, Callable, Container
 from enum import StrEnum
 
 from ..core.doing import Doing
+from ..core.errors import LogNotFound, StorageUnavailable
+from ..core.limits import show
 from ..core.spans import Spans
 from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART, answer_websocket
-from ..http.errors import CLOSE, HttpError
+from ..http.errors import CLOSE, AskPrimary, HttpError
 from ..http.exchange import PROBLEM
 from ..http.problems import problem_of
 from .request_meter import RequestMeter
@@ -161,6 +163,16 @@ class Gate:
     def stale(self, log: str | None = None) -> str | None:
         """Why a replica serves nothing at the moment, or nothing of that log; None if it does, or this is none."""
         return self._stale(log) if self.state is State.READING else None
+
+    def lacking(self, log: str) -> Exception:
+        """What to say of a log that is not here: a replica does not know whether it was created a moment ago."""
+        if self.state is not State.READING:
+            return LogNotFound(log)
+        if (primary := self.primary()) is not None:
+            return AskPrimary(log, primary)
+        return StorageUnavailable(
+            reason=f"this replica has no log {show(log)}, and no primary is known that could be asked; try again"
+        )
 
     def _may_read(self, scope: Scope) -> bool:
         return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)
