@@ -25,8 +25,8 @@ from headwater.core.mark import Mark
 from headwater.homes.postgres import HomeUnavailable, PostgresHome
 from headwater.storage import Engine
 from headwater.storage.copy_mark import COPY_NAME
+from headwater.storage.data_directory import open_state
 from headwater.storage.disk import Disk
-from headwater.storage.engine import open_state
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.home import HomeWentBack
 from headwater.storage.log import StoredLog

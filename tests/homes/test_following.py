@@ -18,7 +18,7 @@ from headwater.core.errors import (
     StorageUnavailable,
 )
 from headwater.core.mark import Mark
-from headwater.core.query import Query, QueryItem
+from headwater.core.query import Query
 from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres import PostgresHome
 from headwater.server.replica import Replica as ServedReplica
@@ -111,7 +111,7 @@ def test_what_the_primary_appends_is_read_from_a_replica(first: Server, join: Jo
     assert replica.orders.head() == 5
     replica.follow()
     assert woken[-1] == 7
-    assert numbers(replica.orders.read(Query([QueryItem(tags=["n:6"])]))) == [7]
+    assert numbers(replica.orders.read(Query.where(tags=["n:6"]))) == [7]
     assert replica.orders.info().events == 7
     assert replica.follower.behind == {}
     assert not replica.lost

@@ -11,7 +11,7 @@ from headwater.core.threads import Threads
 from headwater.homes.committed import Committed
 from headwater.server.pushed import Listening
 from headwater.server.pushing import SECRET_RECORD, ensure_secret
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from headwater.storage.follower import Follower
 from headwater.storage.frame import EncodedFrame
 from headwater.storage.home import JOURNAL_KEY

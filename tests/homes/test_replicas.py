@@ -22,11 +22,11 @@ from headwater.amqp.protocol.conditions import LinkFault
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
-from headwater.core.query import Query, QueryItem
+from headwater.core.query import Query
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
 from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from tests.soak.server import free_ports
 
 from ..waiting import eventually
@@ -89,7 +89,7 @@ def test_a_replica_answers_what_its_primary_would(pair: tuple[Member, Member]) -
         assert expected[0] == 200, expected
         assert found == expected
     with connect(second.url) as server:
-        found_events = list(server.log("orders").read(Query([QueryItem(types=["F"])])))
+        found_events = list(server.log("orders").read(Query.where(types=["F"])))
     assert [int(each.data) for each in found_events] == list(range(0, 20, 2))
     text = urllib.request.urlopen(f"{second.url}/metrics", timeout=5).read().decode()
     assert "headwater_replica_lag_events 0.0" in text

@@ -11,7 +11,7 @@ from typing import Any
 from headwater.core import AppendCondition, Event, Query, SequencedEvent
 from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from headwater.storage.frame import Chain, EncodedFrame, Frame, encode
 from headwater.storage.identity import IDENTITY_KIND
 

@@ -16,7 +16,7 @@ from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.storage import accept_loss, accept_state_loss, backup, check_directory, restore
 from headwater.storage import identity as module
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from headwater.storage.identity import IDENTITY_KIND, known_identity
 from headwater.storage.meta import META_NAME, Meta, read_meta
 

@@ -17,7 +17,7 @@ from headwater.core import StateEntry, StateStore
 from headwater.core.errors import StateConflict, StorageCorrupted, StorageUnavailable
 from headwater.core.state import USER_KIND
 from headwater.storage import Engine, MemoryState, SqliteState
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from headwater.storage.journal_state import JournalState
 from headwater.storage.state_socket import RemoteState
 

@@ -15,7 +15,7 @@ from headwater.core import StateEntry
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import SqliteState, accept_state_loss, check_directory, state_files
 from headwater.storage import state as state_module
-from headwater.storage.engine import lock_directory, open_state
+from headwater.storage.data_directory import lock_directory, open_state
 from headwater.storage.state import copy_state
 from headwater.storage.state_rows import guard_of
 from headwater.storage.witness import SLOT_DISTANCE, make_witness, read_witness

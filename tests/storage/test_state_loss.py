@@ -14,8 +14,8 @@ import pytest
 
 from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.storage import SqliteState, accept_state_loss, check_directory
-from headwater.storage.engine import STATE_NAME, open_state
-from headwater.storage.state_files import witness_path
+from headwater.storage.data_directory import open_state
+from headwater.storage.state_files import STATE_NAME, witness_path
 
 STEPS = [(os, name) for name in ("open", "mkdir", "unlink", "rmdir", "rename", "replace", "fsync", "link")] + [
     (shutil, "copyfile")

@@ -18,7 +18,7 @@ from headwater.core.errors import Closed, EventLogError, StorageCorrupted, Stora
 from headwater.storage import Engine, SqliteState, accept_state_loss, backup
 from headwater.storage import journal_snapshot as snapshot
 from headwater.storage import state_opening as module
-from headwater.storage.engine import open_state
+from headwater.storage.data_directory import open_state
 from headwater.storage.journal import JOURNAL, UNFINISHED, read_journal
 from headwater.storage.journal_state import JournalState
 from headwater.storage.private import make_directory

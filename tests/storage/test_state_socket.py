@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from headwater.core.errors import DiskFull, StateConflict, StorageCorrupted, StorageUnavailable
-from headwater.storage import Engine
-from headwater.storage import engine as engine_module
+from headwater.storage import Engine, data_directory
 from headwater.storage import state_socket as module
-from headwater.storage.engine import lock_directory, open_state
+from headwater.storage.data_directory import lock_directory, open_state
 from headwater.storage.journal_state import JournalState
 from headwater.storage.state_socket import SOCKET, RemoteState
 
@@ -122,7 +121,7 @@ def test_closing_does_not_wait_for_one_that_says_nothing(tmp_path: Path) -> None
 def test_a_directory_of_another_process_without_a_socket_says_what_to_do(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "STARTING_S", 0.0)
+    monkeypatch.setattr(data_directory, "STARTING_S", 0.0)
     (tmp_path / SOCKET).unlink()
     with pytest.raises(StorageUnavailable, match="in use by another process, which does not answer on"):
         open_state(tmp_path)

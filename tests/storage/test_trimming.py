@@ -16,7 +16,7 @@ from headwater.core import LogSettings
 from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.state import kinds_of_log
 from headwater.storage import accept_loss, backup, check_directory, checked_file, maintenance, restore
-from headwater.storage.engine import lock_directory
+from headwater.storage.data_directory import lock_directory
 from headwater.storage.log_directories import LOG_KIND, TRASH_KIND
 from headwater.storage.meta import FORMAT, META_NAME, read_meta
 from headwater.storage.postings import merge_postings

@@ -26,8 +26,8 @@ import msgspec
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .checked_file import CheckedFile, earlier_struct
+from .data_directory import PARTIAL_BACKUP
 from .disk import private_opener, sync_directory
-from .engine import PARTIAL_BACKUP
 from .identity import identified, known_identity, record_identity
 from .journal import JOURNAL, read_journal
 from .journal_snapshot import replay

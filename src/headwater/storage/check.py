@@ -17,7 +17,7 @@ from ..core.state import StateStore
 from . import id_files
 from .backup import MANIFEST, read_manifest
 from .check_staged import check_staged
-from .engine import PARTIAL_BACKUP, lock_directory, open_state
+from .data_directory import PARTIAL_BACKUP, lock_directory, open_state
 from .identity import accept_identity, identified, record_identity
 from .loading import missing_history
 from .locks import unserved

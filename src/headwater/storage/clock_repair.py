@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..core.errors import LogNotFound
 from .clock import TOLERANCE_MS, wall_clock_ms
 from .clock_memory import accept_clock
-from .engine import lock_directory, open_state
+from .data_directory import lock_directory, open_state
 from .identity import identified, record_identity
 from .log_directories import LOGS, known_logs
 from .meta import Meta

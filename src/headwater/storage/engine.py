@@ -12,15 +12,10 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
-import secrets
 import threading
-import time
-import uuid
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -43,16 +38,16 @@ from ..formats.decoders import json_decoder
 from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
+from .data_directory import lock_directory, refuse_missing
 from .decoded import DecodedFrames
-from .disk import Disk, private_opener, sync_directory
+from .disk import Disk, sync_directory
 from .follower import Follower
 from .frame import EncodedFrame
 from .home import Home
 from .homed import CopyOutlived, Homed
-from .identity import forget_identity, identified, known_identity, meta_of, record_identity
-from .journal import JOURNAL
+from .identity import identified, record_identity
 from .journal_state import JournalState
-from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, InUse, NoBackup, hold
+from .locks import BACKUP_LOCK, NoBackup
 from .log import StoredLog
 from .log_directories import (
     EVERY_LOG,
@@ -67,26 +62,19 @@ from .log_directories import (
     stopped_logs,
     unknown_directories,
 )
-from .meta import META_NAME, Meta
+from .log_making import begin_anew, make_copies, make_log_directory, new_meta
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
 from .room import Room
-from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX, end_process
-from .state_files import ACCEPTED, STATE_NAME
 from .state_opening import open_journaled
-from .state_socket import RemoteState, StateSocket
-from .trash import remove_log_directory
-from .witness import REMEDY
+from .state_socket import StateSocket
+from .trash import Trash
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
 
-PARTIAL_BACKUP = "BACKUP.partial"
-"""In a backup that is not finished: nobody may take it for a data directory."""
-STARTING_S = 5.0
-"""A command waits so long for a server that has the directory and does not answer yet, or no more."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
@@ -138,21 +126,10 @@ class Engine(Closing):
             self.clock = clock
         self.room = Room(self.directory, self._disk, reserve_bytes, self.bus)
         """What says whether there is room for appends."""
+        self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
         self._lock_file = lock_directory(self.directory)
         try:
-            if mode := tighten(self.directory):
-                problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
-                logger.warning(problem, directory, mode)
-            for each in (LOGS, BACKUP_LOCK):
-                tighten(self.directory / each)
-            if home is None:  # a copy is fetched
-                refuse_missing(self.directory)
-            self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
-            self.state = open_journaled(
-                self.directory, fatal=fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
-            )
-            for problem in self.state.mended:
-                logger.error("%s", problem)
+            self.state = self._open_state()
         except BaseException:
             self._lock_file.close()
             raise
@@ -163,8 +140,7 @@ class Engine(Closing):
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
-        self._not_removed: set[str] = set()
-        """Trash that is not what the state says of it."""
+        self._trash = Trash(self.directory, self.state, None if home is None else home.delete)
         self._clock_memory: ClockMemory | None = None
         """From when something is appended here."""
         self._stopped: dict[str, StorageCorrupted] = {}
@@ -195,14 +171,14 @@ class Engine(Closing):
             self._refuse_following(name)
             floor = max(self._floor(name), self._floor(EVERY_LOG))
             settings = settings or LogSettings()
-            meta = _new_meta(name, floor, settings.partitions, self.clock())
+            meta = new_meta(name, floor, settings.partitions, self.clock())
             directory = f"{name}.{meta.incarnation[:8]}"
             if self._homed is not None:
                 self._homed.home.create(meta.segments_id, meta.floor)
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
             record_identity(self.state, self.directory / LOGS / directory, meta)
             with refusing(self.directory, "the log cannot be made"):
-                _make_log_directory(self.directory / LOGS / directory, meta)
+                make_log_directory(self.directory / LOGS / directory, meta)
             entry = LogEntry(directory, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
             self.state.delete(TRASH_KIND, directory)
@@ -315,8 +291,8 @@ class Engine(Closing):
             for name, directory in gone.items():
                 if (log := self._logs.pop(name, None)) is not None:
                     log.close()
-                self._is_gone(directory, name.encode(), ())
-            self._make_copies()
+                self._trash.is_gone(directory, name.encode())
+            make_copies(self.directory, self.state)
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
         """What there is of a log cannot be followed: it is set aside, and its copy begins again."""
@@ -324,8 +300,7 @@ class Engine(Closing):
             if (log := self._logs.pop(name, None)) is not None:
                 log.close()
             directory = self.directory / LOGS / self._entry(name).directory
-            self._set_aside(directory, why)
-            _make_log_directory(directory, meta_of(self.state, directory))
+            begin_anew(directory, self.state, why)
             return self.open(name)
 
     def maintain(self, *, retention: bool = True) -> None:
@@ -393,6 +368,10 @@ class Engine(Closing):
             if may_unlink:
                 self._empty_trash()
 
+    def _empty_trash(self) -> None:
+        with self._opening:  # no log is being made
+            self._trash.empty()
+
     def unready(self) -> str | None:
         """See LogStore."""
         try:
@@ -443,6 +422,22 @@ class Engine(Closing):
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
             self._lock_file.close()
 
+    def _open_state(self) -> JournalState:
+        """The state, when nobody else has access to the directory. Raises StorageUnavailable, StorageCorrupted."""
+        if mode := tighten(self.directory):
+            problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
+            logger.warning(problem, self.directory, mode)
+        for each in (LOGS, BACKUP_LOCK):
+            tighten(self.directory / each)
+        if self._homed is None:  # a copy is fetched
+            refuse_missing(self.directory)
+        state = open_journaled(
+            self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
+        )
+        for problem in state.mended:
+            logger.error("%s", problem)
+        return state
+
     def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
         """What follows when the state is there; with `on_lost` another server appends. Raises StorageUnavailable."""
         make_directory(self.directory / LOGS)
@@ -450,7 +445,7 @@ class Engine(Closing):
         if on_lost is None:
             self._begin()
         if self._homed is not None:
-            self._make_copies()
+            make_copies(self.directory, self.state)
         self._stopped = stopped_logs(self.directory, self.state)
         self._tell_of_directories()
         if on_lost is not None:
@@ -505,8 +500,7 @@ class Engine(Closing):
         try:
             return self._stored(directory, entry)
         except CopyOutlived as error:
-            self._set_aside(directory, str(error))
-            _make_log_directory(directory, meta_of(self.state, directory))
+            begin_anew(directory, self.state, str(error))
             return self._stored(directory, entry)
 
     def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:
@@ -527,61 +521,9 @@ class Engine(Closing):
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error
 
-    def _make_copies(self) -> None:
-        """Make the directories of the logs that the home has, as empty ones; remove those that it has no more."""
-        for entry in known_logs(self.state).values():
-            directory = self.directory / LOGS / entry.directory
-            if known_identity(self.state, directory) is None:
-                continue  # of a version without a journal
-            if directory.is_dir() and not (directory / FRAMES).is_dir():
-                self._set_aside(directory, "it is not whole")  # making it was interrupted
-            if not directory.is_dir():
-                _make_log_directory(directory, meta_of(self.state, directory))
-        for paths in unknown_directories(self.directory, self.state).values():
-            for path in paths:
-                self._set_aside(path, "its home does not have this log any more")
-
-    def _set_aside(self, directory: Path, why: str) -> None:
-        """Take the copy of a log out of the way. It is not removed: nobody else may have what is in it."""
-        aside = self.directory / f"aside-{directory.name}-{wall_clock_ms()}"
-        if directory.exists():  # it may have had two names
-            directory.rename(aside)
-        sync_directory(self.directory)
-        sync_directory(self.directory / LOGS)
-        logger.warning("%s: %s; it is %s now, remove it if nobody needs it", directory, why, aside)
-
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)
         return int(entry.value) if entry else 0
-
-    def _empty_trash(self) -> None:
-        """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
-        with self._opening:  # no log is being made
-            used = {entry.directory for entry in known_logs(self.state).values()}
-            trash = dict(self.state.items(TRASH_KIND))
-            gone = [directory for directory, entry in trash.items() if self._is_gone(directory, entry.value, used)]
-            if gone:
-                sync_directory(self.directory / LOGS)  # it must not come back when nobody knows it any more
-            for directory in gone:
-                if directory not in used:
-                    path = self.directory / LOGS / directory
-                    if self._homed is not None and (identity := known_identity(self.state, path)) is not None:
-                        self._homed.home.delete(identity.segments_id)
-                    forget_identity(self.state, path)
-                self.state.delete(TRASH_KIND, directory)
-
-    def _is_gone(self, directory: str, name: bytes, used: Container[str]) -> bool:
-        """Whether it is no trash any more: removed, or in use (its making was interrupted after it was known)."""
-        if directory in used:
-            return True
-        if directory in self._not_removed:
-            return False
-        try:
-            return remove_log_directory(self.directory / LOGS, directory, name)
-        except (StorageCorrupted, StorageUnavailable) as error:
-            self._not_removed.add(directory)  # told once, not each second
-            logger.error("%s", error)
-            return False
 
     def _tell_of_directories(self) -> None:
         for name, error in self._stopped.items():
@@ -627,87 +569,3 @@ class Engine(Closing):
             return True
         meta, _ = identified(self.state, self.directory / LOGS / entry.directory)
         return bool(stored_consumers(self.state, meta.incarnation))
-
-
-def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | RemoteState:
-    """The state of a data directory, which is made if it is missing; to be closed.
-
-    It is locked for as long as the state is open, unless the caller has done so (`is_locked`). While a server has it,
-    that server is asked. Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but
-    its logs are not.
-    """
-    refuse_missing(directory)
-    with refusing(directory, "the data directory cannot be made"):
-        make_directory(directory)
-    if is_locked:
-        return open_journaled(directory, fatal=_told)
-    deadline = time.monotonic() + STARTING_S
-    while True:
-        try:
-            lock = lock_directory(directory)
-            break
-        except InUse:
-            try:
-                return RemoteState(directory)
-            except StorageUnavailable:  # it starts, or stops
-                if time.monotonic() > deadline:
-                    raise
-        time.sleep(0.05)
-    try:
-        return open_journaled(directory, fatal=_told, lock=lock)
-    except BaseException:
-        lock.close()
-        raise
-
-
-def _told(_: str) -> None:
-    """What a command cannot write, it tells; there is no more to be done about it."""
-
-
-def refuse_missing(directory: Path) -> None:
-    """Raises StorageCorrupted if there are logs in a data directory, but no state, or one that is being replaced."""
-    path = directory / STATE_NAME
-    if (directory / ACCEPTED).exists():
-        remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
-        raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
-    if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
-        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
-
-
-def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
-    incarnation = uuid.uuid4().hex
-    return Meta(
-        name=name,
-        incarnation=incarnation,
-        segments_id=incarnation,
-        id_seed=secrets.randbits(64),
-        created_at=now,
-        partitions=partitions,
-        first_retained=floor + 1,
-        known_from=floor + 1,
-        voids=[(1, floor)] if floor else [],
-    )
-
-
-def _make_log_directory(directory: Path, meta: Meta) -> None:
-    for part in (FRAMES, INDEX, HISTORY):
-        make_directory(directory / part)
-    meta.write(directory)
-    sync_directory(directory.parent)
-
-
-def lock_directory(directory: Path) -> IO[str]:
-    """One process per data directory. Raises StorageUnavailable."""
-    if (directory / PARTIAL_BACKUP).exists():
-        raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
-    try:
-        make_directory(directory)
-        file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
-    except OSError as error:
-        problem = f"{directory}: {error.strerror}; the data directory must be writable"
-        raise DirectoryUnavailable(problem) from None
-    hold(file, directory)
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file

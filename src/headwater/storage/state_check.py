@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
-from .engine import refuse_missing
+from .data_directory import refuse_missing
 from .journal import JOURNAL
 from .log_directories import left_over
 from .memory import MemoryState

@@ -19,8 +19,8 @@ import msgspec
 
 from ..core.errors import EventLogError, StorageCorrupted
 from ..formats.decoders import json_decoder
+from .data_directory import lock_directory
 from .disk import sync_directory, write_whole
-from .engine import lock_directory
 from .journal import JOURNAL, EntryRecord, salvaged
 from .journal_snapshot import entry_of
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond

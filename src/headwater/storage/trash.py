@@ -5,17 +5,63 @@ The state says which ones; and each says itself that it is the one that is meant
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from ..core.errors import StorageCorrupted
+from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.state import StateStore
 from .disk import sync_directory
+from .identity import forget_identity, known_identity
+from .log_directories import LOGS, TRASH_KIND, known_logs
 from .meta import META_NAME, read_meta
 from .sealing import FRAMES
 from .segments import segment_paths
 
+logger = logging.getLogger("headwater.storage")
+
 _DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{8}")
+
+
+class Trash:
+    """Directories that are to go, of one data directory."""
+
+    def __init__(self, directory: Path, state: StateStore, delete: Callable[[str], None] | None) -> None:
+        """`delete` forgets a log at the home, by its key there; None without one."""
+        self._logs, self._state, self._delete = directory / LOGS, state, delete
+        self._not_removed: set[str] = set()
+        """What is not what the state says of it."""
+
+    def empty(self) -> None:
+        """Remove the directories of deleted logs, and of one whose making was interrupted before it was known.
+
+        No log is being made meanwhile. Raises NotPrimary, StorageUnavailable: the home does not forget a log.
+        """
+        used = {entry.directory for entry in known_logs(self._state).values()}
+        trash = dict(self._state.items(TRASH_KIND))
+        gone = [each for each, entry in trash.items() if each in used or self.is_gone(each, entry.value)]
+        if gone:
+            sync_directory(self._logs)  # it must not come back when nobody knows it any more
+        for each in gone:
+            if each not in used:  # making it was interrupted after it was known
+                path = self._logs / each
+                if self._delete is not None and (identity := known_identity(self._state, path)) is not None:
+                    self._delete(identity.segments_id)
+                forget_identity(self._state, path)
+            self._state.delete(TRASH_KIND, each)
+
+    def is_gone(self, directory: str, name: bytes) -> bool:
+        """Remove a directory: see `remove_log_directory`. What is not what it should be is told, once."""
+        if directory in self._not_removed:
+            return False
+        try:
+            return remove_log_directory(self._logs, directory, name)
+        except (StorageCorrupted, StorageUnavailable) as error:
+            self._not_removed.add(directory)
+            logger.error("%s", error)
+            return False
 
 
 def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:

@@ -25,7 +25,7 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     from ...core.errors import StorageUnavailable
     from ...storage.clock import show_ms, wall_clock_ms
     from ...storage.clock_memory import accept_clock, read_known
-    from ...storage.engine import open_state
+    from ...storage.data_directory import open_state
 
     config = load_config(file, flags)
     path = config.data / "state.sqlite"

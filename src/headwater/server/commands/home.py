@@ -191,7 +191,7 @@ def renew_secret(file: Path | None, **flags: object) -> None:
     who has only the old one is told nothing more.
     """
     from ...storage.copy_mark import home_of
-    from ...storage.engine import open_state
+    from ...storage.data_directory import open_state
     from ..pushing import renew_secret as renew
 
     data = load_config(file, flags).data

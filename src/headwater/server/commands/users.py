@@ -218,7 +218,7 @@ class _Row(NamedTuple):
 def _state(config: Config) -> Iterator[StateStore]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ...storage.engine import open_state
+    from ...storage.data_directory import open_state
     from ...storage.state_files import STATE_NAME
 
     if not (config.data / STATE_NAME).exists():
