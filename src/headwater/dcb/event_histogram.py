@@ -9,13 +9,10 @@ import msgspec
 from ..core.access import Right
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..formats import jsontext
 from ..http import Exchange
+from .buckets import HISTOGRAM_S_MAX, asked, borders
 from .event_times import OTHERS, TIME_MAX, TIME_MIN, Scan
 from .host import Host
-from .large import check_query
-from .queries import query_of
-from .times import BUCKETS, BUCKETS_MAX, HISTOGRAM_S_MAX, TYPES, TYPES_MAX, borders, checked
 from .wire import EventBucketOut, EventHistogramIn, EventHistogramOut
 from .working import Work
 
@@ -25,18 +22,12 @@ _decoder = msgspec.json.Decoder(EventHistogramIn)
 async def event_histogram(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/event-histogram"""
     opened = await host.log(exchange, Right.READ)
-    body = await exchange.json_body()
-    check_query(body)
-    given = jsontext.decode(_decoder, body)
-    query = query_of(given.query, "query")
-    count, shown = checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1), 0
-    if given.by_type:
-        shown = checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0)
+    given, query, count, types_max = await asked(exchange, _decoder)
     _check_range(given.event_from, given.event_before)
     log, incarnation = opened.log, opened.view.incarnation
     selection = log.selection(None, None, False, None, given.partition)
-    asked = hashlib.blake2b(msgspec.json.encode(given.query)).digest()
-    scan = host.event_times.scan((incarnation, given.partition, asked), selection.head)
+    question = hashlib.blake2b(msgspec.json.encode(given.query)).digest()
+    scan = host.event_times.scan((incarnation, given.partition, question), selection.head)
     async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
         async for _ in work.steps(scan.steps(log, query, given.partition, selection.head)):
             pass
@@ -50,7 +41,7 @@ async def event_histogram(host: Host, exchange: Exchange) -> None:
                 for bucket, events in buckets:
                     total[bucket] += events
     answer = EventHistogramOut(
-        begin, end, _shown(totals, times, shown if given.by_type else None), scan.events, scan.low, scan.high,
+        begin, end, _shown(totals, times, types_max), scan.events, scan.low, scan.high,
         scan.is_complete(log, selection.head), selection.head, incarnation,
     )  # fmt: skip
     await exchange.answer_json(200, answer, opened.view.headers(selection.head))

@@ -13,22 +13,14 @@ from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
 from ..core.query import ALL
-from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from ..http.parameters import whole_number
+from .buckets import HISTOGRAM_S_MAX, TYPES_MAX, asked, borders
 from .counting import Tally
 from .host import Host
-from .large import check_query
-from .queries import query_of
 from .wire import BucketOut, HistogramIn, HistogramOut, PositionOut
 from .working import Work
-
-BUCKETS, BUCKETS_MAX = 60, 300
-TYPES, TYPES_MAX = 5, 20
-"""Types that each bucket names."""
-HISTOGRAM_S_MAX = 1.0
-"""CPU time for all buckets."""
 
 _decoder = msgspec.json.Decoder(HistogramIn)
 
@@ -46,13 +38,7 @@ async def position(host: Host, exchange: Exchange) -> None:
 async def histogram(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/histogram"""
     opened = await host.log(exchange, Right.READ)
-    body = await exchange.json_body()
-    check_query(body)
-    given = jsontext.decode(_decoder, body)
-    query = query_of(given.query, "query")
-    count, shown = checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1), 0
-    if given.by_type:
-        shown = checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0)
+    given, query, count, types_max = await asked(exchange, _decoder)
     log = opened.log
     selection = log.selection(None, None, False, None, given.partition)
     async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
@@ -65,7 +51,7 @@ async def histogram(host: Host, exchange: Exchange) -> None:
             tally = Tally(by_type=bool(given.by_type), types_max=TYPES_MAX * 8)
             await tally.add(opened, query, selection._replace(after=low - 1), high - 1, work)
             tallies.append(tally)
-    buckets = _shown(tallies, times, numbers, shown if given.by_type else None)
+    buckets = _shown(tallies, times, numbers, types_max)
     is_complete = len(tallies) == len(times) - 1 and all(
         tally.upto >= high - 1 for tally, high in zip(tallies, numbers[1:], strict=False)
     )
@@ -89,12 +75,6 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
     return begin, end
 
 
-def borders(begin: int, end: int, buckets: int) -> list[int]:
-    """The times at which buckets begin, and where the last one ends; no bucket is shorter than a ms."""
-    count = min(buckets, end - begin)
-    return [begin + (end - begin) * index // count for index in range(count + 1)]
-
-
 def _numbers(log: LocalLog, times: list[int], head: int) -> Iterator[int]:
     """The first number of each time, or one above the head; each is a step."""
     for time in times:
@@ -116,12 +96,3 @@ def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max
         )
         for index, tally in enumerate(tallies)
     ]
-
-
-def checked(given: int | None, default: int, most: int, name: str, least: int) -> int:
-    """What was given, or the default. Raises InvalidInput."""
-    if given is None:
-        return default
-    if not least <= given <= most:
-        raise InvalidInput(f"{show(given)} given, {least} to {most} is allowed", name)
-    return given
