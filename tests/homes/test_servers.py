@@ -23,6 +23,9 @@ import pytest
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import EventLogError
+from headwater.core.notification_types import NotificationType
+from headwater.core.query import Query
+from headwater.core.settings import SYSTEM_LOG
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.server.cli import run
 from tests.soak.server import free_ports
@@ -228,6 +231,23 @@ def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, ho
         assert first.contents() == [str(number).encode() for number in range(6)]
     else:
         assert second.contents() == [str(number).encode() for number in range(6)]
+
+
+def test_notifications_tell_each_change_of_a_role_and_outlive_the_server_that_had_it(url: str, tmp_path: Path) -> None:
+    first = Member(url, tmp_path / "a", "--management-keep")
+    second = Member(url, tmp_path / "b", "--management-keep") if first.comes() else first
+    try:
+        eventually(second.answers)
+        first.end(signal.SIGKILL)
+        eventually(second.is_primary)
+        assert 'headwater_role{role="primary"} 1.0' in metrics_of(second)
+        roles = Query.where(types=[NotificationType.SERVER_ROLE_CHANGED])
+        with connect(second.url) as server:
+            told = [json.loads(event.data) for event in server.log(SYSTEM_LOG).read(roles)]
+        assert [(each["role"], each["term"]) for each in told] == [("primary", 1), ("primary", 2)]
+    finally:
+        for member in (first, second):
+            member.close()
 
 
 def test_servers_go_on_by_themselves_when_the_database_comes_back(join: Join, url: str, database: Postgres) -> None:
