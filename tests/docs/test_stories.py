@@ -18,6 +18,7 @@ LANGUAGES = {"sh", "python", "javascript", "toml", "json", "text"} | COMPILED
 WITH_SPARK = [
     ROOT / "docs" / "guides" / "archive.md",
     ROOT / "docs" / "guides" / "bulk-import.md",
+    ROOT / "docs" / "guides" / "kafka.md",
     ROOT / "docs" / "guides" / "pipelines.md",
     ROOT / "docs" / "guides" / "report.md",
     ROOT / "docs" / "guides" / "spark.md",
