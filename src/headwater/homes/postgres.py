@@ -78,6 +78,7 @@ WITH mine AS (
 INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %s, %s, 0, term, nonce FROM mine
 ON CONFLICT (key) DO NOTHING
 """
+_SKIP = "UPDATE headwater.log SET head = greatest(head, %s) WHERE key = %s AND term = %s AND nonce = %s"
 _FORGET = """
 DELETE FROM headwater.frame WHERE (log, last) IN (
     SELECT frame.log, frame.last FROM headwater.frame JOIN headwater.log ON frame.log = log.id
@@ -271,6 +272,11 @@ class PostgresHome:
             postgres_lease.accept(connection.psycopg, pause_s)
             self._confirm(connection)
 
+    def losses(self) -> int:
+        """See Home."""
+        with self._asking() as connection:
+            return postgres_lease.losses(connection.psycopg)
+
     # The servers
 
     def tell_of(self, report: ServerReport) -> None:
@@ -406,6 +412,13 @@ class PostgresHome:
             for last, content in page:
                 yield content
                 after = last
+
+    def skip(self, key: str, number: int) -> None:
+        """See Home."""
+        with self._asking() as connection:
+            if not connection.psycopg.execute(_SKIP, (number, key, *self._term)).rowcount:
+                raise NotPrimary(key)
+            self._confirm(connection)
 
     def forget(self, key: str, below: int) -> None:
         """See Home."""

@@ -67,7 +67,7 @@ _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE nu
 _MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
 _ACCEPT = f"""
 UPDATE headwater.lease SET went_back = '', timeline = {TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
-    number = number + 1, nonce = 0, holder = ''
+    number = number + 1, nonce = 0, holder = '', losses = losses + 1
 """
 
 
@@ -141,6 +141,12 @@ def mark(connection: Connection, what: str) -> None:
 def accept(connection: Connection, pause_s: float) -> None:
     """Vouch for the history that it has now; nobody gets the lease for that long."""
     connection.execute(_ACCEPT, (pause_s,))
+
+
+def losses(connection: Connection) -> int:
+    """How often that was done."""
+    row = connection.execute("SELECT losses FROM headwater.lease").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def end_sessions(connection: Connection) -> None:

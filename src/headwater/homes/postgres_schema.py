@@ -55,7 +55,8 @@ CREATE TABLE headwater.lease (
     until timestamptz NOT NULL,
     timeline integer NOT NULL,
     is_synchronous boolean NOT NULL,
-    went_back text NOT NULL
+    went_back text NOT NULL,
+    losses integer NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
 CREATE UNLOGGED TABLE headwater.server (

@@ -12,13 +12,14 @@ from dataclasses import replace
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings, is_own
 from ..core.store import LogStore
+from ..storage.renewing import HOME_KIND
 from .errors import InvalidConfiguration
 from .log_lines import fields
 
 logger = logging.getLogger("headwater.server")
 
-HOME_KIND, SEEDING = "home", "seeding"
-"""Where a home says that not all of its first logs were created yet."""
+SEEDING = "seeding"
+"""Where the state of a home says that not all of its first logs were created yet."""
 Configured = Mapping[str, Mapping[str, object]]
 """Settings by log, as they are given; checked when they were read."""
 

@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
-from ..core.state import kinds_of_log
 from .checked_file import CheckedFile, earlier_struct
 from .data_directory import PARTIAL_BACKUP
 from .disk import private_opener, sync_directory
@@ -32,10 +30,11 @@ from .identity import identified, known_identity, record_identity
 from .journal import JOURNAL, read_journal
 from .journal_snapshot import replay
 from .locks import BACKUP_LOCK
-from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
+from .log_directories import LOGS, known_logs
 from .meta import META_NAME, Meta, read_meta
 from .private import make_directory, make_file, tighten
 from .recovery import Scan
+from .renewing import renew, renew_floors
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staged_part import PART_SUFFIX
@@ -120,11 +119,7 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
     try:
         for name, directory in _log_directories(target):
             _renew(target / LOGS / directory, manifest.logs[name], state)
-        highest = max(manifest.logs.values(), default=0)
-        for name, entry in list(state.items(FLOOR_KIND)):
-            highest = max(highest, int(entry.value))
-            state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())
-        state.put(FLOOR_KIND, EVERY_LOG, str(beyond(highest)).encode())
+        renew_floors(state, max(manifest.logs.values(), default=0))
         state.flush()
     finally:
         state.close()
@@ -184,15 +179,7 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
     meta, _ = identified(state, directory)
     check_witness(state, meta, directory)
     take_over(state, meta)
-    incarnation = uuid.uuid4().hex
-    for old, new in zip(kinds_of_log(meta.incarnation), kinds_of_log(incarnation), strict=True):
-        for key, entry in list(state.items(old)):
-            state.put(new, key, entry.value)
-            state.delete(old, key)
-    void = (head + 1, beyond(max(head, meta.floor)))
-    meta = meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None)
-    record_identity(state, directory, meta)
-    meta.write(directory)
+    renew(state, directory, meta, head)
 
 
 def _log_directories(target: Path) -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ from .follower import Follower
 from .frame import EncodedFrame
 from .home import Home
 from .homed import CopyOutlived, Homed
-from .identity import identified, record_identity
+from .identity import identified, known_identity, record_identity
 from .journal_state import JournalState
 from .locks import BACKUP_LOCK, NoBackup
 from .log import StoredLog
@@ -66,6 +66,7 @@ from .log_making import begin_anew, make_copies, make_log_directory, new_meta
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
+from .renewing import losses_to_heed, renew_after_loss
 from .room import Room
 from .sequencer import WAITING_BYTES_MAX, end_process
 from .state_opening import open_journaled
@@ -281,16 +282,44 @@ class Engine(Closing):
             self.follower.end()
             self._homed.is_following = False
             self.state.begin_term()
+            self._renew_after_loss()
             for log in self.opened():
                 log.begin_term()
             self._begin()
 
+    def _renew_after_loss(self) -> None:
+        """Where a person accepted that the home lacks what it had, all logs are new incarnations from now on."""
+        assert self._homed is not None
+        if (losses := losses_to_heed(self.state, self._homed.home)) is not None:
+            heads = {name: self._end_of(name, entry) for name, entry in known_logs(self.state).items()}
+            while self._logs:
+                self._logs.popitem()[1].close()
+            renew_after_loss(self.directory, self.state, self._homed.home, losses, heads)
+
+    def _end_of(self, name: str, entry: LogEntry) -> int:
+        """The number of its last event; of a damaged log, that which the home says."""
+        assert self._homed is not None
+        try:
+            return self.open(name).head()
+        except StorageCorrupted:
+            identity = known_identity(self.state, self.directory / LOGS / entry.directory)
+            head = None if identity is None else self._homed.home.head(identity.segments_id)
+            return 0 if head is None else head.number
+
     def follow_logs(self, gone: Mapping[str, str]) -> None:
-        """Another server made and deleted logs: let go of those that are `gone`, directories by name."""
+        """Another server made and deleted logs: let go of those that are `gone`, directories by name.
+
+        Those that it made new incarnations are closed, and opened anew by whoever reads on.
+        """
         with self._opening:
-            for name, directory in gone.items():
-                if (log := self._logs.pop(name, None)) is not None:
+            for log in self.opened():
+                identity = known_identity(self.state, log.directory)
+                if identity is not None and identity.incarnation != log.meta.incarnation:
+                    del self._logs[log.name]
                     log.close()
+            for name, directory in gone.items():
+                if (gone_log := self._logs.pop(name, None)) is not None:
+                    gone_log.close()
                 self._trash.is_gone(directory, name.encode())
             make_copies(self.directory, self.state)
 
@@ -446,6 +475,8 @@ class Engine(Closing):
             self._begin()
         if self._homed is not None:
             make_copies(self.directory, self.state)
+            if on_lost is None:
+                self._renew_after_loss()
         self._stopped = stopped_logs(self.directory, self.state)
         self._tell_of_directories()
         if on_lost is not None:

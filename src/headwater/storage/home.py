@@ -77,6 +77,9 @@ class Home(Protocol):
     def unavailable(self) -> StorageUnavailable | None:
         """Why nothing more should be appended at present: it is `away`, or it is another server's turn; or None."""
 
+    def losses(self) -> int:
+        """How often a person accepted that it lacks what it had. Raises StorageUnavailable."""
+
     def head(self, key: str) -> Head | None:
         """Where a log ends; None if it is not there. Raises StorageUnavailable."""
 
@@ -99,6 +102,9 @@ class Home(Protocol):
 
     def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
         """The frames with events numbered above `after`, up to `upto`, in order. Raises StorageUnavailable."""
+
+    def skip(self, key: str, number: int) -> None:
+        """Have a log go on behind that number. Raises NotPrimary, StorageUnavailable."""
 
     def forget(self, key: str, below: int) -> None:
         """Frames of which every event is numbered below that may go. Raises NotPrimary, StorageUnavailable."""

@@ -130,8 +130,9 @@ class HomedLog(SegmentLog):
         for frames in self._fetched(home_head.number):
             self._keep(frames)
             yield
-        if (self.head, self.last_crc) != home_head[:2]:
+        if self.last_crc != home_head.crc:
             raise self._went_back(home_head.number)
+        # where the home's number is above: it skipped some for a new incarnation, of which the journal is to tell
 
     def take(self, content: bytes) -> bool:
         """Take up a frame that was committed at the home; False if it is not the next one, or damaged.

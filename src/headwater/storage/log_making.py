@@ -7,12 +7,13 @@ import secrets
 import uuid
 from pathlib import Path
 
+from ..core.errors import EventLogError
 from ..core.state import StateStore
 from .clock import wall_clock_ms
 from .disk import sync_directory
 from .identity import known_identity, meta_of
 from .log_directories import LOGS, known_logs, unknown_directories
-from .meta import Meta
+from .meta import Meta, read_meta
 from .private import make_directory
 from .sealing import FRAMES, HISTORY, INDEX
 
@@ -53,9 +54,23 @@ def make_copies(directory: Path, state: StateStore) -> None:
             set_aside(log, "it is not whole")  # making it was interrupted
         if not log.is_dir():
             make_log_directory(log, meta_of(state, log))
+        elif is_renewed(state, log):
+            meta_of(state, log).write(log)
     for paths in unknown_directories(directory, state).values():
         for path in paths:
             set_aside(path, "its home does not have this log any more")
+
+
+def is_renewed(state: StateStore, log: Path) -> bool:
+    """Whether another server made the log a new incarnation since its copy was written."""
+    identity = known_identity(state, log)
+    try:
+        meta = read_meta(log)
+    except EventLogError:
+        return False  # that is told when it is opened
+    return identity is not None and (
+        meta.segments_id == identity.segments_id and meta.incarnation != identity.incarnation
+    )
 
 
 def begin_anew(log: Path, state: StateStore, why: str) -> None:

@@ -123,9 +123,10 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
 def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
     """Go on with what the database has now, though it may lack what was acknowledged.
 
-    For a standby that was promoted without the newest, or a database that was restored. Copies that have more than the
-    home must be removed, with their data directories, before their servers start again: numbers that they know are
-    given to other events. While a server runs with such a copy, nothing is accepted: exits with 1, and says which one.
+    For a standby that was promoted without the newest, or a database that was restored. Each log is a new incarnation
+    from then on: its numbers go on far above, and positions from before are refused. Copies that have more than the
+    home must be removed, with their data directories, before their servers start again. While a server runs with such
+    a copy, nothing is accepted: exits with 1, and says which one.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
