@@ -557,6 +557,8 @@ class Engine(Closing):
     def _empty_trash(self) -> None:
         """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
         with self._opening:  # no log is being made
+            if not self.state.is_settled:
+                return  # but one may be about to be there, or gone
             used = {entry.directory for entry in known_logs(self.state).values()}
             trash = dict(self.state.items(TRASH_KIND))
             gone = [directory for directory, entry in trash.items() if self._is_gone(directory, entry.value, used)]

@@ -241,6 +241,11 @@ class JournalState:
             self._snapshotting.prove()
             self._forget()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known of every change whether it is made."""
+        return self._patient is None or self._patient.is_settled
+
     def take_landed(self) -> bool:
         """Whether a change was made since the last call, of which was told that its outcome is not known."""
         return self._patient is not None and self._patient.take_landed()
