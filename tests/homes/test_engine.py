@@ -700,3 +700,48 @@ def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: S
     finally:
         server.close()
         proxy.close()
+
+
+@pytest.mark.parametrize("what", ["create", "delete"])
+def test_what_is_removed_is_decided_when_it_is_known_which_logs_there_are(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    server = serve("a")
+    engine, commit = server.engine, server.home.commit
+    if what == "delete":
+        engine.create("late").append([event()])
+    change: Callable[[str], object] = engine.create if what == "create" else engine.delete
+    lands = threading.Event()
+
+    def late(key: str, frames: Any, expected: Any, on_overdue: Any) -> None:
+        content = b"".join(buffer for frame in frames for buffer in frame.buffers)
+        if b"log\xa4late" in bytes(content):
+            assert lands.wait(PATIENCE_S)
+        commit(key, frames, expected, on_overdue)
+
+    def impatient(method: Callable[..., object]) -> Callable[..., object]:
+        def changed(kind: str, *given: Any, **more: Any) -> object:
+            server.is_impatient(0.5 if kind == "log" else 60, 60)
+            return method(kind, *given, **more)
+
+        return changed
+
+    with monkeypatch.context() as silent:
+        silent.setattr(server.home, "commit", late)
+        for name in ("put", "delete"):
+            silent.setattr(engine.state, name, impatient(getattr(engine.state, name)))
+        with pytest.raises(OutcomeUnknown):
+            change("late")
+        engine._empty_trash()
+        lands.set()
+        eventually(lambda: (engine.state.get("log", "late") is None) == (what == "delete"))
+    engine.maintain()
+    heads = set(server.home.heads())
+    server.close()
+    again = serve("b")
+    again.engine.maintain()
+    assert set(again.home.heads()) == heads
+    if what == "create":
+        assert again.engine.open("late").append([event()]).first == 1
+    else:
+        assert heads == {"$state"} and again.engine.names() == []

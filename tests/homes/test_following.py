@@ -12,6 +12,7 @@ import pytest
 from headwater.core import LogSettings
 from headwater.core.errors import (
     AppendConditionFailed,
+    DiskFull,
     LogNotFound,
     NotPrimary,
     PositionTrimmed,
@@ -27,6 +28,7 @@ from headwater.storage.follower import Follower
 from headwater.storage.frame import EncodedFrame
 from headwater.storage.home import HomeWentBack
 from headwater.storage.log import StoredLog
+from headwater.storage.meta import Meta
 
 from ..storage.builders import columns, event, numbers, unless
 from .postgres_server import fresh_home
@@ -177,6 +179,53 @@ def test_trims_and_consumers_are_followed_and_stay_after_a_restart(first: Server
     first.orders.trim(7)
     again = join("a")
     assert numbers(again.orders.read()) == [7, 8, 9, 10]
+
+
+def test_what_could_not_be_taken_up_for_want_of_room_is_taken_up_later(
+    first: Server, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(first.orders, 10)
+    replica = join("a")
+    told = Told(first)
+    orders = replica.orders
+    first.engine.create("new").append([event()])
+    first.orders.register_consumer("who", "it", after=0)
+    first.orders.acknowledge("who", "it", 6)
+    first.orders.trim(5)
+    first.engine.change("orders", LogSettings(event_bytes_max=5000))
+    with monkeypatch.context() as full:
+        full.setattr(Meta, "write", no_room)
+        with pytest.raises(DiskFull):
+            for key, content in told.frames():
+                replica.follower.take(key, content)
+        with pytest.raises(DiskFull):
+            replica.follow()
+    replica.follow()
+    assert replica.engine.open("new").head() == 1
+    assert [each.acknowledged for each in orders.consumers()] == [6]
+    assert (orders.first_retained, orders.settings.event_bytes_max) == (5, 5000)
+    replica.take_over()
+    assert [each.acknowledged for each in replica.orders.consumers()] == [6]
+
+
+def test_what_follows_a_snapshot_is_taken_up_though_nothing_can_be_forgotten(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_snapshot, "GROWTH_BYTES_MIN", 1000)
+    primary, replica = join("b").take_over(), join("a")
+    primary.engine.state.put("kind", "large", bytes(100_000))
+    primary.engine.maintain()
+    primary.engine.state.put("kind", "later", b"value")
+    with monkeypatch.context() as full:
+        full.setattr(Meta, "write", no_room)
+        replica.follow()
+    entry = replica.engine.state.get("kind", "later")
+    assert entry is not None and entry.value == b"value"
+    assert primary.engine.state.journal.first > replica.engine.state.journal.first
+
+
+def no_room(*_: object) -> NoReturn:
+    raise DiskFull("DIR", 0, 1)
 
 
 def test_a_replica_takes_over_with_all_that_was_done(first: Server, join: Join) -> None:

@@ -1,16 +1,23 @@
-"""A replica that listens, to a primary whose answer ends anywhere."""
+"""A replica that listens, to a primary whose answer ends anywhere; and a primary whose listeners go away."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from headwater.core.state import StateStore
 from headwater.core.threads import Threads
 from headwater.homes.committed import Committed
+from headwater.http import Message
+from headwater.server import pushing
 from headwater.server.pushed import Listening
-from headwater.server.pushing import SECRET_RECORD, ensure_secret
+from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND, SECRET_RECORD, PushedFrames, ensure_secret
 from headwater.storage.data_directory import open_state
 from headwater.storage.follower import Follower
 from headwater.storage.frame import EncodedFrame
@@ -56,3 +63,69 @@ def test_an_answer_that_ends_within_a_length_is_listened_to_again() -> None:
         finally:
             listening.stop()
     assert threads.restarts == {}
+
+
+class Peer:
+    """A replica that asks a primary to be told, and what becomes of that."""
+
+    def __init__(self, state: StateStore) -> None:
+        entry = state.get(SECRET_KIND, SECRET_KEY)
+        assert entry is not None
+        self.scope = {"type": "http", "method": "GET", "path": pushing.PATH, "headers": [(SECRET_HEADER, entry.value)]}
+        self.is_gone, self.takes = asyncio.Event(), asyncio.Event()
+        self.is_told = asyncio.Event()
+        self.answer: list[Message] = []
+        self._has_asked = False
+
+    async def receive(self) -> Message:
+        if not self._has_asked:
+            self._has_asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.is_gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.body":
+            self.is_told.set()
+            await self.takes.wait()
+        self.answer.append(message)
+
+
+def pushed_to(is_over: Callable[[Peer, Committed], Awaitable[None]]) -> Peer:
+    """What becomes of a replica that is told, until that is over."""
+
+    async def run() -> Peer:
+        state, committed = MemoryState(), Committed()
+        ensure_secret(state)
+        peer = Peer(state)
+        telling = asyncio.ensure_future(PushedFrames(committed, state)(peer.scope, peer.receive, peer.send))
+        async with asyncio.timeout(60):
+            await peer.is_told.wait()
+            assert committed.has_listeners
+            await is_over(peer, committed)
+            await telling
+        assert not committed.has_listeners
+        return peer
+
+    return asyncio.run(run())
+
+
+def test_who_has_gone_away_listens_no_more() -> None:
+    async def is_gone(peer: Peer, _: Committed) -> None:
+        peer.takes.set()
+        peer.is_gone.set()
+
+    pushed_to(is_gone)
+
+
+def test_who_takes_nothing_listens_no_more_and_its_answer_ends_when_it_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushing, "TAKEN_S", 0.1)
+
+    async def is_silent(peer: Peer, committed: Committed) -> None:
+        while committed.has_listeners:
+            await asyncio.sleep(0.01)
+        peer.takes.set()
+
+    assert [each.get("more_body") for each in pushed_to(is_silent).answer] == [None, False]

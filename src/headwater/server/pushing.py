@@ -15,7 +15,7 @@ import msgspec
 
 from ..core.state import StateStore
 from ..formats.problem import Problem
-from ..homes.committed import ALIVE, Committed
+from ..homes.committed import ALIVE, Committed, Listener
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
 from ..http.errors import CLOSE
 from .gate import RETRY
@@ -30,6 +30,8 @@ SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SEC
 """What a frame of the journal that has the secret has in it: who listens by the old one is not told the new one."""
 ALIVE_S = 2.0
 """So often a replica is told that its primary is there."""
+TAKEN_S = 10.0
+"""Who takes nothing for so long does not listen any more."""
 
 
 def ensure_secret(state: StateStore) -> None:
@@ -91,26 +93,43 @@ class PushedFrames:
             await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", RETRY, CLOSE))
             return
         self._wakers.add(news)
+        telling = asyncio.ensure_future(self._tell(listener, news, send, given))
+        gone = asyncio.ensure_future(exchange.disconnected())
         try:
-            fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
-            await send({"type": "http.response.start", "status": 200, "headers": fields})
-            looked_at = loop.time()
-            while not self._stopping.is_set() and not listener.is_overrun:
-                body = b"".join(listener.take()) or ALIVE
-                if listener.is_overrun:
-                    break
-                if loop.time() - looked_at >= ALIVE_S:
-                    looked_at = loop.time()
-                    if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
-                        break
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-                try:
-                    async with asyncio.timeout(ALIVE_S):
-                        await news.wait()
-                except TimeoutError:
-                    continue
-                news.clear()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
         finally:
+            for task in (telling, gone):
+                task.cancel()
+            await asyncio.gather(telling, gone, return_exceptions=True)
             self._wakers.discard(news)
             self._committed.leave(listener)
+
+    async def _tell(self, listener: Listener, news: asyncio.Event, send: Send, given: bytes) -> None:
+        """Send what it is told, until it falls behind, takes nothing any more, or is to hear no more."""
+        fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        clock = asyncio.get_running_loop().time
+        looked_at = clock()
+        while not self._stopping.is_set() and not listener.is_overrun:
+            body = b"".join(listener.take()) or ALIVE
+            if listener.is_overrun:
+                break
+            if clock() - looked_at >= ALIVE_S:
+                looked_at = clock()
+                if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
+                    break
+            try:
+                async with asyncio.timeout(TAKEN_S):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            except TimeoutError:
+                break
+            try:
+                async with asyncio.timeout(ALIVE_S):
+                    await news.wait()
+            except TimeoutError:
+                continue
+            news.clear()
+        self._committed.leave(listener)  # its answer ends when it takes that, which may be late
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

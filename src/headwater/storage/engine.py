@@ -399,7 +399,8 @@ class Engine(Closing):
 
     def _empty_trash(self) -> None:
         with self._opening:  # no log is being made
-            self._trash.empty()
+            if self.state.is_settled:  # else one may be about to be there, or gone
+                self._trash.empty()
 
     def unready(self) -> str | None:
         """See LogStore."""

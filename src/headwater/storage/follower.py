@@ -80,6 +80,8 @@ class Follower:
         """Logs that cannot be followed, by name: they are damaged, here or at the home."""
         self.behind: dict[str, int] = {}
         """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
+        self._unheeded: set[str] = set()
+        """Kinds of entries that the state has taken up, and not everybody here."""
         self._told = ""
         self._has_ended = False
         self.taking = threading.RLock()
@@ -105,9 +107,9 @@ class Follower:
             if self._has_ended:
                 return True
             if key == JOURNAL_KEY:
-                kinds = self._copies.state.take(content)
-                self._heed(kinds or set())
-                return kinds is not None
+                is_next = self._copies.state.take(content, self._unheeded)
+                self._heed()
+                return is_next
             name = self._names.get(key)
             if name in self.stuck:
                 return True  # the home is asked for it once a second, and not for each frame
@@ -126,7 +128,8 @@ class Follower:
         heads = self._homed.home.kept_heads()
         if JOURNAL_KEY not in heads:
             raise StorageUnavailable("the home has no journal any more")
-        self._heed(self._copies.state.follow(heads.pop(JOURNAL_KEY)))
+        self._copies.state.follow(heads.pop(JOURNAL_KEY), self._unheeded)
+        self._heed()
         self._ends.update((log.meta.segments_id, log.end) for log in self._copies.opened())
         lacking = {key: head for key, head in heads.items() if key in self._names and self._ends[key] != head[:2]}
         self.behind = {self._names[key]: head.number - self._ends[key][0] for key, head in lacking.items()}
@@ -136,12 +139,14 @@ class Follower:
         if self.behind.keys() <= self.stuck.keys():
             self.asked_at = asked_at
 
-    def _heed(self, kinds: set[str]) -> None:
-        """What the state has of entries of these kinds is new."""
+    def _heed(self) -> None:
+        """What is new in the state is so for the logs. Where that fails it is tried again, with what comes next."""
+        kinds = frozenset(self._unheeded)
         if not kinds.isdisjoint(_LOG_KINDS):
             self._follow_logs()
         if kinds:
             self._tell_logs(kinds)
+        self._unheeded.clear()
 
     def run(self, stopping: threading.Event, on_lost: Callable[[Exception], None]) -> None:
         """Follow again and again until then. `on_lost`: the copy cannot go on so, and must be opened anew."""
@@ -181,7 +186,7 @@ class Follower:
             logger.error("log %s cannot be followed, the others are: %s", name, error)
         self.stuck[name] = Stuck(time.monotonic() if known is None else known.since, why)
 
-    def _tell_logs(self, kinds: set[str]) -> None:
+    def _tell_logs(self, kinds: frozenset[str]) -> None:
         for log in self._copies.opened():
             entry = self._entries.get(log.name)
             own = kinds_of_log(log.meta.incarnation)

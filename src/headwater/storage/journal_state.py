@@ -165,26 +165,29 @@ class JournalState:
         return self.image.count()
 
     @_change
-    def follow(self, head: Head) -> set[str]:
-        """Take up what another server changed, as far as the journal ends there at its home: the kinds of the entries.
+    def follow(self, head: Head, kinds: set[str]) -> None:
+        """Take up what another server changed, as far as the journal ends there at its home.
 
-        Raises what `HomedLog.follow` does.
+        `kinds` gets those of the entries, also where it ends in the middle. Raises what `HomedLog.follow` does.
         """
-        kinds: set[str] = set()
+        has_news = False
         for written in self.journal.follow(head):
-            kinds |= self._take_up(written)
-        if kinds:
+            self._take_up(written, kinds)
+            has_news = True
+        if has_news:
             self.image.confirm(self.journal.head, self._had_users)
-        return kinds
 
     @_change
-    def take(self, content: bytes) -> set[str] | None:
-        """As `follow`, of one frame that was committed at the home; None: see `HomedLog.take`."""
+    def take(self, content: bytes, kinds: set[str]) -> bool:
+        """As `follow`, of one frame that was committed at the home; False: see `HomedLog.take`."""
         written = self.journal.take(content)
-        return None if written is None else self._take_up(written)
+        if written is None:
+            return False
+        self._take_up(written, kinds)
+        return True
 
-    def _take_up(self, written: Iterable[Written]) -> set[str]:
-        kinds: set[str] = set()
+    def _take_up(self, written: Iterable[Written], kinds: set[str]) -> None:
+        """The journal has them, and reads them once: whatever fails here, each must get into the state."""
         records: list[Record] = []
         for number, record in written:
             records.append(record)
@@ -196,7 +199,6 @@ class JournalState:
                 records = []
         self._take(records)
         self._apply_if_much()
-        return kinds
 
     @_change
     def begin_term(self) -> None:
@@ -238,6 +240,11 @@ class JournalState:
         if self._snapshotting.to_prove is not None:
             self._snapshotting.prove()
             self._forget()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known of every change whether it is made."""
+        return self._patient is None or self._patient.is_settled
 
     def take_landed(self) -> bool:
         """Whether a change was made since the last call, of which was told that its outcome is not known."""
@@ -286,8 +293,11 @@ class JournalState:
     def _forget_as_elsewhere(self, snapshot: Snapshot, number: int) -> None:
         """The journal can be read from a snapshot on, which made what is here: so this copy of it forgets the rest."""
         self._apply(number)
-        if self._is_applied and self.image.digest == snapshot.digest:
-            self.journal.forget(snapshot.first)
+        try:
+            if self._is_applied and self.image.digest == snapshot.digest:
+                self.journal.forget(snapshot.first)
+        except EventLogError as error:  # it is only longer than it need be
+            logger.warning("%s: its beginning is kept until the next snapshot: %s", self.journal.directory, error)
 
     def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
         if self.journal.is_following:

@@ -30,6 +30,8 @@ class Patient:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._is_closed = False
         self._has_landed = threading.Event()
+        self._unknown: set[Future[Any]] = set()
+        """Of which somebody was told that their outcome is not known, and which go on."""
         self._thread = threading.Thread(target=self._run, name="headwater-changes", daemon=True)
         self._thread.start()
 
@@ -51,8 +53,14 @@ class Patient:
                 f"{self._name}: an earlier change is not answered yet",
                 reason="where changes are committed to does not answer; try again later",
             )
+        self._unknown.add(future)
         future.add_done_callback(self._landed)
         raise OutcomeUnknown(self._name)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known of every change whether it is made."""
+        return not self._unknown
 
     def take_landed(self) -> bool:
         """Whether a change of which somebody was told that its outcome is not known, was made since the last call."""
@@ -70,6 +78,7 @@ class Patient:
             self._has_landed.set()
         else:
             logger.warning("%s: a change whose outcome was not known: %s", self._name, error)
+        self._unknown.discard(future)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
