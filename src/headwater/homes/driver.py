@@ -106,8 +106,9 @@ class Driver:
         threads.start("roles-time", self._watch_time, self._ended)
 
     def opened(self) -> None:
-        """The copy has what the home had: from now on this server tries for the lease. Before, whoever can go on at once
-        would wait for what is fetched here.
+        """The copy has what the home had: from now on this server tries for the lease.
+
+        Before, whoever can go on at once would wait for what is fetched here.
         """
         self._events.put(events.Opened())
 
