@@ -10,6 +10,7 @@ import pytest
 
 from headwater.core.threads import Threads
 from headwater.homes import driver
+from headwater.homes import role_events as events
 from headwater.homes.lease import LeaseTimes
 from headwater.homes.postgres_lease import Granted, LeaseStanding
 from headwater.storage.framelog import Term
@@ -32,6 +33,7 @@ class Home:
         self.released: list[Term] = []
         self.term = Term(0, 0)
         self.is_given = False
+        self.looks = 0
 
     def try_lease(self, server: str, addresses: object, nonce: int, length_s: float) -> Granted | None:
         if not self.is_given:
@@ -50,6 +52,7 @@ class Home:
         self.is_given = False
 
     def standing(self) -> LeaseStanding:
+        self.looks += 1
         return LeaseStanding("one", {}, self.term, float(self.is_given), True, "", time.time())
 
     def end_sessions(self) -> None:
@@ -82,6 +85,7 @@ def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_la
     monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
     one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
     one.start(Threads())
+    one.opened()
     try:
         has_ended = threading.Event()
         assert one.wait_for_turn(has_ended.set, WAIT_S)
@@ -101,3 +105,39 @@ def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_la
         one.ended()
         assert one.wait_until_over(WAIT_S)
         one.close()
+
+
+def test_nobody_takes_the_lease_before_its_copy_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home()
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
+    one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
+    one.start(Threads())
+    try:
+        wait_until(lambda: home.looks >= 5)  # it knows that the lease is free
+        assert not home.is_given and one.standing is not None
+        one.opened()
+        assert one.wait_for_turn(lambda: None, WAIT_S)
+    finally:
+        one.stop()
+        one.ended()
+        assert one.wait_until_over(WAIT_S)
+        one.close()
+
+
+def test_who_began_a_turn_that_is_over_does_not_take_the_next_one_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: Home())
+    one = driver.Driver(Home(), "one", {}, times=TIMES)  # type: ignore[arg-type]
+    first, second = (Granted(Term(number, number), 1) for number in (1, 2))
+    one._begin_turn(first)
+    assert one.wait_for_turn(lambda: None, WAIT_S)
+    one._end_turn()
+    one._begin_turn(second)  # before whoever serves had time to look
+    one.caught_up()
+    assert one._events.get_nowait() == events.CaughtUp(first.term)
+    told: list[bool] = []
+    waiting = threading.Thread(target=lambda: told.append(one.wait_until_primary()), daemon=True)
+    waiting.start()
+    waiting.join(WAIT_S)
+    assert told == [False]
+    one.ended()
+    assert one.wait_for_turn(lambda: None, WAIT_S)

@@ -101,10 +101,16 @@ class Driver:
         self._asked_of.release_lease(term)
 
     def start(self, threads: Threads) -> None:
-        """Begin to try for the lease."""
-        self._events.put(events.Opened())
+        """Begin to look who has the lease."""
         threads.start("roles", self._run, self._stopping)
         threads.start("roles-time", self._watch_time, self._ended)
+
+    def opened(self) -> None:
+        """The copy has what the home had: from now on this server tries for the lease.
+
+        Before, those who could go on at once would wait for what is fetched here.
+        """
+        self._events.put(events.Opened())
 
     @property
     def is_away(self) -> bool:
@@ -150,14 +156,18 @@ class Driver:
 
     def caught_up(self) -> None:
         """The copy has all that the home has."""
-        if (turn := self._turn) is not None:
-            self._events.put(events.CaughtUp(turn.term))
+        if (begun := self._begun) is not None:
+            self._events.put(events.CaughtUp(begun))
 
     def wait_until_primary(self) -> bool:
-        """Wait until appends may be taken; False: the time is over already."""
+        """Wait until appends may be taken; False: the time is over already, though another one may have come since."""
         with self._changed:
-            self._changed.wait_for(lambda: self._turn is None or self.role is Role.PRIMARY)
-            return self._turn is not None
+            self._changed.wait_for(lambda: not self._goes_on() or self.role is Role.PRIMARY)
+            return self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Whether the turn which was given to who serves is not over."""
+        return self._turn is not None and self._turn.term == self._begun
 
     def lost(self, error: Exception) -> None:
         """Why the engine can append no more: see `storage.homed.Homed`."""
@@ -236,7 +246,7 @@ class Driver:
                 return events.CopyFailed(why)
         if "copy-failed" in self._roles.obstacles and now > self._copy_failed_at + COPY_RETRY_S:
             return events.CopyMended()
-        if self.role in (Role.FOLLOWING, Role.WENT_BACK) and now > self._look_at + LOOK_S:
+        if self.role in (Role.STARTING, Role.FOLLOWING, Role.WENT_BACK) and now > self._look_at + LOOK_S:
             self._look_at = now
             standing = self._answer_of(self._stands)
             if standing is not None and standing.is_vouched and not standing.remaining_s:

@@ -12,7 +12,7 @@ from .lease import Term
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The copy is open. It may be empty, and may be behind its home."""
+    """The copy is open, and has what its home had when it was. It may be behind by now."""
 
 
 @dataclass(frozen=True, slots=True)

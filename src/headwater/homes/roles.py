@@ -387,7 +387,7 @@ class Roles:
             self._mark()
 
     def _give_up(self, what: str, why: str) -> bool:
-        if self.role not in (Role.FOLLOWING, Role.TAKING_OVER, Role.PRIMARY):
+        if self.role not in (Role.STARTING, Role.FOLLOWING, Role.TAKING_OVER, Role.PRIMARY):
             return False
         if self.role is Role.PRIMARY:
             self._end_primary(why)

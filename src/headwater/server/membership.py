@@ -136,12 +136,15 @@ class Membership:
         return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     def look_at(self, store: LogStore) -> None:
-        """Whoever has no room takes no lease; the primary gives it up if a replica listens, which has room then."""
+        """The copy is open. Whoever has no room takes no lease; the primary gives it up if a replica listens, which has
+        room then.
+        """
 
         def obstacle() -> str | None:
             return None if self.has_turn and not self.committed.has_listeners else store.unready()
 
         self.driver.obstacle = obstacle
+        self.driver.opened()
 
     async def turn(self, stop: asyncio.Event) -> bool:
         """Wait until this server is the next primary; False: it is to stop before."""
