@@ -29,6 +29,7 @@ from headwater.storage.disk import Disk
 from headwater.storage.engine import open_state
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.home import HomeWentBack
+from headwater.storage.homed import CopyBehind
 from headwater.storage.log import StoredLog
 
 from ..storage.builders import change, columns, crashed, event, log_directory, newest, numbers, unless
@@ -700,6 +701,34 @@ def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: S
     finally:
         server.close()
         proxy.close()
+
+
+def test_what_was_committed_without_an_answer_is_no_home_that_went_back(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve("a")
+    log, state, commit = server.orders, server.engine.state, server.home.commit
+    add(log, 1)
+
+    def unheard(key: str, *given: Any) -> None:
+        commit(key, *given)
+        raise OutcomeUnknown(key)  # as where the turn ends meanwhile
+
+    with monkeypatch.context() as silent:
+        silent.setattr(server.home, "commit", unheard)
+        with pytest.raises(OutcomeUnknown):
+            add(log, 1, begin=1)
+        with pytest.raises(OutcomeUnknown):
+            state.put("kind", "key", b"1")
+    for again in (lambda: add(log, 1, begin=2), lambda: state.put("kind", "key", b"2")):
+        with pytest.raises(CopyBehind, match="what was committed without an answer is there"):
+            again()
+    assert {type(each) for each in server.lost} == {CopyBehind}
+    server.close()
+    second = serve("a")
+    assert contents(second.orders) == [b"0", b"1"]
+    assert (entry := second.engine.state.get("kind", "key")) is not None and entry.value == b"1"
+    add(second.orders, 1, begin=2)
 
 
 @pytest.mark.parametrize("what", ["create", "delete"])

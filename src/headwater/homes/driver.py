@@ -14,6 +14,7 @@ from ..core.errors import StorageUnavailable
 from ..core.threads import Threads
 from ..storage.framelog import HeadMoved, Term
 from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
+from ..storage.homed import CopyBehind
 from . import role_actions as actions
 from . import role_events as events
 from .last_lease import LastLease
@@ -186,6 +187,8 @@ class Driver:
             self._events.put(events.HomeWentBack(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeChanged):
             self._events.put(events.HomeChanged())
+        elif isinstance(error, CopyBehind):
+            self.failed(str(error))
         else:
             self.copy_failed(f"the copy cannot be written: {error}")
 
