@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
 from headwater.core import AppendRequest, Event, LogSettings
+from headwater.core.consumer import Consumer
 from headwater.core.errors import (
     AppendConditionFailed,
     DiskFull,
@@ -701,6 +704,24 @@ def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: S
     finally:
         server.close()
         proxy.close()
+
+
+def test_a_late_change_that_could_not_be_heeded_is_heeded_later(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve("a")
+    log, engine = server.orders, server.engine
+    value = json.dumps(asdict(Consumer("who", "it", 0, 1, 0, 0))).encode()
+    engine.state.put(f"consumer/{log.meta.incarnation}", "who\nit", value)
+    with monkeypatch.context() as late:
+        late.setattr(engine.state, "take_landed", lambda: True)
+        late.setattr(StoredLog, "follow_state", no_room)
+        engine.maintain(retention=False)
+    assert log.consumers() == []
+    engine.maintain(retention=False)
+    assert [each.component for each in log.consumers()] == ["it"]
+
+
+def no_room(*_: object, **__: object) -> NoReturn:
+    raise DiskFull("DIR", 0, 1)
 
 
 def test_what_was_committed_without_an_answer_is_no_home_that_went_back(

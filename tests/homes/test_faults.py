@@ -184,6 +184,26 @@ def answers(member: Member, text: str) -> bool:
         return False
 
 
+def test_a_server_that_fills_its_copy_can_be_stopped(start: Start, tmp_path: Path) -> None:
+    first = start("a")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    endless = f"""
+from itertools import cycle
+from headwater.homes.postgres import PostgresHome
+from pathlib import Path
+frames = PostgresHome.frames
+def fetched_again_and_again(self, *given):
+    Path({str(tmp_path / "fetches")!r}).touch()
+    for _ in cycle([None]):
+        list(frames(self, *given))
+PostgresHome.frames = fetched_again_and_again
+{MAIN}"""
+    second = start("b", program=[sys.executable, "-c", endless])
+    eventually((tmp_path / "fetches").exists)
+    assert second.end(signal.SIGTERM) == 0
+
+
 def test_an_advertised_address_that_nobody_reaches_is_told_and_costs_a_second(start: Start, tmp_path: Path) -> None:
     [nobody] = free_ports(1)
     first = start("a", "--advertise", f"http=http://127.0.0.1:{nobody}")

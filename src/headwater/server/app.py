@@ -257,7 +257,7 @@ class Server:
         """The logs; with a home, as a copy that follows it, as soon as that answers. None: the server is to stop."""
         while True:
             try:
-                store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+                store = await self._opened(stop)
                 break
             except (HomeUnavailable, DiskFull) as error:
                 if self._membership is None:
@@ -273,6 +273,20 @@ class Server:
         ending.push_async_callback(self._notifications.stop)
         await self._notifications.start(store)
         return store
+
+    async def _opened(self, stop: asyncio.Event) -> LogStore:
+        """The logs. To fill a copy may take hours: if the server is to stop before, it asks the home no more."""
+        opening = asyncio.ensure_future(
+            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+        )
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._membership is not None and not opening.done():
+                await asyncio.to_thread(self._membership.home.close)
+            return await opening
+        finally:
+            stopping.cancel()
 
     async def _stand_by(
         self,

@@ -165,6 +165,8 @@ class Engine(Closing):
         self._is_closed = False
         self._not_removed: set[str] = set()
         """Trash that is not what the state says of it."""
+        self._has_landed = False
+        """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
         """From when something is appended here."""
         self._stopped: dict[str, StorageCorrupted] = {}
@@ -338,7 +340,8 @@ class Engine(Closing):
         self._one_by_one("the disk", self.room.try_again)
         if self._clock_memory is not None:
             self._one_by_one("the clock", self._clock_memory.look)
-        if self.state.take_landed():
+        self._has_landed = self._has_landed or self.state.take_landed()
+        if self._has_landed:
             self._one_by_one("late changes", self._heed_landed)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
@@ -371,6 +374,7 @@ class Engine(Closing):
                     log.close()
                 else:
                     log.follow_state(entry.settings, consumers=True)
+        self._has_landed = False
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
         maintenance.seal_segments(log, self._worker.run)
