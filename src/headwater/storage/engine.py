@@ -165,6 +165,8 @@ class Engine(Closing):
         self._is_closed = False
         self._not_removed: set[str] = set()
         """Trash that is not what the state says of it."""
+        self._is_to_tend_anew = False
+        """Whether this server appends since a moment ago: logs that it did not have to open may be to be tended."""
         self._has_landed = False
         """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
@@ -310,6 +312,7 @@ class Engine(Closing):
             for log in self.opened():
                 log.begin_term()
             self._begin()
+            self._is_to_tend_anew = True
 
     def follow_logs(self, gone: Mapping[str, str]) -> None:
         """Another server made and deleted logs: let go of those that are `gone`, directories by name."""
@@ -337,6 +340,9 @@ class Engine(Closing):
                 self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
+        if self._is_to_tend_anew:
+            self._is_to_tend_anew = False
+            self._open_those_to_tend()
         self._one_by_one("the disk", self.room.try_again)
         if self._clock_memory is not None:
             self._one_by_one("the clock", self._clock_memory.look)
