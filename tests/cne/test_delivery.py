@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from headwater.cne import service
 from headwater.cne.addresses import Address, Pattern
 from headwater.cne.endpoint import ASKING_MAX
 from headwater.cne.webhook import NOT_SENT
 from headwater.core import Event
+from headwater.core.errors import OutcomeUnknown, StorageUnavailable
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
 
 from .builders import NODE_SYNC_STATE, SYNC_STATE, text, v2_value, wrapped
-from .world import V1, V2, Call, Subscriber, World
+from .world import PATIENCE_S, V1, V2, Call, Subscriber, World
 
 NUMBERS = [str(number) for number in range(30)]
 
@@ -543,6 +546,76 @@ def test_event_between_greeting_and_registration_is_not_lost(play):
 
     play(scenario)
     play(second)
+
+
+class Late:
+    """A change of the state that is made later than anybody waits for it."""
+
+    def __init__(self, method: Any) -> None:
+        self._method, self.lands = method, threading.Event()
+
+    def __call__(self, *given: Any) -> NoReturn:
+        def land() -> None:
+            self.lands.wait(PATIENCE_S)
+            self._method(*given)
+
+        threading.Thread(target=land, daemon=True).start()
+        raise OutcomeUnknown("$state")
+
+
+def test_a_subscription_of_which_nobody_was_told_is_delivered_to_when_it_is_there(play, store, monkeypatch):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        late = Late(store.state.put)
+        monkeypatch.setattr(service, "LANDED_S", 0.01)
+        with monkeypatch.context() as slow:
+            slow.setattr(store.state, "put", late)
+            body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
+            answer = await world.ask("POST", f"{V2}/subscriptions", body)
+        assert answer.status == 504
+        await world.publish(id, "second")
+        assert (await world.ask("GET", f"{V2}/subscriptions")).json == []
+        late.lands.set()
+        await subscriber.got("first", "second")
+        [found] = (await world.ask("GET", f"{V2}/subscriptions")).json
+        late = Late(store.state.delete_all)
+        path = f"{V2}/subscriptions/{found['SubscriptionId']}"
+        with monkeypatch.context() as slow:
+            slow.setattr(store.state, "delete_all", late)
+            assert (await world.ask("DELETE", path)).status == 504
+        assert (await world.ask("GET", path)).status == 200
+        late.lands.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await world.ask("GET", path)).status != 404:
+                await asyncio.sleep(0.01)
+        assert world.app.service.endpoints() == []
+
+    play(scenario)
+
+
+def test_what_could_not_be_removed_is_there(play, store, monkeypatch):
+    async def scenario(world: World) -> None:
+        publisher = await node(world)
+        subscriber = await world.subscriber()
+        id = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+
+        def refused(*_: object) -> NoReturn:
+            raise StorageUnavailable("the home is away")
+
+        paths = (f"{V2}/subscriptions/{id}", f"{V2}/publishers/{publisher}")
+        with monkeypatch.context() as away:
+            away.setattr(store.state, "delete_all", refused)
+            for path in paths:
+                assert (await world.ask("DELETE", path)).status == 503
+                assert (await world.ask("GET", path)).status == 200
+        await world.publish(publisher, "second")
+        await subscriber.got("first", "second")
+        for path in paths:
+            assert (await world.ask("DELETE", path)).status in (200, 204)
+            assert (await world.ask("GET", path)).status in (400, 404)
+
+    play(scenario)
 
 
 def test_subscriptions_and_cursors_survive_a_restart(run, tmp_path):

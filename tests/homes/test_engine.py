@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
 from headwater.core import AppendRequest, Event, LogSettings
+from headwater.core.consumer import Consumer
 from headwater.core.errors import (
     AppendConditionFailed,
     DiskFull,
@@ -29,6 +32,7 @@ from headwater.storage.data_directory import open_state
 from headwater.storage.disk import Disk
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.home import HomeWentBack
+from headwater.storage.homed import CopyBehind
 from headwater.storage.log import StoredLog
 
 from ..storage.builders import change, columns, crashed, event, log_directory, newest, numbers, unless
@@ -700,6 +704,52 @@ def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: S
     finally:
         server.close()
         proxy.close()
+
+
+def test_a_late_change_that_could_not_be_heeded_is_heeded_later(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve("a")
+    log, engine = server.orders, server.engine
+    value = json.dumps(asdict(Consumer("who", "it", 0, 1, 0, 0))).encode()
+    engine.state.put(f"consumer/{log.meta.incarnation}", "who\nit", value)
+    with monkeypatch.context() as late:
+        late.setattr(engine.state, "take_landed", lambda: True)
+        late.setattr(StoredLog, "follow_state", no_room)
+        engine.maintain(retention=False)
+    assert log.consumers() == []
+    engine.maintain(retention=False)
+    assert [each.component for each in log.consumers()] == ["it"]
+
+
+def no_room(*_: object, **__: object) -> NoReturn:
+    raise DiskFull("DIR", 0, 1)
+
+
+def test_what_was_committed_without_an_answer_is_no_home_that_went_back(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve("a")
+    log, state, commit = server.orders, server.engine.state, server.home.commit
+    add(log, 1)
+
+    def unheard(key: str, *given: Any) -> None:
+        commit(key, *given)
+        raise OutcomeUnknown(key)  # as where the turn ends meanwhile
+
+    with monkeypatch.context() as silent:
+        silent.setattr(server.home, "commit", unheard)
+        with pytest.raises(OutcomeUnknown):
+            add(log, 1, begin=1)
+        with pytest.raises(OutcomeUnknown):
+            state.put("kind", "key", b"1")
+    for again in (lambda: add(log, 1, begin=2), lambda: state.put("kind", "key", b"2")):
+        with pytest.raises(CopyBehind, match="what was committed without an answer is there"):
+            again()
+    assert {type(each) for each in server.lost} == {CopyBehind}
+    server.close()
+    second = serve("a")
+    assert contents(second.orders) == [b"0", b"1"]
+    assert (entry := second.engine.state.get("kind", "key")) is not None and entry.value == b"1"
+    add(second.orders, 1, begin=2)
 
 
 @pytest.mark.parametrize("what", ["create", "delete"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from headwater.client import connect
 from headwater.core.errors import DiskFull
+from headwater.homes.driver import COPY_RETRY_S
 from tests.soak.server import free_ports
 
 from ..waiting import eventually
@@ -24,11 +26,12 @@ Start = Callable[..., Member]
 MAIN = "from headwater.server.cli import main; main()"
 
 
-def on_a_disk_that_fills(full_while: Path) -> Sequence[str]:
+def on_a_disk_that_fills(full_while: Path, retry_s: float = COPY_RETRY_S) -> Sequence[str]:
     """A server whose disk is full for as long as that file is there."""
     text = (
         "from pathlib import Path; from headwater.storage import engine; from tests.storage.disks import FillingDisk; "
-        f"engine.Disk = lambda: FillingDisk(Path({str(full_while)!r})); {MAIN}"
+        f"engine.Disk = lambda: FillingDisk(Path({str(full_while)!r})); from headwater.homes import driver; "
+        f"driver.COPY_RETRY_S = {retry_s}; {MAIN}"
     )
     return [sys.executable, "-c", text]
 
@@ -104,6 +107,40 @@ def test_a_primary_whose_disk_is_full_gives_its_place_to_a_replica_if_there_is_o
     eventually(is_sent_on)
 
 
+def test_where_no_server_has_room_one_is_the_primary_until_another_has(start: Start, url: str, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    program = on_a_disk_that_fills(full, 1.0)
+    first = start("a", program=program)
+    eventually(first.is_primary)
+    assert first.append(0) == 1 and first.append(1) == 2
+    full.touch()
+    assert first.end(signal.SIGTERM) == 0
+    first = start("a", program=program)
+    eventually(lambda: status(url)["primary"] is not None)
+    with connect(first.url) as server:
+        assert server.log("orders").trim(2) == 2
+    with pytest.raises(DiskFull):
+        first.append(2)
+    second = start("b")
+    eventually(second.is_primary)
+    assert second.append(2) == 3
+
+
+def test_who_has_no_room_for_what_it_lacks_waits_until_it_has(start: Start, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    first = start("a")
+    eventually(first.is_primary)
+    second = start("b", program=on_a_disk_that_fills(full, 1.0))
+    eventually(lambda: reads(second))
+    full.touch()
+    assert first.append(0) == 1
+    first.end(signal.SIGKILL)
+    eventually(lambda: "this server could not begin" in (tmp_path / "b.log").read_text())
+    full.unlink()
+    eventually(second.is_primary)
+    assert second.append(1) == 2
+
+
 def test_a_server_whose_clock_is_an_hour_ahead_follows_and_takes_no_lease(start: Start, url: str) -> None:
     ahead = [sys.executable, "-c", f"import time; now = time.time; time.time = lambda: now() + 3600; {MAIN}"]
     second = start("b", program=ahead)
@@ -117,12 +154,54 @@ def test_a_server_whose_clock_is_an_hour_ahead_follows_and_takes_no_lease(start:
     eventually(lambda: reads(second) and head(second) == 1)
 
 
+def test_a_primary_without_room_keeps_its_place_where_who_is_there_takes_no_lease(start: Start, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    first = start("a", program=on_a_disk_that_fills(full))
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    ahead = [sys.executable, "-c", f"import time; now = time.time; time.time = lambda: now() + 3600; {MAIN}"]
+    second = start("b", program=ahead)
+    eventually(lambda: reads(second) and head(second) == 1)
+    eventually(lambda: any("this clock is +3600" in each for each in troubles(second)))
+    full.touch()
+    with pytest.raises(DiskFull):
+        first.append(1)
+    with connect(first.url) as server:
+        assert server.log("orders").trim(1) == 1
+    assert "headwater_replica_is_told 0.0" in metrics(second)
+
+
+def troubles(member: Member) -> Sequence[str]:
+    """What a replica tells its operator."""
+    return list(answer(member, "/health/ready?role=replica")[1].get("troubles", ()))
+
+
 def answers(member: Member, text: str) -> bool:
     """Whether a server that is not ready says so."""
     try:
         return text in member.unready()
     except OSError:
         return False
+
+
+def test_a_server_that_fills_its_copy_can_be_stopped(start: Start, tmp_path: Path) -> None:
+    first = start("a")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    endless = f"""
+from itertools import cycle
+from headwater.homes.postgres import PostgresHome
+from pathlib import Path
+frames = PostgresHome.frames
+def fetched_again_and_again(self, *given):
+    Path({str(tmp_path / "fetches")!r}).touch()
+    for _ in cycle([None]):
+        list(frames(self, *given))
+PostgresHome.frames = fetched_again_and_again
+{MAIN}"""
+    second = start("b", program=[sys.executable, "-c", endless])
+    eventually((tmp_path / "fetches").exists)
+    assert second.end(signal.SIGTERM) == 0
 
 
 def test_an_advertised_address_that_nobody_reaches_is_told_and_costs_a_second(start: Start, tmp_path: Path) -> None:
@@ -136,10 +215,7 @@ def test_an_advertised_address_that_nobody_reaches_is_told_and_costs_a_second(st
     assert "headwater_replica_is_told 0.0" in metrics(second)
     trouble = f"the primary at http://127.0.0.1:{nobody} cannot be listened to"
 
-    def is_told() -> bool:
-        return any(trouble in each for each in answer(second, "/health/ready?role=replica")[1].get("troubles", ()))
-
-    eventually(is_told)
+    eventually(lambda: any(trouble in each for each in troubles(second)))
     used = command("serve", "--home", second.home, "--data", str(tmp_path / "b"), "--http-port", "0",
                    "--amqp-port", "0", "--flight-port", "0", expected=4)  # fmt: skip
     assert f"{tmp_path / 'b'}: in use by another process (pid {second.process.pid})" in used

@@ -181,6 +181,20 @@ def test_trims_and_consumers_are_followed_and_stay_after_a_restart(first: Server
     assert numbers(again.orders.read()) == [7, 8, 9, 10]
 
 
+def test_a_primary_forgets_what_is_too_old_also_in_a_log_that_it_never_had_to_open(first: Server, join: Join) -> None:
+    add(first.engine.create("quiet"), 3)
+    join("a").close()
+    replica = join("a")  # which has all of it
+    first.engine.change("quiet", LogSettings(retention_until_acknowledged=True))
+    first.engine.open("quiet").register_consumer("who", "it", after=0)
+    first.engine.open("quiet").acknowledge("who", "it", 3)
+    first.engine.state.flush()
+    replica.follow()
+    assert replica.engine.opened() == []
+    replica.take_over().engine.maintain()
+    assert [(log.name, log.first_retained) for log in replica.engine.opened()] == [("quiet", 4)]
+
+
 def test_what_could_not_be_taken_up_for_want_of_room_is_taken_up_later(
     first: Server, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -478,3 +478,24 @@ def test_a_database_that_does_not_keep_its_promises_is_told(setting: str, is_pro
         name = setting.partition(" ")[0]
         found = [each for each in findings(connection) if each.text.startswith(name)]
         assert [each.is_problem for each in found] == [is_problem]
+
+
+def test_who_waits_too_long_is_told_while_it_is_looked_whether_the_home_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = PostgresHome(fresh_home(), overdue_s=0.2)
+    looks, is_over, is_told = threading.Event(), threading.Event(), threading.Event()
+
+    def look() -> None:
+        looks.set()
+        is_over.wait(PATIENCE_S)
+
+    try:
+        monkeypatch.setattr(home, "_look", look)
+        home._failed(TimeoutError("no answer"))
+        assert looks.wait(PATIENCE_S)
+        home._under_way.add(module._Statement(is_told.set))
+        assert is_told.wait(PATIENCE_S)
+    finally:
+        is_over.set()
+        home.close()

@@ -467,6 +467,9 @@ def test_a_password_in_the_address_is_not_shown() -> None:
         shown = command("config", "--home", address)
         assert "hush" not in shown
         assert "db.example" in shown
+    for action in ("init", "status", "check", "upgrade", "accept-loss"):
+        for address in ("postgresql://me:hush%zz@db.example/x", "postgresql://me:hush@[db.example/x"):
+            assert "hush" not in command("home", action, "--home", address, expected=4)
 
 
 def test_a_signal_that_comes_while_a_server_ends_or_cannot_begin_is_heard(url: str, tmp_path: Path) -> None:

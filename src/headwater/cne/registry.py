@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from ..core.errors import OutcomeUnknown
 from ..core.state import StateStore
 from .addresses import canonical
 from .notification import Dialect
@@ -49,6 +50,13 @@ class _Making(NamedTuple):
     is_over: asyncio.Event
 
 
+class Landed(NamedTuple, Generic[R]):
+    """Changes that were made after somebody was told that this is not known."""
+
+    made: list[R]
+    removed: list[R]
+
+
 class Registry(Generic[R]):
     """Records of one type by id, in the order in which they were made.
 
@@ -60,6 +68,10 @@ class Registry(Generic[R]):
         self._state, self._name, self._type, self._settings = state, name, type, settings
         self._kind = f"cne/{name}"
         self._being_made: dict[tuple[str, ...], _Making] = {}
+        self._unknown: dict[str, R] = {}
+        """Of which it was told that it is not known whether they are there. While the state does not answer, further
+        changes are refused, so these are few.
+        """
         self.by_id: dict[str, R] = {}
 
     def load(self) -> None:
@@ -113,12 +125,42 @@ class Registry(Generic[R]):
         )
 
     async def put(self, record: R) -> None:
-        """Add a record; it is durable when this returns."""
-        await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
+        """Add a record; it is durable when this returns. Raises EventLogError."""
+        try:
+            await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
+        except OutcomeUnknown:
+            self._unknown[record.id] = record
+            raise
         self.by_id[record.id] = record
 
     async def remove(self, ids: Iterable[str]) -> None:
-        """Take records away, durably: many in one change of the state, because each waits for the disk."""
-        taken = [id for id in ids if self.by_id.pop(id, None) is not None]
-        for index in range(0, len(taken), REMOVED_AT_ONCE):
-            await asyncio.to_thread(self._state.delete_all, self._kind, taken[index : index + REMOVED_AT_ONCE])
+        """Take records away, durably: many in one change of the state, because each waits for the disk.
+
+        Raises EventLogError: those that are still in `by_id` may be there.
+        """
+        known = [id for id in ids if id in self.by_id]
+        for index in range(0, len(known), REMOVED_AT_ONCE):
+            piece = known[index : index + REMOVED_AT_ONCE]
+            try:
+                await asyncio.to_thread(self._state.delete_all, self._kind, piece)
+            except OutcomeUnknown:
+                self._unknown |= {id: self.by_id[id] for id in piece if id in self.by_id}
+                raise
+            for id in piece:
+                self.by_id.pop(id, None)
+                self._unknown.pop(id, None)
+
+    async def take_landed(self) -> Landed[R]:
+        """Of what was told to be unknown, take up what is known by now. Raises EventLogError."""
+        landed = Landed[R]([], [])
+        for id, record in list(self._unknown.items()):
+            is_there = await asyncio.to_thread(self._state.get, self._kind, id) is not None
+            if is_there is (id in self.by_id):
+                continue
+            self._unknown.pop(id, None)
+            if is_there:
+                self.by_id[id] = record
+                landed.made.append(record)
+            elif self.by_id.pop(id, None) is not None:
+                landed.removed.append(record)
+        return landed

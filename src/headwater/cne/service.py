@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from ..core.bus import Bus
-from ..core.errors import DuplicateEventId
+from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
 from ..core.limits import check_append
 from ..core.local import LocalLog
@@ -25,6 +26,10 @@ from .settings import Settings
 from .stored import Stored
 from .supervision import Supervisor
 from .webhook import Webhooks, endpoint_uri
+
+LANDED_S = 1.0
+"""So often it is looked whether a change was made of which that is not known."""
+_logger = logging.getLogger("headwater.cne")
 
 
 class Service:
@@ -49,6 +54,7 @@ class Service:
         self.traffic = self._delivery.traffic
         self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
+        self._landing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Load what is registered, and go on delivering."""
@@ -59,9 +65,13 @@ class Service:
         await asyncio.to_thread(self.subscriptions.load)
         await asyncio.to_thread(self.publishers.load)
         self._supervisor.start()
+        self._landing = asyncio.create_task(self._take_landed(), name="late cloud native events")
 
     async def close(self) -> None:
         """Stop delivering, and write down where everybody stands."""
+        if self._landing is not None:
+            self._landing.cancel()
+            await asyncio.gather(self._landing, return_exceptions=True)
         await self._supervisor.close()
         await self.webhooks.close()
 
@@ -112,17 +122,25 @@ class Service:
                 await self._delivery.handshake(made.endpoint)
                 await self._delivery.greet(made, self._greetings(feed, made))
             await self.subscriptions.put(made)
-            feed = await self._supervisor.feed()  # another one, if the log was made anew meanwhile
-            had_endpoint = made.endpoint in feed.endpoints
-            feed.subscribe(made)
-            if had_endpoint:
-                feed.catch_up(made)
-                self._revive(made)
+            self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
             return made
 
     async def unsubscribe(self, *subscriptions: Subscription) -> None:
-        """Forget subscriptions; nothing more is sent to them."""
-        await self.subscriptions.remove(each.id for each in subscriptions)
+        """Forget subscriptions; nothing more is sent to them. Raises EventLogError: some may be there."""
+        try:
+            await self.subscriptions.remove(each.id for each in subscriptions)
+        finally:
+            await self._end([each for each in subscriptions if each.id not in self.subscriptions.by_id])
+
+    def _deliver(self, feed: Feed, subscription: Subscription) -> None:
+        """From its start on, which may be a moment ago."""
+        had_endpoint = subscription.endpoint in feed.endpoints
+        feed.subscribe(subscription)
+        if had_endpoint:
+            feed.catch_up(subscription)
+            self._revive(subscription)
+
+    async def _end(self, subscriptions: Sequence[Subscription]) -> None:
         slices, stopping = Slices(), []
         for each in subscriptions:
             await slices.pause()
@@ -177,6 +195,20 @@ class Service:
         """All endpoints that are delivered to at the moment; may be called from any thread."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
+
+    async def _take_landed(self) -> None:
+        """What was changed though whoever asked could not be told: it holds here too, a moment later."""
+        while True:
+            await asyncio.sleep(LANDED_S)
+            try:
+                await self.publishers.take_landed()
+                made, removed = await self.subscriptions.take_landed()
+                if (feed := self._supervisor.present) is not None:  # else one that begins has them
+                    for each in made:
+                        self._deliver(feed, each)
+                await self._end(removed)
+            except EventLogError as error:
+                _logger.error("late changes of subscriptions cannot be taken up at present: %s", error)
 
     def _mode(self, dialect: Dialect) -> str:
         """How events are delivered to a subscription that does not say."""

@@ -14,6 +14,7 @@ from ..core.errors import StorageUnavailable
 from ..core.threads import Threads
 from ..storage.framelog import HeadMoved, Term
 from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
+from ..storage.homed import CopyBehind
 from . import role_actions as actions
 from . import role_events as events
 from .last_lease import LastLease
@@ -79,6 +80,8 @@ class Driver:
         self._is_over = False
         self._on_end: Callable[[], None] = lambda: None
         self._look_at = 0.0
+        self._free_since: float | None = None
+        """Since when the lease was found to be free, each time."""
         self._copy_failed_at = 0.0
         self._is_away = False
         self._stopping = threading.Event()
@@ -108,7 +111,7 @@ class Driver:
     def opened(self) -> None:
         """The copy has what the home had: from now on this server tries for the lease.
 
-        Before, whoever can go on at once would wait for what is fetched here.
+        Before, those who could go on at once would wait for what is fetched here.
         """
         self._events.put(events.Opened())
 
@@ -132,6 +135,11 @@ class Driver:
     def held_for_s(self) -> float:
         """For how long this server counts on its lease, without another renewal; 0: it has none."""
         return self._roles.held_for(boot_time_s())
+
+    @property
+    def free_for_s(self) -> float:
+        """For how long nobody took the lease, though it could be had; 0: somebody has it, or that is not known."""
+        return 0.0 if (since := self._free_since) is None else boot_time_s() - since
 
     @property
     def ahead(self) -> str:
@@ -179,6 +187,8 @@ class Driver:
             self._events.put(events.HomeWentBack(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeChanged):
             self._events.put(events.HomeChanged())
+        elif isinstance(error, CopyBehind):
+            self.failed(str(error))
         else:
             self.copy_failed(f"the copy cannot be written: {error}")
 
@@ -345,6 +355,8 @@ class Driver:
         off_s = day + round_trip_s / 2 - standing.clock_s
         self._events.put(events.ClockCompared(off_s, round_trip_s))
         self.standing, self.round_trip_s = standing, round_trip_s
+        is_free = standing.is_vouched and not standing.remaining_s
+        self._free_since = (self._free_since or before) if is_free else None
         return standing
 
     def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
@@ -354,7 +366,7 @@ class Driver:
         except StorageUnavailable as error:
             if not self._is_away:
                 logger.warning("%s", error)
-                self._is_away = True
+                self._is_away, self._free_since = True, None
                 self._events.put(events.HomeUnreachable())
             return None
         if self._is_away:

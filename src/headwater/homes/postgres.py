@@ -135,7 +135,7 @@ class PostgresHome:
     ) -> None:
         """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
         self._errors: Any = load_driver()
-        self._name = _described(url)
+        self._name = described(url)
         """The home by its address, without what is secret in it."""
         self._connections = Connections(url, f"headwater replica {_PROCESS:x}", connect_s=connect_s)
         self._overdue_s, self._silence_s = overdue_s, silence_s
@@ -160,7 +160,11 @@ class PostgresHome:
         except BaseException:
             self._connections.close()
             raise
-        self._watcher = Threads().start("home", self._watch, self._closing)
+        threads = Threads()
+        self._watching = [
+            threads.start("home", self._watch, self._closing),
+            threads.start("home-look", self._look_again, self._closing),
+        ]
 
     @property
     def url(self) -> str:
@@ -497,7 +501,8 @@ class PostgresHome:
         """See Home."""
         self._closing.set()
         self._connections.close()
-        self._watcher.join()
+        for each in self._watching:
+            each.join()
 
     def _is_kept(self, connection: HomeConnection, key: str, last: int) -> bool:
         """Whether nothing was trimmed so far: then a frame that ends there and is missing was never committed."""
@@ -617,7 +622,7 @@ class PostgresHome:
         )
 
     def _watch(self) -> None:
-        """Tell who waits too long, sever silent connections, look whether a home that went away is there again."""
+        """Tell who waits too long, and sever silent connections."""
         while not self._closing.wait(WATCH_S):
             now = time.monotonic()
             with self._changing:
@@ -634,7 +639,14 @@ class PostgresHome:
                     assert statement.connection is not None
                     self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)
                     statement.connection.sever()
-            if self._failing_since is not None and not under_way and not self._gives_up:
+
+    def _look_again(self) -> None:
+        """Look whether a home that went away is there again, where nobody else asks it.
+
+        That has a thread of its own, so that it is watched as any: it may get no answer either.
+        """
+        while not self._closing.wait(WATCH_S):
+            if self._failing_since is not None and not self._under_way and not self._gives_up:
                 self._look()
 
     def _look(self) -> None:
@@ -645,7 +657,8 @@ class PostgresHome:
             self._closing.wait(BACKOFF_S[1])
 
 
-def _described(url: str) -> str:
+def described(url: str) -> str:
+    """The home by its address, without what is secret in it. Raises StorageUnavailable: nobody can read that."""
     driver = load_driver()
     try:
         given = driver.conninfo.conninfo_to_dict(url)

@@ -125,7 +125,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
-            except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived) as error:
+            except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
             else:
@@ -257,7 +257,7 @@ class Server:
         """The logs; with a home, as a copy that follows it, as soon as that answers. None: the server is to stop."""
         while True:
             try:
-                store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+                store = await self._opened(stop)
                 break
             except (HomeUnavailable, DiskFull) as error:
                 if self._membership is None:
@@ -274,6 +274,20 @@ class Server:
         await self._notifications.start(store)
         return store
 
+    async def _opened(self, stop: asyncio.Event) -> LogStore:
+        """The logs. To fill a copy may take hours: if the server is to stop before, it asks the home no more."""
+        opening = asyncio.ensure_future(
+            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+        )
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._membership is not None and not opening.done():
+                await asyncio.to_thread(self._membership.home.close)
+            return await opening
+        finally:
+            stopping.cancel()
+
     async def _stand_by(
         self,
         store: LogStore,
@@ -286,22 +300,27 @@ class Server:
         """Serve reads until this server is the next primary; False: it is to stop before."""
         from ..storage import Engine
 
-        assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
-        listening = Listening(store.follower, store.state, self._membership.primary, store.unready)
-        self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [store.unready()])]
+        membership = self._membership
+        assert membership is not None and isinstance(store, Engine) and store.follower is not None
+
+        def hindrance() -> str | None:
+            return store.unready() or membership.hindrance()
+
+        listening = Listening(store.follower, store.state, membership.primary, hindrance)
+        self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
-        self._membership.replica = replica
+        membership.replica = replica
         turns = Turns(doing=self._doing)
         data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
-        elsewhere = Elsewhere(self._membership.amqp_of_primary, self._gate.stale)
+        elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
             store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
         )
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
-            partial(loop_metrics, self._watchman), partial(home_metrics, self._membership),
+            partial(loop_metrics, self._watchman), partial(home_metrics, membership),
             partial(replica_metrics, replica), partial(amqp_metrics, messages.containers),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
@@ -313,7 +332,7 @@ class Server:
         await messages.start()
         listening.start(self._threads)
         try:
-            has_turn = await self._membership.turn(stop)
+            has_turn = await membership.turn(stop)
         finally:
             await asyncio.to_thread(listening.stop)
         if has_turn:

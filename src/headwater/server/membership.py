@@ -10,7 +10,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -76,7 +76,7 @@ class Membership:
         last_lease = LastLease(config.data)
         self.bus: Bus | None = None
         """Of the server that runs now: it is told of roles, and of the home."""
-        self._term = 0
+        self._term, self._lease_s = 0, config.home_lease_ms / 1000
         self._obstacles: dict[str, str] = {}
         """Why this server takes no lease, by kind."""
         try:
@@ -85,7 +85,7 @@ class Membership:
                 self.home,
                 self._name,
                 self._addresses,
-                times=LeaseTimes(length_s=config.home_lease_ms / 1000),
+                times=LeaseTimes(length_s=self._lease_s),
                 last_lease=last_lease,
                 told=self._told,
             )
@@ -96,7 +96,6 @@ class Membership:
         self.committed = Committed(SECRET_RECORD)
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = False
-        self._reopen: Callable[[], None] = lambda: None
         self.has_turn = self._is_primary = False
         self.replica: Replica | None = None
         """How far the copy is, while another server is the primary."""
@@ -136,32 +135,35 @@ class Membership:
         return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     def look_at(self, store: LogStore) -> None:
-        """The copy is open. Whoever has no room takes no lease; the primary gives it up if a replica listens, which has
-        room then.
+        """The copy is open. Whoever has no room takes no lease, unless nobody else does.
+
+        The primary gives it up if a replica listens, which has room then, and could take it.
         """
 
         def obstacle() -> str | None:
-            return None if self.has_turn and not self.committed.has_listeners else store.unready()
+            is_alone = self.driver.free_for_s > self._lease_s  # some time later, if it stays so: see `driver`
+            if self.driver.role in (Role.TAKING_OVER, Role.PRIMARY):
+                is_alone = not self.committed.has_listeners
+            return None if is_alone else store.unready()
 
         self.driver.obstacle = obstacle
         self.driver.opened()
 
-    async def turn(self, stop: asyncio.Event) -> bool:
-        """Wait until this server is the next primary; False: it is to stop before."""
-        loop = asyncio.get_running_loop()
+    def hindrance(self) -> str | None:
+        """Why this server takes no lease; None if it would."""
+        return next(iter(list(self._obstacles.values())), None)
 
-        def reopen() -> None:
-            with suppress(RuntimeError):  # that loop is closed: its server has ended
-                loop.call_soon_threadsafe(self._set_to_reopen, stop)
+    async def turn(self, stop: asyncio.Event) -> bool:
+        """Wait until this server is the next primary; False: it is to stop, or to open its copy anew, before."""
+        loop = asyncio.get_running_loop()
 
         def end() -> None:
             self.home.give_up()
-            with suppress(RuntimeError):
+            with suppress(RuntimeError):  # that loop is closed: its server has ended
                 loop.call_soon_threadsafe(stop.set)
 
-        self._reopen = reopen
         told = ""
-        while not stop.is_set():
+        while not stop.is_set() and not self._is_to_reopen:
             if await asyncio.to_thread(self.driver.wait_for_turn, end, LOOK_S):
                 self.has_turn = True
                 return True
@@ -170,15 +172,11 @@ class Membership:
         self._is_stopping = not self._is_to_reopen
         return False
 
-    def _set_to_reopen(self, stop: asyncio.Event) -> None:
-        self._is_to_reopen = True
-        stop.set()
-
     def lost(self, error: Exception) -> None:
         """Why the logs can be appended to no more, or followed no more: see `storage.homed.Homed`."""
         if isinstance(error, CopyOutlived):
             logger.warning("%s; the copy is opened anew", error)
-            self._reopen()
+            self._is_to_reopen = True  # whether the turn is waited for by now or not yet
         else:
             self.driver.lost(error)
 
@@ -248,9 +246,15 @@ class Membership:
         return not self._is_stopping
 
     def could_not_begin(self, error: Exception) -> None:
-        """The home failed while the server began: the lease is given back, and it stands by again."""
+        """The home failed while the server began, or there was no room for what its copy lacked.
+
+        The lease is given back, and it stands by again.
+        """
         logger.error("this server could not begin: %s", error)
-        self.driver.failed(str(error))
+        if isinstance(error, DiskFull):
+            self.driver.copy_failed(shown(error))
+        else:
+            self.driver.failed(str(error))
         self.over()
         time.sleep(PAUSE_S)
 

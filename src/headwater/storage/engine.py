@@ -142,6 +142,10 @@ class Engine(Closing):
         self._stopping = threading.Event()
         self._is_closed = False
         self._trash = Trash(self.directory, self.state, None if home is None else home.delete)
+        self._is_to_tend_anew = False
+        """Whether this server appends since a moment ago: logs that it did not have to open may be to be tended."""
+        self._has_landed = False
+        """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
         """From when something is appended here."""
         self._stopped: dict[str, StorageCorrupted] = {}
@@ -286,6 +290,7 @@ class Engine(Closing):
             for log in self.opened():
                 log.begin_term()
             self._begin()
+            self._is_to_tend_anew = True
 
     def _renew_after_loss(self) -> None:
         """Where a person accepted that the home lacks what it had, all logs are new incarnations from now on."""
@@ -339,10 +344,14 @@ class Engine(Closing):
                 self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
+        if self._is_to_tend_anew:
+            self._is_to_tend_anew = False
+            self._open_those_to_tend()
         self._one_by_one("the disk", self.room.try_again)
         if self._clock_memory is not None:
             self._one_by_one("the clock", self._clock_memory.look)
-        if self.state.take_landed():
+        self._has_landed = self._has_landed or self.state.take_landed()
+        if self._has_landed:
             self._one_by_one("late changes", self._heed_landed)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
@@ -375,6 +384,7 @@ class Engine(Closing):
                     log.close()
                 else:
                     log.follow_state(entry.settings, consumers=True)
+        self._has_landed = False
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
         maintenance.seal_segments(log, self._worker.run)

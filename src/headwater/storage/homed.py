@@ -33,7 +33,7 @@ class Homed:
 
     home: Home
     on_lost: Callable[[Exception], None]
-    """Gets HeadMoved (another has the term), HomeChanged, or what keeps the copy from being written."""
+    """Gets HeadMoved (another has the term), HomeChanged, CopyBehind, or what keeps the copy from being written."""
     on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
     """Gets what was committed, and to which log, before it is answered: it must not take long."""
     is_following: bool = False
@@ -42,6 +42,17 @@ class Homed:
 
 class CopyOutlived(Exception):
     """The home has forgotten what comes next in a copy: it was away for too long, and must be made anew."""
+
+
+class CopyBehind(StorageUnavailable):
+    """The home has what was committed here without an answer: a copy that is opened anew has it."""
+
+    def __init__(self, log: str, copy_head: int, home_head: int) -> None:
+        super().__init__(
+            f"the copy {log} ends with {copy_head}, its home with {home_head}: what was committed without an answer is "
+            "there; it is fetched when the copy is opened anew",
+            reason="an earlier append, whose outcome was not known, is taken up first; try again",
+        )
 
 
 class HomedLog(SegmentLog):
@@ -87,7 +98,7 @@ class HomedLog(SegmentLog):
         *,
         is_durable: bool = True,
     ) -> None:
-        """See SegmentLog. Raises NotKept too, and HomeWentBack."""
+        """See SegmentLog. Raises NotKept too, HomeWentBack, and CopyBehind."""
         if expected != (found := Head(self.head, self.last_crc, self.term)):
             raise HeadMoved(found)
         if not is_durable:
@@ -163,6 +174,10 @@ class HomedLog(SegmentLog):
             if moved.head.term != self.term:
                 self._on_lost(moved)
                 raise
+            if moved.head.number > expected.number:  # in this term nobody else appends
+                behind = CopyBehind(str(self._directory), expected.number, moved.head.number)
+                self._on_lost(behind)
+                raise behind from None
             raise self._went_back(moved.head.number) from None
         except HomeChanged as changed:
             self._on_lost(changed)

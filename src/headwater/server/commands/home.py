@@ -246,11 +246,12 @@ def _opened(address: str) -> Iterator[PostgresHome]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Connection]:
+    from ...homes.postgres import described
     from ...homes.postgres_connections import load_driver
 
-    driver = load_driver()
+    driver, name = load_driver(), described(address)
     try:
         with driver.connect(address, autocommit=True) as connection:
             yield connection
     except driver.Error as error:
-        raise StorageUnavailable(f"the home cannot be made, or changed: {str(error).strip()}") from None
+        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None
