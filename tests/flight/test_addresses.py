@@ -230,10 +230,10 @@ class TestWriting:
             assert client.append("orders", [batch("B")])[0].first == 102 and client.url == home.urls[1]
 
     def test_batches_that_cannot_be_gone_through_again_are_sent_once(self, home: Home) -> None:
-        client = home.client()
-        with pytest.raises(NotPrimary):
-            client.append("orders", iter([batch("A")]))
-        assert client.append("orders", iter([batch("A")]))[0].first == 101
+        """To the primary, which is looked for before."""
+        assert home.client(refusing(), *home.urls).append("orders", iter([batch("A")]))[0].first == 101
+        assert home.client().stage("orders", "w", 0, 0, 0, iter([batch("B")])).rows == 1
+        assert (home.primary.appends, home.replica.stages, home.primary.stages) == (1, 0, 1)
 
     def test_a_condition_holds_for_the_log_that_gave_its_number_alone(self, home: Home) -> None:
         member, stranger = home.stranger()
@@ -247,6 +247,13 @@ class TestWriting:
         assert member.appends == 0
         home.primary.problem = None
         assert client.append("orders", [batch("A")], condition=condition)[0].first == 101
+
+    def test_a_log_that_was_made_anew_is_written_to_where_no_position_is_meant(self, home: Home) -> None:
+        client = home.client()
+        client.expect("orders", "another", 500)
+        with pytest.raises(PositionOfOtherIncarnation):
+            client.append("orders", [batch("A")], condition=AppendCondition(Query.all(), after=500))
+        assert client.append("orders", [batch("A")])[0].first == 101
 
     def test_who_may_only_append_is_not_asked_to_read(self, home: Home) -> None:
         class Writers(Member):

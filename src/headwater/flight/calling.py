@@ -15,7 +15,7 @@ from ..core.log import LogInfo
 from ..formats.endpoints import Endpoints
 from .address import BulkAddress
 from .connection import Connection
-from .seen import SeenLogs
+from .seen import OtherEverywhere, SeenLogs
 from .tries import Tries
 from .wire import HEAD, ActionShape, LogBody
 
@@ -61,16 +61,29 @@ class Calls:
         call: Callable[[Connection], T],
         *,
         log: str | None = None,
+        has_positions: bool = True,
         is_idempotent: bool = True,
         is_untouched: Callable[[], bool] = lambda: True,
     ) -> T:
         """What the call answers, tried again while the server is away, if it may be, or wants another login.
 
         With several addresses: `log` must be the log that it was, and all of it, before a server is called that is not
-        told so by the call itself. `is_untouched` says whether a call that was refused has changed nothing.
+        told so by the call itself. One that is another log at all of them is called all the same, unless the call
+        `has_positions` of the one before. `is_untouched` says whether a call that was refused has changed nothing.
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """
+        try:
+            return self._call(call, log, is_idempotent, is_untouched)
+        except OtherEverywhere:
+            if log is None or has_positions:
+                raise
+            self.seen.forget(log)
+            return self._call(call, log, is_idempotent, is_untouched)
+
+    def _call(
+        self, call: Callable[[Connection], T], log: str | None, is_idempotent: bool, is_untouched: Callable[[], bool]
+    ) -> T:
         tries = self.tries(may_lag=log is None)
         while True:
             connection = tries.begin()
@@ -86,14 +99,11 @@ class Calls:
                 tries.succeeded()
                 return answer
 
-    def once(self, call: Callable[[Connection], T], *, log: str) -> T:
+    def once(self, call: Callable[[Connection], T]) -> T:
         """The same, tried once at the address in use."""
         tries = self.tries()
-        connection = tries.begin()
         try:
-            if not self.is_single:
-                self._check(connection, log)
-            return call(connection)
+            return call(tries.begin())
         except FAILURES as error:
             raise tries.given_up(error) from None
 
@@ -113,7 +123,7 @@ class Calls:
 
         try:
             return self.call(look)
-        except PositionOfOtherIncarnation:  # so all addresses say: it is another log now
+        except PositionOfOtherIncarnation:  # it is another log now, as far as anybody answers: the answer says which
             self.seen.forget(log)
             return self.call(look)
 

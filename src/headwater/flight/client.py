@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 SEQUENCE_NUMBER = "sequence_number"
 REPORT_S = 5.0
+ANY_WRITER = "-"
+"""Whom to ask for where only the answer of the primary counts, whatever it is."""
 
 
 class BulkClient:
@@ -187,7 +189,9 @@ class BulkClient:
         """
         is_one = condition is not None
         append = wire.AppendCommand(log, partition, wire.condition_json(condition), on_duplicate, marks_end=is_one)
-        appended = self._put(log, wire.PutCommand(append=append), batches, Appended, is_idempotent=False)
+        appended = self._put(
+            log, wire.PutCommand(append=append), batches, Appended, has_positions=is_one, is_idempotent=False
+        )
         self._calls.reached(log, max((each.last for each in appended), default=0))
         return appended
 
@@ -211,7 +215,9 @@ class BulkClient:
         body = wire.CommitBody(
             log, writer, batch, tuple(stages), partition, wire.condition_json(condition), on_duplicate
         )
-        committed = self._act(wire.COMMIT, body, flight.FlightCallOptions(timeout=None), log=log)
+        committed = self._act(
+            wire.COMMIT, body, flight.FlightCallOptions(timeout=None), log=log, has_positions=condition is not None
+        )
         self._calls.reached(log, committed.last)
         return committed
 
@@ -221,11 +227,11 @@ class BulkClient:
         Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
         then nothing can be staged for the batch any more either.
         """
-        self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up), log=log)
+        self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up), log=log, has_positions=False)
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """How far that writer is; None if it never committed."""
-        return self._act(wire.WRITER, wire.WriterBody(log, writer), log=log).writer
+        return self._act(wire.WRITER, wire.WriterBody(log, writer), log=log, has_positions=False).writer
 
     # Managing
 
@@ -276,14 +282,30 @@ class BulkClient:
         options: flight.FlightCallOptions | None = None,
         *,
         log: str | None = None,
+        has_positions: bool = True,
     ) -> Answer:
-        """`log`: see Calls.call."""
-        return self._calls.call(lambda at: at.act(shape, body, options), log=log, is_idempotent=shape.is_idempotent)
+        """`log`, `has_positions`: see Calls.call."""
+        return self._calls.call(
+            lambda at: at.act(shape, body, options),
+            log=log,
+            has_positions=has_positions,
+            is_idempotent=shape.is_idempotent,
+        )
 
     def _put(
-        self, log: str, command: wire.PutCommand, batches: Batches, kind: type[T], *, is_idempotent: bool = True
+        self,
+        log: str,
+        command: wire.PutCommand,
+        batches: Batches,
+        kind: type[T],
+        *,
+        has_positions: bool = False,
+        is_idempotent: bool = True,
     ) -> list[T]:
-        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good."""
+        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good.
+
+        And where the primary is: a question that is the primary's finds it.
+        """
         answers: list[T] = []
         is_cautious = not (self._calls.is_single or is_idempotent)
 
@@ -292,13 +314,17 @@ class BulkClient:
             put_once(connection, command, schema, rest, answers, kind, is_cautious=is_cautious)
 
         if isinstance(batches, Iterator | pa.RecordBatchReader):
-            self.logs()
+            if self._calls.is_single:
+                self.logs()
+            else:
+                self.writer(log, ANY_WRITER)
             schema, rest = schema_and_batches(batches)
-            self._calls.once(lambda at: put(at, schema, rest), log=log)
+            self._calls.once(lambda at: put(at, schema, rest))
         else:
             self._calls.call(
                 lambda at: put(at, *schema_and_batches(batches)),
                 log=log,
+                has_positions=has_positions,
                 is_idempotent=is_idempotent,
                 is_untouched=lambda: not answers,
             )

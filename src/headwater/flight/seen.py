@@ -23,6 +23,10 @@ class NotHereYet(EventLogError):
         super().__init__(f"log {log!r} ends at {head} at {url}, and is known to go to {wanted}")
 
 
+class OtherEverywhere(PositionOfOtherIncarnation):
+    """All addresses say that it is another log now."""
+
+
 @dataclass(slots=True)
 class _Seen:
     incarnation: str | None

@@ -21,7 +21,7 @@ from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .connection import Connection
 from .errors import Busy
-from .seen import NotHereYet
+from .seen import NotHereYet, OtherEverywhere
 
 PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
 """What may be better in a moment."""
@@ -118,9 +118,17 @@ class Tries:
         assert self._doubted_at is not None
         may_catch_up = any(isinstance(each, NotHereYet | InvalidPosition) for each in self._doubts.values())
         if not may_catch_up or time.monotonic() - self._doubted_at > CATCHES_UP_S:
-            raise known from None
+            raise self._unanimous(known) from None
         self._doubts.clear()
         self._attempts.failed(known)
+
+    def _unanimous(self, known: EventLogError) -> EventLogError:
+        if not all(isinstance(each, PositionOfOtherIncarnation) for each in self._doubts.values()):
+            return known
+        assert isinstance(known, PositionOfOtherIncarnation)
+        error = OtherEverywhere(known.position, known.incarnation, known.first)
+        error.args = known.args
+        return error
 
     def _is_doubtful(self, known: EventLogError) -> bool:
         is_ahead = isinstance(known, InvalidPosition) and known.where in ("after", "upto") and self._may_lag
