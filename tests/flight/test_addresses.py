@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from headwater.core import AppendCondition, Event, LocalLog, Query
 from headwater.core.access import Forbidden, Right
 from headwater.core.errors import (
+    EventLogError,
     InvalidInput,
     InvalidPosition,
     LogNotFound,
@@ -19,11 +22,14 @@ from headwater.core.errors import (
     PositionOfOtherIncarnation,
     StorageUnavailable,
 )
-from headwater.flight.address import BulkAddress
+from headwater.flight.address import RETRIES, BulkAddress
 from headwater.flight.client import BulkClient
+from headwater.flight.connection import Connection
 from headwater.flight.seen import NotHereYet
 from headwater.flight.server import BulkServer
+from headwater.flight.tries import Tries
 from headwater.flight.wire import Ticket
+from headwater.formats.endpoints import Endpoints
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.storage.memory import MemoryStore
 
@@ -286,6 +292,30 @@ class TestWriting:
             client.head("orders")
         home.replica.head = None
         assert client.head("orders").head == 101
+
+
+class TestPatience:
+    @pytest.mark.parametrize(
+        "replicas_say", [ServerUnreachable("grpc://b", "refused"), NotPrimary("orders"), LogNotFound("orders")]
+    )
+    @pytest.mark.parametrize("replicas", [1, 2, 4])
+    def test_the_next_primary_is_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, replicas_say: EventLogError, replicas: int
+    ) -> None:
+        """By default for longer than a lease lasts, with pauses as short as chance may have them."""
+        now = [1000.0]
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(random, "uniform", lambda low, high: low)
+        connections = [Connection(BulkAddress(f"grpc://a:{port}")) for port in range(1, replicas + 2)]
+        tries, asked = Tries(Endpoints(connections), RETRIES, may_lag=True), 0
+        tries._attempts.sleep = lambda pause_s: now.append(now.pop() + pause_s)
+        with pytest.raises(type(replicas_say)):
+            while True:
+                asked += 1
+                is_primary = tries.begin() is connections[0]
+                tries.failed(ServerUnreachable("grpc://a:1", "refused") if is_primary else replicas_say)
+        assert 1000 + 6.5 < now[0] < 1000 + 60
+        assert asked <= (RETRIES + 1) * len(connections)
 
 
 class TestAddress:
