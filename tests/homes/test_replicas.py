@@ -270,6 +270,46 @@ def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url
         second.close()
 
 
+def test_arrow_flight_writes_through_a_list_of_addresses_and_reads_on_when_the_primary_dies(
+    url: str, tmp_path: Path
+) -> None:
+    """The replica is asked first: it refuses what is the primary's, stages included, and serves what it has."""
+    primary_port, replica_port = free_ports(2)
+    at_once = ("--flight-start", "at_once")
+    first = Member(url, tmp_path / "a", "--flight-port", str(primary_port), *at_once)
+    second: Member | None = None
+    try:
+        eventually(first.is_primary)
+        second = replica = Member(url, tmp_path / "b", "--flight-port", str(replica_port), *at_once)
+        eventually(lambda: reads(replica))
+        replica_url, primary_url = f"grpc://127.0.0.1:{replica_port}", f"grpc://127.0.0.1:{primary_port}"
+        rows = pa.record_batch({"type": pa.array(["E"] * 10), "data": pa.array([b""] * 10, pa.binary())})
+        with BulkClient(replica_url, retries=0) as alone:
+            for refused in (
+                lambda: alone.stage("orders", "job", 0, 0, 0, [rows]),
+                lambda: alone.commit("orders", "job", 0, []),
+                lambda: alone.discard("orders", "job", 0),
+            ):
+                with pytest.raises(NotPrimary):
+                    refused()
+        with BulkClient(f"{replica_url},{primary_url}", retries=60) as bulk:
+            assert bulk.head("orders").head == 0 and bulk.url == replica_url
+            bulk.create_log("new")
+            assert bulk.append("new", [rows])[0].last == 10 and bulk.url == primary_url
+            staged = bulk.stage("orders", "job", 0, 0, 0, [rows])
+            assert bulk.commit("orders", "job", 0, [staged.stage]).last == 10
+            first.end(signal.SIGKILL)
+            for log in ("orders", "new"):
+                assert sum(batch.num_rows for batch in bulk.read(Ticket(log))) == 10
+            assert bulk.url == replica_url
+            staged = bulk.stage("orders", "job", 1, 0, 0, [rows])  # when it is the primary
+            assert bulk.commit("orders", "job", 1, [staged.stage]).last == 20
+            assert bulk.commit("orders", "job", 0, []).was_applied
+    finally:
+        for member in filter(None, (first, second)):
+            member.close()
+
+
 def test_a_replica_hears_of_appends_at_once_and_no_stranger_does(pair: tuple[Member, Member]) -> None:
     first, second = pair
     with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:

@@ -14,7 +14,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
 from headwater.spark.options import DEFAULT_URL, InvalidOption, ceil_ms, floor_ms
 from headwater.spark.read_options import READING, Bound, Moment, ReadOptions, batch_options, stream_options
-from headwater.spark.running import Server
+from headwater.spark.running import Server, Target
 from headwater.spark.schema import COLUMNS, columns_of, select
 from headwater.spark.sink_options import columns_of as columns_to_write
 from headwater.spark.source import read_schema
@@ -235,6 +235,14 @@ def test_the_variable_says_where_the_server_is_where_no_option_does(monkeypatch:
         batch()
 
 
+def test_several_addresses_of_one_home_have_commas_between_them() -> None:
+    assert batch(url="grpc://a:1,grpc+tls://b").address.url == "grpc://a:1,grpc+tls://b"
+    for url, problem in (("grpc://a,grpc://a", "is given twice"), ("grpc://a,grpc://ann:b@c", "without a user")):
+        with pytest.raises(InvalidOption, match=f"option url: .*{problem}"):
+            batch(url=url)
+    assert str(Target("grpc://a:1,grpc+tls://b", "orders")) == "orders@a:1,b"
+
+
 def test_variables_say_who_asks_of_their_server_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_FLIGHT_URL", "grpc://events:9")
     monkeypatch.setenv("HEADWATER_USER", "ann")
@@ -244,6 +252,10 @@ def test_variables_say_who_asks_of_their_server_and_of_no_other(monkeypatch: pyt
     assert batch(url="grpc://events:9").address.user == "ann"
     assert batch(url="grpc://other:9").address.user is None, "who names a server is not given what is meant for another"
     assert batch(token="t").address.user is None, "an option says it"
+    monkeypatch.setenv("HEADWATER_FLIGHT_URL", "grpc://events:9,grpc://events:10")
+    for url in ("grpc://events:10", "grpc://events:10, grpc://events:9"):
+        assert batch(url=url).address.user == "ann", url
+    assert batch(url="grpc://events:9,grpc://other:9").address.user is None, "one of them is meant for another"
     monkeypatch.setenv("HEADWATER_TOKEN", "secret")
     assert (batch().address.token, batch().address.user) == ("secret", None)
     monkeypatch.setenv("HEADWATER_FLIGHT_URL", "http://events")

@@ -16,6 +16,7 @@ from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient, Ticket
 from tests.server.running import RunningServer, headwater
 
+from ..flight.members import refusing
 from .conftest import numbers
 
 COUNT = 20_000
@@ -65,6 +66,17 @@ def test_a_stored_log_is_read_whole_and_right(spark: SparkSession, url: str) -> 
     ).first()
     assert row is not None
     assert row.asDict() == {"n": COUNT, "d": COUNT, "low": 1, "high": COUNT, "parts": 4, "right": COUNT}
+
+
+def test_of_several_addresses_one_that_is_away_is_passed_over(spark: SparkSession, url: str) -> None:
+    several = f"{refusing()},{url}"
+    frame = spark.read.format("headwater").options(url=several, log="orders", splitBytes="2m").load()
+    assert frame.count() == COUNT
+    with BulkClient(url) as bulk:
+        bulk.create_log("several")
+        made = spark.createDataFrame([("A", b"1"), ("B", b"2")], "type string, data binary")
+        made.write.format("headwater").mode("append").options(url=several, log="several").save()
+        assert bulk.head("several").head == 2
 
 
 def test_queries_partitions_and_pushed_filters_are_answered_by_the_stored_log(spark: SparkSession, url: str) -> None:

@@ -28,6 +28,7 @@ from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
 from headwater.storage.memory import MemoryStore
 
+from ..flight.members import Member, refusing, url_of
 from ..flight.memory_backend import MemoryBackend, serving
 from .archives import archive
 from .conftest import T0, Backend, Clock, fill
@@ -554,3 +555,32 @@ def test_a_server_that_cannot_be_told_is_left_alone_for_a_while() -> None:
     reports.tell(client, {"a": 9, "b": 9})  # type: ignore[arg-type]
     reports.tell(client, {"a": 10, "b": 10})  # type: ignore[arg-type]
     assert client.told == [("a", "copy", 9), ("b", "copy", 9), ("a", "copy", 10), ("b", "copy", 10)]
+
+
+def test_a_stream_goes_on_at_another_address_of_its_home_and_none_takes_it_back(
+    reader: Make, store: MemoryStore, orders: LocalLog
+) -> None:
+    """The first address is away, the second a replica that is behind, or does not have the log yet."""
+    replica = Member(store)
+    with serving(replica) as behind, serving(Member(store)) as whole:
+        urls = f"{refusing()},{url_of(behind)},{url_of(whole)}"
+        start = reader(url=urls, log="orders").initialOffset()
+        end = reader(url=urls, log="orders").latestOffset(start, ALL)
+        assert positions(end) == {"orders": 100}
+        for head, lacks in ((60, False), (None, True)):
+            replica.head, replica.lacks = head, lacks
+            assert read(reader(url=urls, log="orders"), start, end) == orders_from(1, 100)
+            for pattern in ("orders", "ord*"):
+                assert reader(url=urls, log=pattern).latestOffset(end, ALL) == end
+                frozen = reader(url=urls, log=pattern)
+                frozen.prepareForTriggerAvailableNow()
+                assert frozen.latestOffset(end, ALL) == end
+
+
+def test_a_log_that_was_made_anew_is_seen_at_all_addresses(reader: Make, store: MemoryStore, orders: LocalLog) -> None:
+    with serving(Member(store)) as first, serving(Member(store)) as second:
+        urls = f"{url_of(first)},{url_of(second)}"
+        offset = reader(url=urls, log="orders").latestOffset(reader(url=urls, log="orders").initialOffset(), ALL)
+        offset["logs"]["orders"]["incarnation"] = "another"
+        with pytest.raises(LogRecreated):
+            reader(url=urls, log="orders").latestOffset(offset, ALL)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -14,9 +12,6 @@ from ..formats.server_address import authorization_of, parts_of
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 UNIX_SCHEME = "http+unix"
-URLS_MAX = 64
-_BETWEEN = re.compile(r",(?=\s*[a-z+]+://)", re.IGNORECASE)
-"""A comma before another URL; one within a path is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +30,6 @@ class Address:
     """The value of the Authorization header, or None."""
     unix_path: str | None = None
     """The socket in the file system that the server listens on, instead of a host and a port."""
-
-
-def urls_of(url: str | Sequence[str]) -> list[str]:
-    """The URLs of one server: a sequence, or a text with commas between them. Raises InvalidInput."""
-    urls = _BETWEEN.split(url) if isinstance(url, str) else list(url)
-    urls = [each.strip().rstrip("/") for each in urls]
-    if not urls:
-        raise InvalidInput("at least one URL is expected, none given", "url")
-    if len(urls) > URLS_MAX:
-        raise InvalidInput(f"{len(urls)} URLs given, {URLS_MAX} are allowed", "url")
-    if twice := next((each for each in urls if urls.count(each) > 1), None):
-        raise InvalidInput(f"{show(twice)} is given twice", "url")
-    return urls
 
 
 def address_of(

@@ -1,14 +1,11 @@
-"""The addresses of one server: which is in use, which rest after a failure, and who is the primary. No I/O.
+"""The addresses of one server over HTTP: which is in use, which rest after a failure, and who is the primary. No I/O.
 
-One address is in use until it fails; then the next one that does not rest is, and stays so. Each address rests after a
-failure, twice as long after each further one, with jitter, so that none of them is hammered. A server that is not the
-primary names it (421 or 307, with `Headwater-Primary`): that address is in use from then on.
+A server that is not the primary names it (421 or 307, with `Headwater-Primary`): that address is in use from then on.
+All else is as for every client: `formats.endpoints`.
 """
 
 from __future__ import annotations
 
-import random
-import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -17,7 +14,8 @@ from typing import Generic, TypeVar
 from ..core.errors import Closed, EventLogError, InvalidInput, StorageUnavailable
 from ..core.limits import show
 from ..formats.answer import Answer
-from ..formats.retrying import PAUSE_S_MAX, PAUSE_S_MIN, Attempts
+from ..formats.endpoints import Endpoint, Endpoints
+from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
 from .heads import Heads
@@ -39,62 +37,28 @@ class PrimaryAway(ConnectionLost):
     """A server names a primary that cannot be asked now."""
 
 
-class Target(Generic[C]):
-    """One address, its connections that wait for their next request, and how it has fared."""
+class Target(Endpoint, Generic[C]):
+    """One address, and its connections that wait for their next request."""
 
     def __init__(self, address: Address) -> None:
+        super().__init__(address.url)
         self.address = address
         self.heads = Heads(address)
         self.idle: deque[C] = deque()
-        self.has_answered = False
-        self.problem: str | None = None
-        """Why it does not answer; None if it did when it was last asked, or was not asked yet."""
-        self.failures = 0
-        """Ever: who counted fewer has not seen what stands there now."""
-        self.rests_until = 0.0
-        self.rest_s = PAUSE_S_MIN
-
-    def succeeded(self) -> None:
-        """It has answered."""
-        self.has_answered = True
-        if self.problem is not None:
-            self.problem, self.rests_until, self.rest_s = None, 0.0, PAUSE_S_MIN
-
-    def failed(self, problem: str, now: float) -> None:
-        """It has not. Failures while it rests are of requests that were under way, and count as one."""
-        self.failures += 1
-        self.problem = problem
-        if now >= self.rests_until:
-            self.rests_until = now + self.rest_s * random.uniform(0.5, 1.0)
-            self.rest_s = min(2 * self.rest_s, PAUSE_S_MAX)
 
 
-class Targets(Generic[C]):
+class Targets(Endpoints[Target[C]]):
     """All addresses of one server. Safe to use from any thread."""
 
     def __init__(self, terms: Terms) -> None:
+        super().__init__([Target[C](address) for address in terms.addresses])
         self._terms = terms
-        self._all = [Target[C](address) for address in terms.addresses]
-        self._given = len(self._all)
-        self._changing = threading.Lock()
-        self.current = self._all[0]
-        self.is_single = self._given == 1
-        """Whether there was never more than one address: then nothing but the patience of its clients counts."""
-
-    def best(self) -> Target[C]:
-        """The one to ask: the current one, if it rests one that does not, if all do the one that rested longest."""
-        current = self.current
-        return current if current.problem is None or self.is_single else self._rested(time.monotonic())
+        self._given = len(terms.addresses)
 
     def failed(self, target: Target[C], error: OSError | EventLogError) -> None:
-        """A target has not answered: the next one is current, if it was."""
-        if not isinstance(error, _GOES_ELSEWHERE):
-            return
-        now = time.monotonic()
-        with self._changing:
-            target.failed(str(error) or type(error).__name__, now)
-            if target is self.current:
-                self.current = self._rested(now)
+        """A target has not answered: the next one is current, if it was, and if that may do better."""
+        if isinstance(error, _GOES_ELSEWHERE):
+            super().failed(target, error)
 
     def lost(self, target: Target[C], error: OSError, hopeless: str | None) -> None:
         """The connection to a target broke; `hopeless` is what no further try mends.
@@ -128,12 +92,7 @@ class Targets(Generic[C]):
         known = self.known(error)
         if self.is_single or isinstance(error, PrimaryAway) or not isinstance(error, _GOES_ELSEWHERE):
             return attempts.pause_s(known)
-        now = time.monotonic()
-        rest_s = min(each.rests_until for each in self._all) - now
-        if rest_s <= 0 and attempts.elsewhere < len(self._all) - 1:
-            attempts.turned()
-            return 0.0
-        return attempts.pause_s(known, wait_s=rest_s * random.uniform(1.0, 1.5) if rest_s > 0 else 0.0)
+        return self.turn_s(attempts, known)
 
     def known(self, error: OSError | EventLogError) -> EventLogError:
         """What a failed attempt is to be told as: ServerUnreachable for an OSError, with what each address said."""
@@ -141,8 +100,7 @@ class Targets(Generic[C]):
             return error
         problem = str(error) or type(error).__name__
         if not self.is_single and not isinstance(error, PrimaryAway):
-            away = [f"{each.address.url}: {each.problem}" for each in self._all if each.problem is not None]
-            problem = "; ".join(away) or problem
+            problem = self.problems() or problem
         unreachable = ServerUnreachable(self._terms.url, problem)
         unreachable.__cause__ = error
         return unreachable
@@ -155,11 +113,6 @@ class Targets(Generic[C]):
                 while True:
                     taken.append(target.idle.pop())
         return taken
-
-    def _rested(self, now: float) -> Target[C]:
-        start = self._all.index(self.current) if self.current in self._all else 0
-        in_turn = self._all[start:] + self._all[:start]
-        return next((each for each in in_turn if each.rests_until <= now), min(in_turn, key=_rests_until))
 
     def _added(self, namer: Address, url: str) -> Target[C]:
         """A primary that is none of the addresses given: it gets the credentials that its namer got."""
@@ -175,7 +128,3 @@ class Targets(Generic[C]):
         self._all.append(added)
         self.is_single = False
         return added
-
-
-def _rests_until(target: Target[C]) -> float:
-    return target.rests_until

@@ -11,8 +11,9 @@ from ..core.errors import EventLogError
 from ..formats import retrying
 from ..formats.answer import Answer
 from ..formats.retrying import Attempts
+from ..formats.server_address import urls_of
 from ..formats.unreachable import ServerUnreachable
-from .address import Address, address_of, urls_of
+from .address import Address, address_of
 from .problems import error_of
 from .request import Request
 

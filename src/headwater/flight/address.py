@@ -1,13 +1,13 @@
-"""Where a bulk server is and how to show who asks: plain values, which can be pickled and be keys of a cache."""
+"""Where a bulk server is, and how to show who asks: plain values, which can be pickled and be keys of a cache."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..formats.server_address import authorization_of, parts_of
+from ..formats.server_address import authorization_of, parts_of, urls_of
 from .settings import DEFAULT_PORT
 
 SCHEMES = ("grpc", "grpc+tls")
@@ -20,7 +20,7 @@ class BulkAddress:
     """All that a client is made of. Raises InvalidInput where that does not go together."""
 
     url: str
-    """`grpc://HOST[:PORT]` or `grpc+tls://HOST[:PORT]`."""
+    """`grpc://HOST[:PORT]` or `grpc+tls://HOST[:PORT]`; several, with commas, for servers that share a home."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -32,10 +32,12 @@ class BulkAddress:
     timeout_s: float = TIMEOUT_S
     """How long an action or a plan may take; streams may take as long as they like."""
     retries: int = RETRIES
-    """How often a call that may be repeated is tried again while the server is away or busy."""
+    """How often a call that may be repeated is tried again while the server is away or busy; at each address, if there
+    are several."""
 
     def __post_init__(self) -> None:
-        parts_of(self.url, SCHEMES)
+        for url in urls_of(self.url):
+            parts_of(url, SCHEMES)
         authorization_of(self.user, self.password, self.token)
         if not self.timeout_s > 0:
             raise InvalidInput(f"{self.timeout_s!r} given, more than 0 is allowed", "timeout_s")
@@ -43,8 +45,14 @@ class BulkAddress:
             raise InvalidInput(f"{self.retries!r} given, 0 or more is allowed", "retries")
 
     @property
+    def each(self) -> tuple[BulkAddress, ...]:
+        """One for each URL."""
+        urls = urls_of(self.url)
+        return (self,) if len(urls) == 1 else tuple([replace(self, url=url) for url in urls])
+
+    @property
     def location(self) -> str:
-        """The URL as Flight wants it, with its port."""
+        """The URL as Flight wants it, with its port; of one server."""
         parts = parts_of(self.url, SCHEMES)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return f"{parts.scheme}://{host}:{parts.port or DEFAULT_PORT}"

@@ -33,6 +33,8 @@ class LogPlace(NamedTuple):
     settings: LogSettings
     directory: str = ""
     """Empty where it lies on no disk."""
+    may_append: bool = True
+    """Not at a replica: what is staged there, the primary could not commit."""
 
 
 class Span(NamedTuple):

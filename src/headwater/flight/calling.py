@@ -1,168 +1,139 @@
-"""Calls to one server: who asks, deadlines, errors as the core's own, and trying again while it is away."""
+"""Calls to a server at one or several addresses, in turn: each has the log that was worked with, and all of it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ..core.access import Unauthenticated
-from ..core.errors import EventLogError, InvalidInput
-from ..formats import retrying
-from ..formats.retrying import Attempts
-from ..formats.unreachable import ServerUnreachable
+from ..core.access import Forbidden
+from ..core.errors import EventLogError, PositionOfOtherIncarnation
+from ..core.extent import Extent
+from ..core.log import LogInfo
+from ..formats.endpoints import Endpoints
 from .address import BulkAddress
-from .errors import Busy, ServerFault, core_error_of
+from .connection import Connection
+from .seen import OtherEverywhere, SeenLogs
+from .tries import Tries
+from .wire import HEAD, ActionShape, LogBody
 
 T = TypeVar("T")
+Looked = TypeVar("Looked", Extent, LogInfo)
 
-PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
-"""What may be better in a moment."""
-KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
-"""A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
-CONNECTS_WITHIN_MS = 10_000
-"""How long a server may take to answer a connection, which is what gRPC makes of its shortest pause between attempts.
-
-One that refuses it is tried again much sooner; one that is busy would never be reached if it had less time than it
-takes.
-"""
+FAILURES = (flight.FlightError, pa.ArrowException, EventLogError)
+"""What a call may end with that `Tries.failed` is to be told."""
 
 
 class Calls:
     """The way to one server. Safe to use from any thread."""
 
     def __init__(self, address: BulkAddress) -> None:
+        """Nothing is sent yet."""
         self.address = address
-        self._login = _Login(address.authorization)
-        self._lock = threading.Lock()
-        self._client: flight.FlightClient | None = None
-        self._is_closed = False
+        each = address.each
+        self._connections = [Connection(one, is_single=len(each) == 1) for one in each]
+        self._endpoints = Endpoints(self._connections)
+        self.seen = SeenLogs()
 
-    def client(self) -> flight.FlightClient:
-        """Flight's own client, connected when it is first used. Raises ServerUnreachable when closed."""
-        with self._lock:
-            if self._is_closed:
-                raise ServerUnreachable(self.address.url, "this client was closed")
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one address: then nothing is asked but what is meant."""
+        return self._endpoints.is_single
+
+    @property
+    def url(self) -> str:
+        """Of several addresses, the one in use."""
+        return self._endpoints.current.url
 
     def close(self) -> None:
-        """Close the connection; no more calls are taken."""
-        with self._lock:
-            client, self._client, self._is_closed = self._client, None, True
-        if client is not None:
-            client.close()
+        """Close the connections; no more calls are taken."""
+        for connection in self._connections:
+            connection.close()
 
-    def options(self, *, is_stream: bool = False) -> flight.FlightCallOptions:
-        """What each call is sent with; streams have no deadline."""
-        return flight.FlightCallOptions(timeout=None if is_stream else self.address.timeout_s)
+    def tries(self, *, may_lag: bool = True) -> Tries:
+        """For one call; `may_lag`: whether it names positions that an address need not have yet."""
+        return Tries(self._endpoints, self.address.retries, may_lag=may_lag)
 
-    def call(self, call: Callable[[], T], *, is_idempotent: bool = True) -> T:
+    def call(
+        self,
+        call: Callable[[Connection], T],
+        *,
+        log: str | None = None,
+        has_positions: bool = True,
+        is_idempotent: bool = True,
+        is_untouched: Callable[[], bool] = lambda: True,
+    ) -> T:
         """What the call answers, tried again while the server is away, if it may be, or wants another login.
+
+        With several addresses: `log` must be the log that it was, and all of it, before a server is called that is not
+        told so by the call itself. One that is another log at all of them is called all the same, unless the call
+        `has_positions` of the one before. `is_untouched` says whether a call that was refused has changed nothing.
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """
-        attempts = Attempts(retries=self.address.retries)
-        while True:
-            session = self._login.session
-            try:
-                return call()
-            except (flight.FlightError, pa.ArrowException) as error:
-                self.failed(error, session, attempts, is_idempotent=is_idempotent)
-
-    def failed(
-        self, error: BaseException, session: str | None, attempts: Attempts, *, is_idempotent: bool = True
-    ) -> None:
-        """Returns when a call that ended so may be made again; `session` was in use. Raises the core's error if not."""
-        known = self.error_of(error)
-        if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
-            return
-        is_busy = isinstance(known, Busy)  # who is refused a place has done nothing yet
-        if not (is_idempotent or is_busy) or not isinstance(known, PASSING):
-            raise known from None
-        attempts.failed(known, is_busy=is_busy)
-
-    def error_of(self, error: BaseException) -> EventLogError:
-        """The core's error that an error of Flight stands for."""
-        if isinstance(error, EventLogError):
-            return error
-        if isinstance(error, flight.FlightError) and (known := core_error_of(error)) is not None:
-            return known
-        text = str(error).partition(". gRPC client debug context")[0]
-        if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | flight.FlightCancelledError):
-            return ServerUnreachable(self.address.url, text)
-        if isinstance(error, flight.FlightUnauthenticatedError):
-            return Unauthenticated(text)
-        if isinstance(error, pa.ArrowInvalid) and not isinstance(error, flight.FlightError):
-            return InvalidInput(text)
-        return ServerFault(text)
-
-    @property
-    def session(self) -> str | None:
-        """The session in use."""
-        return self._login.session
-
-    def _connect(self) -> flight.FlightClient:
-        address = self.address
         try:
-            return flight.FlightClient(
-                address.location,
-                tls_root_certs=address.ca_bytes(),
-                disable_server_verification=address.is_tls and not address.is_verified,
-                middleware=[self._login],
-                generic_options=[
-                    ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.min_reconnect_backoff_ms", CONNECTS_WITHIN_MS),
-                    ("grpc.max_reconnect_backoff_ms", 2000),
-                    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-                    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-                ],
-            )
-        except pa.ArrowException as error:
-            raise InvalidInput(str(error), "url") from None
+            return self._call(call, log, is_idempotent, is_untouched)
+        except OtherEverywhere:
+            if log is None or has_positions:
+                raise
+            self.seen.forget(log)
+            return self._call(call, log, is_idempotent, is_untouched)
 
+    def _call(
+        self, call: Callable[[Connection], T], log: str | None, is_idempotent: bool, is_untouched: Callable[[], bool]
+    ) -> T:
+        tries = self.tries(may_lag=log is None)
+        while True:
+            connection = tries.begin()
+            is_begun = False
+            try:
+                if log is not None and not self.is_single:
+                    self._check(connection, log)
+                is_begun = True
+                answer = call(connection)
+            except FAILURES as error:
+                tries.failed(error, is_idempotent=is_idempotent or not is_begun, is_untouched=is_untouched)
+            else:
+                tries.succeeded()
+                return answer
 
-class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]
-    """Shows the password until the server gives a session for it, and then that."""
+    def once(self, call: Callable[[Connection], T]) -> T:
+        """The same, tried once at the address in use."""
+        tries = self.tries()
+        try:
+            return call(tries.begin())
+        except FAILURES as error:
+            raise tries.given_up(error) from None
 
-    def __init__(self, authorization: str | None) -> None:
-        self._authorization = authorization
-        self.session: str | None = None
+    def reached(self, log: str, head: int) -> None:
+        """An append ended there at the address in use."""
+        self.seen.reached(self._endpoints.current, log, head)
 
-    def start_call(self, info: flight.CallInfo) -> flight.ClientMiddleware:
-        """Called by Flight."""
-        return _Showing(self, self.session or self._authorization)
+    def look(self, shape: ActionShape[LogBody, Looked], log: str) -> Looked:
+        """What an action says of a log as it is now: at no address less than was known before."""
 
-    def drop(self, session: str) -> bool:
-        """Log in again; answers whether that makes sense."""
-        if self.session == session:
-            self.session = None
-        return self._authorization is not None
+        def look(connection: Connection) -> Looked:
+            failures = connection.failures
+            answer = connection.act(shape, LogBody(log))
+            if not self.is_single:
+                self.seen.check(connection, failures, log, answer)
+            return answer
 
-    def took(self, session: str) -> None:
-        """The server gave a session."""
-        if self._authorization is not None and self._authorization.startswith("Basic "):
-            self.session = session
+        try:
+            return self.call(look)
+        except PositionOfOtherIncarnation:  # it is another log now, as far as anybody answers: the answer says which
+            self.seen.forget(log)
+            return self.call(look)
 
-
-class _Showing(flight.ClientMiddleware):  # type: ignore[misc]
-    def __init__(self, login: _Login, shown: str | None) -> None:
-        self._login, self._shown = login, shown
-        self._given: str | None = None
-
-    def sending_headers(self) -> Mapping[str, str]:
-        return {} if self._shown is None else {"authorization": self._shown}
-
-    def received_headers(self, headers: Mapping[str, Sequence[str]]) -> None:
-        for name, values in headers.items():
-            if name.lower() == "authorization" and values and values[0].startswith("Bearer "):
-                self._given = values[0]
-
-    def call_completed(self, exception: BaseException | None) -> None:
-        # A token is given before it is known whether the password is right; it is worth something only if it was.
-        if self._given is not None and exception is None:
-            self._login.took(self._given)
+    def _check(self, connection: Connection, log: str) -> None:
+        if self.seen.is_checked(connection, log):
+            return
+        failures = connection.failures
+        try:
+            self.seen.check(connection, failures, log, connection.act(HEAD, LogBody(log)))
+        except flight.FlightError as error:
+            if not isinstance(connection.error_of(error), Forbidden):
+                raise
+            self.seen.excuse(connection, failures, log)

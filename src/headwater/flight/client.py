@@ -8,7 +8,6 @@ with BulkClient("grpc://127.0.0.1:8815") as bulk:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -17,31 +16,29 @@ import pyarrow.flight as flight
 
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
-from ..core.errors import EventLogError
 from ..core.extent import Extent
 from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
-from ..formats.decoders import json_decoder
-from ..formats.retrying import Attempts
 from . import wire
 from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import Calls
-from .errors import ServerFault
+from .calling import FAILURES, Calls
+from .connection import Connection, decoded
+from .putting import put_once
 from .schemas import schema_of
-from .sending import Batches, pieces_of, schema_and_batches
+from .sending import Batches, schema_and_batches
 from .wire import SPLIT_BYTES, ActionShape, Answer, Appended, Body, Lender, OnDuplicate, Split, Ticket, encode
 
 T = TypeVar("T")
 
 SEQUENCE_NUMBER = "sequence_number"
 REPORT_S = 5.0
-APPENDS_AHEAD = 4
-"""Batches that are on their way while the first of them is not yet known to be durable."""
+ANY_WRITER = "-"
+"""Whom to ask for where only the answer of the primary counts, whatever it is."""
 
 
 class BulkClient:
-    """The logs of one server, in bulk. Safe to use from any thread; make one and keep it.
+    """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
 
     All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
     long as is tried, `errors.Busy` and `errors.ServerFault`.
@@ -69,6 +66,11 @@ class BulkClient:
         names = BulkAddress.__dataclass_fields__
         return BulkClient(**{name: getattr(address, name) for name in names})
 
+    @property
+    def url(self) -> str:
+        """Where it is: of several addresses, the one in use."""
+        return self._calls.url
+
     def close(self) -> None:
         """Close the connection. Streams that are open break."""
         self._calls.close()
@@ -87,15 +89,23 @@ class BulkClient:
 
     def info(self, log: str) -> LogInfo:
         """See EventLog."""
-        return self._act(wire.INFO, wire.LogBody(log))
+        return self._calls.look(wire.INFO, log)
 
     def head(self, log: str) -> Extent:
-        """How far the log goes."""
-        return self._act(wire.HEAD, wire.LogBody(log))
+        """How far the log goes. Of several addresses none answers less than was known of it before."""
+        return self._calls.look(wire.HEAD, log)
+
+    def expect(self, log: str, incarnation: str, head: int) -> None:
+        """It is known from elsewhere that the log goes so far: of several addresses, none that has less is believed.
+
+        Asks nobody.
+        """
+        if not self._calls.is_single:
+            self._calls.seen.expect(log, incarnation, head)
 
     def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
-        return self._act(wire.SEQUENCE_NUMBER_AT, wire.SequenceNumberAtBody(log, recorded_at)).sequence_number
+        return self._act(wire.SEQUENCE_NUMBER_AT, wire.SequenceNumberAtBody(log, recorded_at), log=log).sequence_number
 
     position_at = sequence_number_at
     """Its name in 0.1.0."""
@@ -104,7 +114,7 @@ class BulkClient:
         self, log: str, after: int | None = None, upto: int | None = None, *, partition: int | None = None
     ) -> int:
         """How many events are retained in (after, upto]."""
-        return self._act(wire.COUNT, wire.CountBody(log, after, upto, partition)).events
+        return self._act(wire.COUNT, wire.CountBody(log, after, upto, partition), log=log).events
 
     # Reading
 
@@ -113,7 +123,10 @@ class BulkClient:
         fields = {name: getattr(ticket, name) for name in Ticket.__struct_fields__}
         command = encode(wire.PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
         descriptor = flight.FlightDescriptor.for_command(command)
-        info = self._calls.call(lambda: self._calls.client().get_flight_info(descriptor, self._calls.options()))
+        is_fixed = ticket.upto is not None and ticket.incarnation is not None
+        info = self._calls.call(
+            lambda at: at.client().get_flight_info(descriptor, at.options()), log=None if is_fixed else ticket.log
+        )
         return [_split_of(endpoint) for endpoint in info.endpoints]
 
     def schema(self, ticket: Ticket) -> pa.Schema:
@@ -133,19 +146,20 @@ class BulkClient:
         has_number = ticket.columns is None or SEQUENCE_NUMBER in ticket.columns
         if not has_number:
             asked = _replaced(ticket, columns=(*(ticket.columns or ()), SEQUENCE_NUMBER))
-        attempts = Attempts(retries=self.address.retries)
+        tries = self._calls.tries()
         while True:
-            session = self._calls.session
+            connection = tries.begin()
             try:
-                for batch in self._stream(asked):
+                for batch in _stream(connection, asked):
                     if batch.num_rows:
                         last = batch.column(SEQUENCE_NUMBER)[-1].as_py()
                         yield batch if has_number else batch.drop_columns([SEQUENCE_NUMBER])
                         asked = _replaced(asked, after=last)
-                        attempts.succeeded()
+                        tries.succeeded()
+                tries.succeeded()
                 return
-            except (flight.FlightError, pa.ArrowException, EventLogError) as error:
-                self._calls.failed(error, session, attempts)
+            except FAILURES as error:
+                tries.failed(error)
 
     def lender(self, ticket: Ticket, uid: int) -> Lender:
         """Who lends the segments of a ticket with fixed bounds to a process of that user; see `borrowing.take`.
@@ -175,12 +189,16 @@ class BulkClient:
         """
         is_one = condition is not None
         append = wire.AppendCommand(log, partition, wire.condition_json(condition), on_duplicate, marks_end=is_one)
-        return self._put(wire.PutCommand(append=append), batches, Appended, is_idempotent=False)
+        appended = self._put(
+            log, wire.PutCommand(append=append), batches, Appended, has_positions=is_one, is_idempotent=False
+        )
+        self._calls.reached(log, max((each.last for each in appended), default=0))
+        return appended
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, batches: Batches) -> Staged:
         """Lay batches down for a commit, durably. Tried again if `batches` can be gone through again (no iterator)."""
         stage = wire.StageCommand(log, writer, batch, part, attempt, marks_end=True)
-        return self._put(wire.PutCommand(stage=stage), batches, Staged)[0]
+        return self._put(log, wire.PutCommand(stage=stage), batches, Staged)[0]
 
     def commit(
         self,
@@ -197,7 +215,11 @@ class BulkClient:
         body = wire.CommitBody(
             log, writer, batch, tuple(stages), partition, wire.condition_json(condition), on_duplicate
         )
-        return self._act(wire.COMMIT, body, self._calls.options(is_stream=True))
+        committed = self._act(
+            wire.COMMIT, body, flight.FlightCallOptions(timeout=None), log=log, has_positions=condition is not None
+        )
+        self._calls.reached(log, committed.last)
+        return committed
 
     def discard(self, log: str, writer: str, batch: int, *, gives_up: bool = False) -> None:
         """Forget the stages of a batch that is not to be committed.
@@ -205,11 +227,11 @@ class BulkClient:
         Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
         then nothing can be staged for the batch any more either.
         """
-        self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up))
+        self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up), log=log, has_positions=False)
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """How far that writer is; None if it never committed."""
-        return self._act(wire.WRITER, wire.WriterBody(log, writer)).writer
+        return self._act(wire.WRITER, wire.WriterBody(log, writer), log=log, has_positions=False).writer
 
     # Managing
 
@@ -219,7 +241,7 @@ class BulkClient:
 
     def trim(self, log: str, below: int) -> int:
         """See EventLog."""
-        return self._act(wire.TRIM, wire.TrimBody(log, below)).first_retained
+        return self._act(wire.TRIM, wire.TrimBody(log, below), log=log).first_retained
 
     def consumers(self, log: str) -> list[Consumer]:
         """See EventLog."""
@@ -231,18 +253,18 @@ class BulkClient:
 
     def register_consumer(self, log: str, owner: str, component: str, *, after: int | None = None) -> Consumer:
         """See EventLog."""
-        return self._act(wire.REGISTER_CONSUMER, wire.RegisterBody(log, owner, component, after))
+        return self._act(wire.REGISTER_CONSUMER, wire.RegisterBody(log, owner, component, after), log=log)
 
     def acknowledge(
         self, log: str, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
     ) -> Consumer:
         """See EventLog."""
         body = wire.AcknowledgeBody(log, owner, component, sequence_number, epoch)
-        return self._act(wire.ACKNOWLEDGE, body)
+        return self._act(wire.ACKNOWLEDGE, body, log=log)
 
     def unregister_consumer(self, log: str, owner: str, component: str) -> None:
         """See EventLog."""
-        self._act(wire.UNREGISTER_CONSUMER, wire.ConsumerBody(log, owner, component))
+        self._act(wire.UNREGISTER_CONSUMER, wire.ConsumerBody(log, owner, component), log=log)
 
     def report_position(self, log: str, stream: str, position: int) -> None:
         """A stream of that name is done with everything up to that number: for lag and metrics, and nothing else.
@@ -254,87 +276,76 @@ class BulkClient:
         self._act(wire.REPORT_POSITION, wire.ReportBody(log, stream, position), options)
 
     def _act(
-        self, shape: ActionShape[Body, Answer], body: Body, options: flight.FlightCallOptions | None = None
+        self,
+        shape: ActionShape[Body, Answer],
+        body: Body,
+        options: flight.FlightCallOptions | None = None,
+        *,
+        log: str | None = None,
+        has_positions: bool = True,
     ) -> Answer:
-        action = flight.Action(shape.name, encode(body))
-
-        def act() -> bytes:
-            results = list(self._calls.client().do_action(action, options or self._calls.options()))
-            answer: bytes = results[0].body.to_pybytes() if results else b""
-            return answer
-
-        answer = self._calls.call(act, is_idempotent=shape.is_idempotent)
-        return _decoded(shape.answer, answer)
-
-    def _stream(self, ticket: Ticket) -> Iterator[pa.RecordBatch]:
-        reader = self._calls.client().do_get(flight.Ticket(encode(ticket)), self._calls.options(is_stream=True))
-        is_whole = False
-        try:
-            for chunk in reader:
-                yield chunk.data
-            is_whole = True
-        finally:
-            if not is_whole:
-                reader.cancel()
-
-    def _put(self, command: wire.PutCommand, batches: Batches, kind: type[T], *, is_idempotent: bool = True) -> list[T]:
-        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good."""
-        if isinstance(batches, Iterator | pa.RecordBatchReader):
-            self.logs()
-            schema, rest = schema_and_batches(batches)
-            try:
-                return self._put_once(command, schema, rest, kind)
-            except (flight.FlightError, pa.ArrowException) as error:
-                raise self._calls.error_of(error) from None
+        """`log`, `has_positions`: see Calls.call."""
         return self._calls.call(
-            lambda: self._put_once(command, *schema_and_batches(batches), kind), is_idempotent=is_idempotent
+            lambda at: at.act(shape, body, options),
+            log=log,
+            has_positions=has_positions,
+            is_idempotent=shape.is_idempotent,
         )
 
-    def _put_once(
-        self, command: wire.PutCommand, schema: pa.Schema, batches: Iterator[pa.RecordBatch], kind: type[T]
+    def _put(
+        self,
+        log: str,
+        command: wire.PutCommand,
+        batches: Batches,
+        kind: type[T],
+        *,
+        has_positions: bool = False,
+        is_idempotent: bool = True,
     ) -> list[T]:
-        target = command.append or command.stage
-        assert target is not None
-        descriptor = flight.FlightDescriptor.for_command(encode(command))
-        writer, reader = self._calls.client().do_put(descriptor, schema, self._calls.options(is_stream=True))
+        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good.
+
+        And where the primary is: a question that is the primary's finds it.
+        """
         answers: list[T] = []
-        sent = 0
-        try:
-            for batch in pieces_of(batches):
-                writer.write_batch(batch)
-                sent += 1
-                if not target.marks_end and sent - len(answers) > APPENDS_AHEAD:
-                    answers.append(_answer(reader, kind))
-            if target.marks_end:
-                writer.write_metadata(wire.END)
-            writer.done_writing()
-            while (metadata := reader.read()) is not None:
-                answers.append(_decoded(kind, metadata.to_pybytes()))
-            writer.close()
-        except BaseException:
-            with suppress(pa.ArrowException):  # it says again what is raised already, or that the end was not marked
-                writer.close()
-            raise
+        is_cautious = not (self._calls.is_single or is_idempotent)
+
+        def put(connection: Connection, schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> None:
+            answers.clear()
+            put_once(connection, command, schema, rest, answers, kind, is_cautious=is_cautious)
+
+        if isinstance(batches, Iterator | pa.RecordBatchReader):
+            if self._calls.is_single:
+                self.logs()
+            else:
+                self.writer(log, ANY_WRITER)
+            schema, rest = schema_and_batches(batches)
+            self._calls.once(lambda at: put(at, schema, rest))
+        else:
+            self._calls.call(
+                lambda at: put(at, *schema_and_batches(batches)),
+                log=log,
+                has_positions=has_positions,
+                is_idempotent=is_idempotent,
+                is_untouched=lambda: not answers,
+            )
         return answers
 
 
-def _answer(reader: flight.FlightMetadataReader, kind: type[T]) -> T:
-    metadata = reader.read()
-    if metadata is None:
-        raise ServerFault("the server ended the stream before it had answered each batch")
-    return _decoded(kind, metadata.to_pybytes())
-
-
-def _decoded(kind: type[T], text: bytes) -> T:
+def _stream(connection: Connection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+    reader = connection.client().do_get(flight.Ticket(encode(ticket)), connection.options(is_stream=True))
+    is_whole = False
     try:
-        return json_decoder(kind).decode(text)
-    except msgspec.MsgspecError as error:
-        raise ServerFault(f"the answer is not understood: {error}") from None
+        for chunk in reader:
+            yield chunk.data
+        is_whole = True
+    finally:
+        if not is_whole:
+            reader.cancel()
 
 
 def _split_of(endpoint: flight.FlightEndpoint) -> Split:
     ticket = wire.decode(Ticket, endpoint.ticket.ticket, "ticket")
-    counts = _decoded(dict[str, int], endpoint.app_metadata)
+    counts = decoded(dict[str, int], endpoint.app_metadata)
     return Split(ticket, counts["events"], counts["bytes"])
 
 

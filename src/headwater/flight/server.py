@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Right, Unauthenticated, User
-from ..core.errors import Closed, InvalidInput, LogNotFound
+from ..core.errors import Closed, InvalidInput, LogNotFound, NotPrimary
 from ..core.limits import show
 from . import actions, reading, writing
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
@@ -148,7 +148,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise InvalidInput("give one of `append` and `stage`", "command")
             self._backend.authorize(user, Right.APPEND, target.log)
             with self.puts.take(user.name or self._address_of(context.peer())):
-                self._backend.place(target.log)
+                if not self._backend.place(target.log).may_append:
+                    raise NotPrimary(target.log)
                 incoming = writing.Incoming(context, reader, self._stopping, target)
                 if command.append is not None:
                     writing.append(self._backend, command.append, incoming, writer)

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
+
+URLS_MAX = 64
+_BETWEEN = re.compile(r",(?=\s*[a-z+]+://)", re.IGNORECASE)
+"""A comma before another URL; one within a path is none."""
+
+
+def urls_of(url: str | Sequence[str]) -> list[str]:
+    """The URLs of one server: a sequence, or a text with commas between them. Raises InvalidInput."""
+    urls = _BETWEEN.split(url) if isinstance(url, str) else list(url)
+    urls = [each.strip().rstrip("/") for each in urls]
+    if not urls:
+        raise InvalidInput("at least one URL is expected, none given", "url")
+    if len(urls) > URLS_MAX:
+        raise InvalidInput(f"{len(urls)} URLs given, {URLS_MAX} are allowed", "url")
+    if twice := next((each for each in urls if urls.count(each) > 1), None):
+        raise InvalidInput(f"{show(twice)} is given twice", "url")
+    return urls
 
 
 def parts_of(url: str, schemes: Iterable[str], *, may_have_path: bool = False) -> SplitResult:

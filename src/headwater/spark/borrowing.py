@@ -29,7 +29,7 @@ ASKS_AGAIN_S = 60.0
 """After a server was found to be elsewhere, or to lend nothing."""
 
 _refusing: dict[str, float] = {}
-"""Servers that are not asked, by URL, and until when."""
+"""Servers that are not asked, by the address in use, and until when."""
 _lock = threading.Lock()
 
 
@@ -50,12 +50,12 @@ def read(client: BulkClient, ticket: Ticket) -> Iterator[pa.RecordBatch]:
 
 def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]] | None:
     """What is lent of a ticket: of its beginning at least. Raises what BulkClient raises."""
-    if not CAN_LEND or not _is_worth_it(ticket) or _refuses(client.address.url):
+    if not CAN_LEND or not _is_worth_it(ticket) or _refuses(client.url):
         return None
     try:
         lender = client.lender(ticket, os.getuid())
         if not lender.socket:
-            _note_refusal(client.address.url, "the server lends none")
+            _note_refusal(client.url, "the server lends none")
             return None
         message, descriptors = borrowing.take(lender)
         if not message:
@@ -66,7 +66,7 @@ def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]]
         _check(loan, ticket)
         return loan, parts
     except (OSError, InvalidInput, StorageUnavailable, msgspec.MsgspecError) as error:
-        _note_refusal(client.address.url, str(error))
+        _note_refusal(client.url, str(error))
         return None
 
 

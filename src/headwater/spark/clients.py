@@ -10,6 +10,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
 from ..flight.client import BulkClient
+from ..formats.server_address import urls_of
 from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, duration_ms, number, text
 
 
@@ -31,7 +32,7 @@ TOKEN_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = "HEADWATER_TOKEN", "HEADWATER
 """Who asks, if no option says: of the server that URL_VARIABLE says, and of no other, whatever an option names."""
 
 CONNECTION = (
-    Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT", _url),
+    Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT, or several with commas between them", _url),
     Option("user", "a user's name", text),
     Option("password", "a password", text, is_secret=True),
     Option("token", "an API token", text, is_secret=True),
@@ -77,8 +78,9 @@ def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
 
 
 def _is_of_environment(url: str) -> bool:
+    """Whether each address is one of those that the variable has."""
     try:
-        return url == _url(default_url())
+        return set(urls_of(url)) <= set(urls_of(_url(default_url())))
     except InvalidInput:  # then it is the address of no server
         return False
 

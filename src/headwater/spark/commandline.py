@@ -117,7 +117,7 @@ def _value(setting: Setting, given: Any) -> Any:
 def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
     options = [
         click.Option(["--url"], envvar="HEADWATER_FLIGHT_URL", default=DEFAULT_URL, show_default=True,
-                     show_envvar=True, help="The server's bulk port."),
+                     show_envvar=True, help="The server's bulk port; several of one home, with commas."),
         click.Option(["--user"], envvar="HEADWATER_USER", show_envvar=True, help="User name."),
         click.Option(["--password"], envvar="HEADWATER_PASSWORD", show_envvar=True,
                      help="Password; best by the variable."),

@@ -79,9 +79,15 @@ def decode_offset(given: Any) -> Offset:
         ) from None
 
 
-def extents(client: BulkClient, options: ReadOptions) -> dict[str, Extent]:
-    """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full."""
-    found = {log: None for log in client.logs() if options.wants(log)} if options.has_pattern else {}
+def extents(client: BulkClient, options: ReadOptions, known: Offset | None = None) -> dict[str, Extent]:
+    """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full.
+
+    `known` is how far they went before: a server that has not caught up is passed over for another one.
+    """
+    known = known or {}
+    for log, at in known.items():
+        client.expect(log, at.incarnation, at.position)
+    found = {log: None for log in [*client.logs(), *known] if options.wants(log)} if options.has_pattern else {}
     names = {*found, *(name for name in options.logs if not is_pattern(name))}
     return {log: extent for log in sorted(names) if (extent := _extent(client, log, log in found)) is not None}
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import STREAM_CHARS_MAX
+from ..formats.server_address import urls_of
 from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
 from .options import default_url, text_of
 from .progress import OFFSETS, Display, Progress, Tally, behind, display
@@ -115,7 +116,7 @@ class Target(NamedTuple):
 
     def __str__(self) -> str:
         """Short, for people: `orders@backup:8815`."""
-        return f"{self.log}@{self.url.partition('://')[2]}"
+        return f"{self.log}@{','.join(url.partition('://')[2] for url in urls_of(self.url))}"
 
 
 class _Ended(NamedTuple):

@@ -114,20 +114,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _client(self) -> BulkClient:
         return client_of(self.options.address)
 
-    def _there(self) -> dict[str, Extent]:
-        return extents(self._client, self.options)
+    def _there(self, consumed: Offset | None = None) -> dict[str, Extent]:
+        return extents(self._client, self.options, consumed)
 
     def _archive(self) -> Archive | None:
         return Archive(self.options.archive) if self.options.archive is not None else None
 
     def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         consumed = decode_offset(start)
-        there = self._there()
+        there = self._there(consumed)
         self._check_gone(consumed, there)
         self._report(consumed, there)
         if (frozen := self._frozen) is not None:
             there = {
-                log: replace(extent, head=min(extent.head, frozen[log].head))
+                log: replace(extent, head=min(extent.head, max(frozen[log].head, _position(consumed, log, extent))))
                 for log, extent in there.items()
                 if log in frozen
             }
@@ -250,6 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for log, at in decode_offset(end).items():
             if consumed.get(log) == at:
                 continue
+            self._client.expect(log, at.incarnation, at.position)
             extent = self._client.head(log)
             if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
                 self._warn_of_recreated(log, extent, at)
@@ -265,3 +266,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan = Plan(options, log, extent.incarnation, options.query, options.partitions, splits_min)
             found += slices(self._client, plan, range, archive)
         return found
+
+
+def _position(consumed: Offset, log: str, extent: Extent) -> int:
+    """How far that very log was consumed: a replica that was asked what is there may not have had it all."""
+    at = consumed.get(log)
+    return at.position if at is not None and at.incarnation == extent.incarnation else 0

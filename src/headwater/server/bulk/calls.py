@@ -12,7 +12,7 @@ import msgspec
 
 from ...core.access import Credentials, Guard, Right, User
 from ...core.acting import act_as, as_now
-from ...core.errors import EventLogError, StorageUnavailable
+from ...core.errors import EventLogError, NotPrimary, StorageUnavailable
 from ...core.extent import Extent
 from ...core.mark import Committed, check_writer
 from ...core.readers import Reader, Readers, Waiting
@@ -118,7 +118,7 @@ class BulkCalls:
         self._check_fresh(log)
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
-        return LogPlace(extent, stored.settings, str(stored.directory))
+        return LogPlace(extent, stored.settings, str(stored.directory), not stored.is_following)
 
     async def check_position(self, log: str, position: int) -> None:
         """See LocalLog."""
@@ -190,6 +190,8 @@ class BulkCalls:
             check_writer(given.writer)  # no log is opened for a name that cannot be one
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
+        if shape.right is Right.APPEND and isinstance(target, StoredLog) and target.is_following:
+            raise NotPrimary(given.log)  # not even a stage is to be missed here: it lies at the primary
         if work is None:
             return encode(handler(target, given))
         if not takes_turns:

@@ -1,0 +1,141 @@
+"""One call, at one address after the other, until one answers it or patience ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..core.access import Unauthenticated
+from ..core.errors import (
+    Closed,
+    EventLogError,
+    InvalidPosition,
+    LogNotFound,
+    NotPrimary,
+    PositionOfOtherIncarnation,
+    StorageUnavailable,
+)
+from ..formats import retrying
+from ..formats.endpoints import Endpoints
+from ..formats.retrying import Attempts
+from ..formats.unreachable import ServerUnreachable
+from .connection import Connection
+from .errors import Busy
+from .seen import NotHereYet, OtherEverywhere
+
+PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
+"""What may be better in a moment."""
+GOES_ELSEWHERE = (ServerUnreachable, Closed, StorageUnavailable)
+"""What another address may do better: it rests meanwhile. NotPrimary is a StorageUnavailable."""
+DOUBTFUL = (LogNotFound, PositionOfOtherIncarnation, NotHereYet)
+"""What a replica may say that has not caught up yet, and is well otherwise. If all say so, it is true."""
+CATCHES_UP_S = 2.0
+"""How long all addresses may be behind."""
+
+
+class Tries:
+    """The attempts of one call. For one thread."""
+
+    def __init__(self, endpoints: Endpoints[Connection], retries: int, *, may_lag: bool) -> None:
+        """`may_lag`: whether a position above the head is one that an address need not have yet."""
+        self._endpoints, self._may_lag = endpoints, may_lag
+        self._attempts = Attempts(retries=retries * len(endpoints))
+        self._doubts: dict[Connection, EventLogError] = {}
+        """What addresses say for now that may lag."""
+        self._doubted_at: float | None = None
+
+    def begin(self) -> Connection:
+        """The connection to use for the next attempt."""
+        self._connection = self._endpoints.best(without=self._doubts)
+        self._session = self._connection.session
+        return self._connection
+
+    def succeeded(self) -> None:
+        """It was answered, or a part of it."""
+        self._connection.succeeded()
+        self._attempts.succeeded()
+        if self._doubts:
+            self._endpoints.current = self._connection  # it knows more than those that were asked before
+            self._doubts.clear()
+            self._doubted_at = None
+
+    def failed(
+        self,
+        error: BaseException,
+        *,
+        is_idempotent: bool = True,
+        is_untouched: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Returns when the call may be made again. Raises the core's error if not.
+
+        `is_untouched`: whether one that was refused has changed nothing.
+        """
+        known = self._connection.error_of(error)
+        if self._connection.is_closed:
+            raise known from None
+        if isinstance(known, Unauthenticated) and self._session and self._connection.log_in_again(self._session):
+            return
+        if self._endpoints.is_single or not (isinstance(known, GOES_ELSEWHERE) or self._is_doubtful(known)):
+            self._repeat(known, is_idempotent)
+        else:
+            self._turn(known, is_idempotent, is_untouched)
+
+    def given_up(self, error: BaseException) -> EventLogError:
+        """The core's error; the next call goes elsewhere where that may do better."""
+        known = self._connection.error_of(error)
+        if isinstance(known, GOES_ELSEWHERE) and not self._endpoints.is_single:
+            self._endpoints.failed(self._connection, known)
+        return known
+
+    def _repeat(self, known: EventLogError, is_idempotent: bool) -> None:
+        is_busy = isinstance(known, Busy)  # who is refused a place has done nothing yet
+        if not (is_idempotent or is_busy) or not isinstance(known, PASSING):
+            raise known from None
+        self._attempts.failed(known, is_busy=is_busy)
+
+    def _turn(self, known: EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
+        """Go on elsewhere."""
+        is_refused = isinstance(known, NotPrimary)
+        if self._is_doubtful(known):
+            is_refused = True
+            self._doubts[self._connection] = known
+            self._doubted_at = self._doubted_at or time.monotonic()
+        else:
+            self._endpoints.failed(self._connection, known)
+        if not (is_idempotent or (is_refused and is_untouched())):
+            raise known from None
+        if len(self._doubts) == len(self._endpoints):
+            self._ask_all_again(known)
+            return
+        told = next(reversed(self._doubts.values())) if self._doubts else self._told(known)
+        pause_s = self._endpoints.turn_s(self._attempts, told, without=self._doubts)
+        if pause_s > 0:
+            self._doubts.clear()
+            self._attempts.sleep(pause_s)
+
+    def _ask_all_again(self, known: EventLogError) -> None:
+        """All say so: one of them is the primary, which knows; but the list may name replicas alone."""
+        assert self._doubted_at is not None
+        may_catch_up = any(isinstance(each, NotHereYet | InvalidPosition) for each in self._doubts.values())
+        if not may_catch_up or time.monotonic() - self._doubted_at > CATCHES_UP_S:
+            raise self._unanimous(known) from None
+        self._doubts.clear()
+        self._attempts.failed(known)
+
+    def _unanimous(self, known: EventLogError) -> EventLogError:
+        if not all(isinstance(each, PositionOfOtherIncarnation) for each in self._doubts.values()):
+            return known
+        assert isinstance(known, PositionOfOtherIncarnation)
+        error = OtherEverywhere(known.position, known.incarnation, known.first)
+        error.args = known.args
+        return error
+
+    def _is_doubtful(self, known: EventLogError) -> bool:
+        is_ahead = isinstance(known, InvalidPosition) and known.where in ("after", "upto") and self._may_lag
+        return is_ahead or isinstance(known, DOUBTFUL)
+
+    def _told(self, known: EventLogError) -> EventLogError:
+        """What is told at the end: of addresses that are away, what each said."""
+        if not isinstance(known, ServerUnreachable):
+            return known
+        return ServerUnreachable(self._endpoints.urls, self._endpoints.problems() or known.problem)
