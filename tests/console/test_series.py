@@ -42,6 +42,11 @@ def test_a_ring_keeps_the_newest_and_a_gap_is_a_gap():
     assert ring.values(100) == [None, None, None, 5.0]
     ring.put(100, 6.0)
     assert ring.values(100)[-1] == 6.0
+    ring.put(96, 7.0)
+    assert ring.values(97) == [None, None, 7.0, None], "a clock that was set back by more than there is room for"
+    ring.put(97, 8.0)
+    assert ring.values(97) == [None, None, 7.0, 8.0]
+    assert ring.values(100) == [8.0, None, None, None], "what came before that is gone"
 
 
 def test_counts_become_what_they_grew_by_in_a_second():

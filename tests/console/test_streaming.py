@@ -319,6 +319,15 @@ def test_nobody_who_looks_costs_a_measurement_every_five_seconds_and_one_each_se
     assert [value for value in live.series.values("streams", None, 5, 1010.0) if value is not None] == [0.0] * 3
 
 
+def test_history_goes_on_where_the_clock_is_set_back():
+    live = Live(lambda: sample(0.0))
+    for at in (90_000.0, 90_005.0, 1000.0, 1005.0, 1010.0):
+        live.add(sample(at, at))
+    for name, of_each in (("streams", [1000.0, 1005.0, 1010.0]), ("requests", [None, 1.0, 1.0])):
+        assert live.series.values(name, None, 5, 1010.0)[-3:] == of_each
+        assert set(live.series.values(name, None, 5, 1010.0)[:-3]) == {None}
+
+
 def test_the_measuring_task_measures_at_once_for_who_begins_to_look():
     taken = []
 

@@ -11,7 +11,7 @@ from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.event import SequencedEvent
 from headwater.core.log import Page
 from headwater.dcb import Application, event_times
-from headwater.dcb.event_times import EventTimes, Scan, happened_at
+from headwater.dcb.event_times import Block, EventTimes, Scan, happened_at
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 
@@ -177,6 +177,44 @@ def test_two_who_ask_at_once_share_one_scan(asked, monkeypatch):
     assert first == second and first["events"] == 48
 
 
+def test_an_answer_is_of_one_moment_while_another_reads_on(asked, monkeypatch):
+    monkeypatch.setattr("headwater.dcb.event_histogram.HISTOGRAM_S_MAX", 1e-12)
+    monkeypatch.setattr(event_times, "_PAGE_EVENTS", 10)
+    steps, counted, others, read = Scan.steps, Block.counted, [], []
+
+    def begun(scan, *given):
+        others.append(steps(scan, *given))
+        return steps(scan, *given)
+
+    def counted_meanwhile(block, borders):
+        while others:
+            read.append(sum(others.pop()))
+        return counted(block, borders)
+
+    monkeypatch.setattr(Scan, "steps", begun)
+    monkeypatch.setattr(Block, "counted", counted_meanwhile)
+    found = histogram(asked)
+    assert (found["events"], found["first"], found["is_complete"]) == (10, 39, False) and sum(events(found)) == 10
+    assert read == [38], "another read all that was left"
+    assert sum(events(histogram(asked))) == 48
+
+
+def test_what_is_trimmed_while_it_is_read_counts_no_more(asked, monkeypatch):
+    log = asked.store.open("courses")
+    read_page = log.read_page
+
+    def trimmed_meanwhile(*given, **more) -> Page:
+        page = read_page(*given, **more)
+        log.trim(31)
+        return page
+
+    monkeypatch.setattr(log, "read_page", trimmed_meanwhile)
+    histogram(asked)
+    monkeypatch.undo()
+    found = histogram(asked)
+    assert (found["events"], found["first"], found["is_complete"]) == (18, 31, True) and sum(events(found)) == 18
+
+
 @pytest.mark.parametrize(("more", "path"), [
     ({"buckets": 0}, "buckets"), ({"buckets": 301}, "buckets"), ({"by_type": True, "types_max": 21}, "types_max"),
     ({"event_from": 5, "event_before": 5}, "event_before"), ({"event_from": -62_135_596_800_001}, "event_from"),
@@ -211,3 +249,16 @@ def test_memory_is_bounded_by_forgetting_who_asked_longest_ago():
     assert kept.scan("a", 0) is scans["a"]
     kept.bound()
     assert kept.scan("a", 0) is scans["a"] and kept.scan("b", 0) is not scans["b"]
+
+
+def test_memory_is_bounded_though_whoever_scans_leaves_in_the_middle_and_by_questions_too(monkeypatch):
+    kept = EventTimes(bytes_max=12_000)
+    for key in "abcd":
+        block = kept.scan(key, 0)._block(1, 500, backwards=False)
+        block.times["T"] = array("q", range(500))
+        block.count = 500
+    last = kept.scan("d", 0)
+    assert list(kept._scans) == ["c", "d"]
+    monkeypatch.setattr(event_times, "SCANS_MAX", 1)
+    kept.bound()
+    assert list(kept._scans.values()) == [last]

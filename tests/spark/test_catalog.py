@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -48,6 +48,9 @@ def test_logs_are_tables_of_sql_and_each_query_sees_what_is_there(
     assert register(spark, url, logs="orders,ret*", endingPosition=10) == {"orders": "orders", "returns": "returns"}
     assert tables(spark) == ["orders", "returns"], "what is no log any more is no table"
     assert spark.sql("SELECT count(data), max(log) FROM headwater.orders").first() == (10, "orders")
+    for _ in range(2):
+        assert register(spark, url, logs="orders", database="Sales") == {"orders": "orders"}
+    assert tables(spark, "Sales") == ["orders"]
 
 
 def test_what_cannot_be_a_table_is_refused_before_any_is_made(
@@ -66,6 +69,14 @@ def test_what_cannot_be_a_table_is_refused_before_any_is_made(
         register(spark, url, logs="orders", database="other", token="hunter2")
     with pytest.raises(InvalidOption, match="option filterPushdown: a table of a log has no such option"):
         register(spark, url, logs="orders", database="other", filterPushdown=True)
+    for schema, message in (
+        ("n int NOT NULL", "payload.n: an event may lack it"),
+        ("n map<int, int>", "payload.n: str"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            register(spark, url, logs="orders", payload_schemas={"orders": schema}, database="other")
+    with pytest.raises(ParseException, match="NOSUCHTYPE"):
+        register(spark, url, logs="orders", payload_schemas={"orders": "n nosuchtype"}, database="other")
     with pytest.raises(InvalidInput, match="database: letters, digits and _ are expected, 'a b' given"):
         register(spark, url, logs="orders", database="a b")
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
@@ -101,6 +112,13 @@ def test_a_question_is_asked_by_a_command_and_answered_as_asked_for(
         {"rows": 2, "is_all": True},
     )
     assert ask(count, format="csv", rows_max=1) == (["type,events", "Paid,33"], {"rows": 1, "is_all": False})
+    after = "headwater.orders s ON s.sequence_number = o.sequence_number + 1"
+    twice = f"SELECT o.type, s.type FROM headwater.orders o JOIN {after}"
+    assert ask(f"{twice} ORDER BY o.sequence_number", format="csv", rows_max=2)[0] == [
+        "type,type", "Placed,Placed", "Placed,Paid"
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="--query: two columns are called 'type'"):
+        ask(twice, format="ndjson")
     typed = (
         "SELECT payload, data, recorded_at FROM (SELECT *, encode('é', 'utf-8') AS data FROM headwater.orders) LIMIT 1"
     )

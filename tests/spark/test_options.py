@@ -79,6 +79,7 @@ def test_positions_are_given_for_all_logs_or_by_name() -> None:
     assert stream(startingPosition="Latest").start == Bound("latest")
     start = batch(startingPosition='{"orders": 17, "shop": "earliest"}').start
     assert [start.of(log) for log in ("orders", "shop", "other")] == [17, "earliest", "earliest"]
+    assert stream(log="$system", startingPosition='{"$system": 3}').start.of("$system") == 3
     end = batch(endingPosition='{"orders": 20}').end
     assert [end.of(log) for log in ("orders", "other")] == [20, "latest"]
 

@@ -20,7 +20,7 @@ from headwater.spark import lag, stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
 from headwater.spark.position_reports import AGAIN_S, PositionReports
-from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable
+from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable, decode_offset
 from headwater.spark.progress import behind
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.spark.stream_reading import StreamReader
@@ -198,7 +198,14 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
 
     orders.trim(51)
     assert (stream.reportLatestOffset() or {})["behind"]["events"] == 66
-    stream.latestOffset(middle, ALL)
+    there = stream._there()
+    store.delete("shop")
+    for make in (lambda: None, lambda: store.create("shop")):
+        make()
+        assert lag.lag(stream._client, decode_offset(middle), there)["events"] == 66, "the next batch says what that is"
+    fill(store.open("shop"), 10)
+    stream = reader(log="orders,shop")
+    stream.latestOffset(stream.initialOffset(), ALL)
     assert (stream.reportLatestOffset() or {})["behind"] == {"events": 0, "seconds": 0.0}
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -87,7 +88,8 @@ def test_an_empty_payload_and_null_are_null_and_not_malformed() -> None:
     [
         b"{", b"{}}", b"[]", b"7", b'"text"', b"nul", b"\x00\x01", b"\xff", b'{"order": "\xff"}', b'{"more": "\xff"}',
         b'{"order": 1}', b'{"total": "1"}', b'{"order": "a", "order": "b"}', b'{"order": "a"} {"order": "b"}',
-        b'{"order": {}}', b"  ",
+        b'{"order": {}}', b"  ", b'{"order": "a"}, "more": 1', b'{"order": "a"}, {}', b'null, "more": 1',
+        b'{"total": NaN}', b'{"total": -Infinity}',
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_kept_as_it_is_and_its_neighbours_are_read(malformed: bytes) -> None:
@@ -113,11 +115,33 @@ def test_a_value_that_its_type_cannot_have_makes_a_payload_malformed(malformed: 
     assert [each["day"] for each in found[::2]] == [dt.date(2026, 2, 28)] * 2
 
 
+def test_what_a_float_cannot_hold_makes_a_payload_malformed_and_is_not_infinite() -> None:
+    ratios = struct(ratio=FloatType(), each=ArrayType(struct(ratio=FloatType())))
+    large = [b'{"ratio": 1e39}', b'{"each": [{"ratio": 1}, {"ratio": -1e39}]}', b'{"each": [{"ratio": NaN}]}']
+
+    assert read(ratios, *large, b'{"each": [{"ratio": 2}, {}, null]}', b"{}", b"") == [
+        *large,
+        {"ratio": None, "each": [{"ratio": 2.0}, {"ratio": None}, None]},
+        {"ratio": None, "each": None},
+        None,
+    ]
+
+
+def test_what_a_text_says_of_rows_makes_no_other_row_malformed() -> None:
+    good, malformed = b'{"day": "2026-02-28"}', b'{"at": "noon in row 0"}'
+
+    found = read(DEEP, good, good, malformed, good)
+
+    assert [each if isinstance(each, bytes) else each["day"].day for each in found] == [28, 28, malformed, 28]
+
+
 @pytest.mark.parametrize(
     "payloads",
     [
         [b'{"order": "a"}}\n{"r": 1, "p": {"order": "forged"}', b'{"order": "mine"}'],
         [b'{"order": "a"}}\n{"r": 1, "p": {"order": "forged"}', b"", b'{"order": "mine"}'],
+        [b'{"order": "a"}]}\n{"r": 1, "p": [{"order": "forged"}', b'{"order": "mine"}'],
+        [b'{"order": "a"}]}\n{"r": 1, "p": [{"order": "forged"}', b"", b'{"order": "mine"}'],
         [b'{"more": [', b'{"order": "mine"}', b"]}"],
         [b'{"more": ', b'{"order": "mine"}', b"}"],
         [b'{"order": "', b'{"order": "mine"}', b'"}'],

@@ -75,7 +75,7 @@ class Live:
 
     def add(self, sample: Sample) -> None:
         """A measurement: for the history if it is time, and for all who look."""
-        if sample.at - self._added_at >= FINE_S - 0.5:
+        if abs(sample.at - self._added_at) >= FINE_S - 0.5:  # the clock may have been set back
             self._added_at = sample.at
             self.series.add(sample)
         self.stats = Stats(sample, self._before) if self.watchers else None

@@ -82,8 +82,10 @@ class Ring:
         self._newest = 0
 
     def put(self, step: int, value: float) -> None:
-        """The value of a step, which is none of those that have gone."""
+        """The value of a step. It begins anew at one that it has no room for any more: the clock was set back."""
         size = len(self._values)
+        if step <= self._newest - size:
+            self._values, self._newest = array("f", [math.nan]) * size, 0
         for missed in range(max(self._newest + 1, step - size + 1), step):
             self._values[missed % size] = math.nan
         self._values[step % size] = value

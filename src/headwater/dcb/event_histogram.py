@@ -11,7 +11,7 @@ from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..http import Exchange
 from .buckets import HISTOGRAM_S_MAX, asked, borders
-from .event_times import OTHERS, TIME_MAX, TIME_MIN, Scan
+from .event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from .host import Host
 from .wire import EventBucketOut, EventHistogramIn, EventHistogramOut
 from .working import Work
@@ -32,17 +32,18 @@ async def event_histogram(host: Host, exchange: Exchange) -> None:
         async for _ in work.steps(scan.steps(log, query, given.partition, selection.head)):
             pass
         host.event_times.bound()
-        begin, end = _range(scan, given.event_from, given.event_before)
+        seen = scan.seen(log, selection.head)
+        begin, end = _range(seen, given.event_from, given.event_before)
         times = borders(begin, end, count)
         totals: dict[str, list[int]] = {}
-        async for found in work.steps(scan.counted(times), is_bounded=False):
+        async for found in work.steps(seen.counted(times), is_bounded=False):
             for name, buckets in found.items():
                 total = totals.setdefault(name, [0] * (len(times) - 1))
                 for bucket, events in buckets:
                     total[bucket] += events
     answer = EventHistogramOut(
-        begin, end, _shown(totals, times, types_max), scan.events, scan.low, scan.high,
-        scan.is_complete(log, selection.head), selection.head, incarnation,
+        begin, end, _shown(totals, times, types_max), seen.events, seen.low, seen.high,
+        seen.is_complete, selection.head, incarnation,
     )  # fmt: skip
     await exchange.answer_json(200, answer, opened.view.headers(selection.head))
 
@@ -56,9 +57,9 @@ def _check_range(begin: int | None, end: int | None) -> None:
         raise InvalidInput(f"{end} given, it must be above event_from, {begin}", "event_before")
 
 
-def _range(scan: Scan, begin: int | None, end: int | None) -> tuple[int, int]:
+def _range(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:
     """From which time on, and before which; by default, those of all events that were read."""
-    earliest, latest = scan.range() or (0, 0)
+    earliest, latest = seen.range() or (0, 0)
     if begin is None:
         begin = earliest if end is None else min(earliest, end - 1)
     return begin, max(begin, latest) + 1 if end is None else end

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from time import thread_time
+from typing import NamedTuple
 
 from ..core.event import SequencedEvent
 from ..core.local import LocalLog
@@ -22,6 +23,8 @@ EVENTS_MAX = 2_000_000
 """Events of one query whose times are kept: the newest."""
 KEPT_BYTES_MAX = 32 * 1024 * 1024
 """Memory for the times of all queries: those that were asked for last."""
+SCANS_MAX = 1000
+"""Queries whose times are kept, at most, however few they have."""
 TYPES_MAX = 160
 """Types of one query that are told apart; events of all others count as of none of them."""
 BLOCK_EVENTS = 4096
@@ -76,6 +79,14 @@ class Block:
         self.times.setdefault(name, array("q")).append(at)
         self.unsorted.add(name)
 
+    def copy(self) -> Block:
+        """One that stays as this one is now."""
+        copied = Block(self.first, self.last)
+        copied.count, copied.earliest, copied.latest = self.count, self.earliest, self.latest
+        copied.times = {name: times[:] for name, times in self.times.items()}
+        copied.unsorted = set(self.unsorted)
+        return copied
+
     def counted(self, borders: Sequence[int]) -> dict[str, list[tuple[int, int]]]:
         """By type (bucket, events) of each bucket that has some; a bucket is from one border to before the next."""
         for name in self.unsorted:
@@ -94,6 +105,27 @@ def _runs(times: array[int], borders: Sequence[int]) -> Iterator[tuple[int, int]
         at = after
 
 
+class Seen(NamedTuple):
+    """What a scan had read at one moment, whoever reads on."""
+
+    blocks: Sequence[Block]
+    events: int
+    low: int
+    high: int
+    is_complete: bool
+    """Whether that is all up to the head that was asked for."""
+
+    def range(self) -> tuple[int, int] | None:
+        """The earliest time and the latest; None if there is no event."""
+        blocks = [block for block in self.blocks if block.count]
+        return (min(each.earliest for each in blocks), max(each.latest for each in blocks)) if blocks else None
+
+    def counted(self, borders: Sequence[int]) -> Iterator[dict[str, list[tuple[int, int]]]]:
+        """What each block has, in a step of its own."""
+        for block in self.blocks:
+            yield block.counted(borders)
+
+
 class Scan:
     """The times of the events that match one query, from the number `low` to `high`."""
 
@@ -110,9 +142,13 @@ class Scan:
         """What it takes in memory, about."""
         return _SCAN_BYTES + sum(block.bytes for block in self.blocks)
 
-    def is_complete(self, log: LocalLog, head: int) -> bool:
-        """Whether all of the log up to the head has been read."""
-        return self.low <= log.first_retained and self.high >= head
+    def seen(self, log: LocalLog, head: int) -> Seen:
+        """What has been read by now. Only blocks at the ends grow: so those are copied."""
+        blocks = list(self.blocks)
+        for end in {0, len(blocks) - 1} if blocks else ():
+            blocks[end] = blocks[end].copy()
+        is_complete = self.low <= log.first_retained and self.high >= head
+        return Seen(blocks, self.events, self.low, self.high, is_complete)
 
     def steps(self, log: LocalLog, query: Query, partition: int | None, head: int) -> Iterator[int]:
         """Read what is missing, newest first, a short page in each step; gives how many events came."""
@@ -122,23 +158,14 @@ class Scan:
         while self.low > log.first_retained and self.events < EVENTS_MAX:
             yield self._read(log, query, partition, head, backwards=True)
 
-    def range(self) -> tuple[int, int] | None:
-        """The earliest time and the latest; None if there is no event."""
-        blocks = [block for block in self.blocks if block.count]
-        return (min(each.earliest for each in blocks), max(each.latest for each in blocks)) if blocks else None
-
-    def counted(self, borders: Sequence[int]) -> Iterator[dict[str, list[tuple[int, int]]]]:
-        """What each block has, in a step of its own."""
-        for block in list(self.blocks):
-            yield block.counted(borders)
-
     def _read(self, log: LocalLog, query: Query, partition: int | None, head: int, *, backwards: bool) -> int:
         """One page of what is above, or below; the times that it has belong to the block at that end."""
         began = thread_time()
         limit = self._pace.size
+        first_retained = log.first_retained  # before it is read: the log may be trimmed meanwhile, which `_forget` sees
         if backwards:
             page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit)
-            low, high = (log.first_retained if page.is_last else page.cursor), self.low - 1
+            low, high = (first_retained if page.is_last else page.cursor), self.low - 1
         else:
             page = log.read_page(query, self.high, upto=head, partition=partition, limit=limit)
             low, high = self.high + 1, (head if page.is_last else page.cursor)
@@ -192,10 +219,11 @@ class EventTimes:
         """The scan of that question (of one incarnation of a log); a new one begins at the head."""
         scan = self._scans.setdefault(key, Scan(head))
         self._scans.move_to_end(key)
+        self.bound()  # whoever left in the middle of a scan has not
         return scan
 
     def bound(self) -> None:
         """Forget the scans that were asked for longest ago, while all take too much."""
         left = sum(scan.bytes for scan in self._scans.values()) - self._bytes_max
-        while left > 0 and len(self._scans) > 1:
+        while len(self._scans) > 1 and (left > 0 or len(self._scans) > SCANS_MAX):
             left -= self._scans.popitem(last=False)[1].bytes

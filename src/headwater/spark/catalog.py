@@ -19,7 +19,7 @@ from ..core.errors import InvalidInput, LogNotFound
 from ..core.limits import show
 from .clients import client_of
 from .options import InvalidOption, nearest, text_of
-from .payload_schema import payload_type
+from .payload_schema import check_payload, payload_type
 from .read_options import READING, STREAM_ONLY, batch_options, columns_asked, is_pattern
 from .schema import with_payload
 
@@ -65,10 +65,11 @@ def register(
     tables = _named(found)
     if not re.fullmatch(r"\w{1,100}", database, re.ASCII):
         raise InvalidInput(f"letters, digits and _ are expected, {show(database)} given", "database")
+    columns = {log: _columns(schemas.get(log)) for log in found}
     views = _Views(spark, database)
     views.prepare()
     for table, log in tables.items():
-        views.make(table, log, {**given, "url": read.address.url}, schemas.get(log))
+        views.make(table, log, {**given, "url": read.address.url}, columns[log], is_typed=log in schemas)
     views.drop_but(tables)
     return tables
 
@@ -89,7 +90,8 @@ class _Views:
         """Make the databases where they are not there, and look what is in the one."""
         there = {row.namespace for row in self._sql("SHOW DATABASES")}
         for name in {self._database, self._below} - there:
-            self._sql(f"CREATE DATABASE `{name}` COMMENT 'logs of Headwater'{self._place(name)}")
+            # One that was named in capitals is listed in small letters, so it may be there.
+            self._sql(f"CREATE DATABASE IF NOT EXISTS `{name}` COMMENT 'logs of Headwater'{self._place(name)}")
         # Spark lists temporary views, which are in no database, as those of every one.
         self._before = {
             row.tableName: None for row in self._sql(f"SHOW TABLES IN `{self._database}`") if not row.isTemporary
@@ -108,14 +110,14 @@ class _Views:
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         return f" LOCATION {quoted(directory)}"
 
-    def make(self, table: str, log: str, options: Mapping[str, str], payload: str | None) -> None:
-        """Raises InvalidInput where there is something else of that name."""
+    def make(self, table: str, log: str, options: Mapping[str, str], columns: str, *, is_typed: bool) -> None:
+        """`is_typed`: its columns are its own. Raises InvalidInput where there is something else of that name."""
         if table in self._before and self._before[table] is None:
             raise InvalidInput(f"{self._database}.{table} is there, and no view of a log; name another", "database")
-        below = f"`{self._below}`.`{'events' if payload is None else f'events_of_{table}'}`"
-        if payload is not None:
+        below = f"`{self._below}`.`{f'events_of_{table}' if is_typed else 'events'}`"
+        if is_typed:
             self._sql(f"DROP TABLE IF EXISTS {below}")  # its columns may be others now
-        self._sql(f"CREATE TABLE IF NOT EXISTS {below} ({_columns(payload)}) USING headwater")
+        self._sql(f"CREATE TABLE IF NOT EXISTS {below} ({columns}) USING headwater")
         said = ", ".join([f"`{name}` = {quoted(value)}" for name, value in {**options, "log": log}.items()])
         self._sql(
             f"CREATE OR REPLACE VIEW `{self._database}`.`{table}` COMMENT {quoted(f'log {log}')} "
@@ -151,12 +153,13 @@ def _name(name: str) -> str:
 
 
 def _columns(payload: str | None) -> str:
-    """The columns of a read, in DDL."""
+    """The columns of a read, in DDL. Raises InvalidInput for a payload that cannot be read as that, ParseException."""
     if payload is None:
         columns = with_payload(columns_asked({}), "")
     else:
-        type = payload_type(payload)
-        columns = with_payload(columns_asked({"payloadSchema": type}), type if isinstance(type, str) else ddl(type))
+        given = payload_type(payload)
+        type = check_payload(DataType.fromDDL(payload) if isinstance(given, str) else given)
+        columns = with_payload(columns_asked({"payloadSchema": type}), ddl(type))
     assert isinstance(columns, str)
     return columns
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from ..core.errors import PositionTrimmed
+from ..core.errors import LogNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.extent import Extent
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
@@ -44,6 +44,6 @@ def _recorded(client: BulkClient, log: str, after: int, extent: Extent) -> int |
     ticket = Ticket(log, after, upto, columns=("recorded_at",), incarnation=extent.incarnation)
     try:
         batch = next(client.read(ticket), None)
-    except PositionTrimmed:  # then it is in an archive, or lost, which the next batch tells
+    except (PositionTrimmed, PositionOfOtherIncarnation, LogNotFound):  # since `there`: the next batch tells
         return None
     return None if batch is None or not batch.num_rows else batch.column(0)[0].cast("int64").as_py()

@@ -119,10 +119,16 @@ def _logs(given: str) -> tuple[str, ...]:
     found = names(given)
     for name in found:
         if not is_pattern(name):
-            check_log_name(name.removeprefix("$"))  # the server's own logs can be read too
+            _check_name(name)
     if len(set(found)) < len(found):
         raise InvalidInput(f"a log is named twice in {show(given)}")
     return found
+
+
+def _check_name(name: str) -> str:
+    """The name itself. Raises InvalidLogName. The server's own logs can be read, too."""
+    check_log_name(name.removeprefix("$"))
+    return name
 
 
 def _table(given: str) -> str:
@@ -154,14 +160,14 @@ def _places(given: str) -> Bound:
     if not given.lstrip().startswith("{"):
         return Bound(_place(given))
     said = json.loads(given)
-    return Bound("earliest", {check_log_name(log): _place(place) for log, place in said.items()})
+    return Bound("earliest", {_check_name(log): _place(place) for log, place in said.items()})
 
 
 def _time(given: str) -> Bound:
     if not given.lstrip().startswith("{"):
         return Bound(Moment(timestamp_ms(given)))
     said = json.loads(given)
-    return Bound("earliest", {check_log_name(log): Moment(timestamp_ms(str(time))) for log, time in said.items()})
+    return Bound("earliest", {_check_name(log): Moment(timestamp_ms(str(time))) for log, time in said.items()})
 
 
 def _stream_name(given: str) -> str:

@@ -1,8 +1,9 @@
 """Makes columns of JSON payloads by Arrow's kernels, in the task that reads them; what is malformed is kept as bytes.
 
-The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": PAYLOAD}`. The rows that come out
-must be those that went in, so no payload, however it is made, moves another into a wrong row. Where one is malformed
-the parser refuses all of them, so they are tried again in parts.
+The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": [PAYLOAD]}`. The rows that come
+out must be those that went in, so no payload, however it is made, moves another into a wrong row; and each has one
+value, so that nothing comes after an object. Where one is malformed the parser refuses all of them, so they are tried
+again in parts.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import pyarrow.json as pj
 _MAY_BE_OBJECT = np.isin(np.arange(256), np.frombuffer(b" \t\r\n{n", np.uint8))
 """By the first byte of a text: whether it can be an object, or null."""
 _READING = pj.ReadOptions(use_threads=False, block_size=2**30)  # tasks are parallel already; one block is one answer
-_END, _NOTHING, _NULL = pa.scalar(b"}\n", pa.binary()), pa.scalar(b"", pa.binary()), pa.scalar(b"null", pa.binary())
-_REFUSED_ROW = re.compile(r" in row (\d+)$")
+_END, _NOTHING, _NULL = pa.scalar(b"]}\n", pa.binary()), pa.scalar(b"", pa.binary()), pa.scalar(b"null", pa.binary())
+_REFUSED_ROW = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
+"""What the parser says, and names of fields in it. What says that a text is no time ends with that text."""
 
 
 class PayloadReader:
@@ -27,7 +29,7 @@ class PayloadReader:
 
     def __init__(self, type: pa.StructType) -> None:
         self._type = type
-        read_as = pa.schema([("r", pa.int32()), ("p", _as_read(type))])
+        read_as = pa.schema([("r", pa.int32()), ("p", pa.list_(_as_read(type)))])
         self._parsing = pj.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
         self._starts = pa.array([], pa.binary())
 
@@ -61,17 +63,20 @@ class PayloadReader:
         """The rows in [at, upto) as structs; where one of them is malformed, up to where to try; `at`: it is that."""
         try:
             found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=self._parsing)
-            if _column(found, "r").equals(pa.array(np.arange(at, upto, dtype=np.int32))):
-                return _column(found, "p").cast(self._type)
+            numbers, values = _column(found, "r"), _column(found, "p")
+            if numbers.equals(pa.array(np.arange(at, upto, dtype=np.int32))) and _are_single(values):
+                payloads = values.flatten().cast(self._type)
+                if _are_numbers(payloads):
+                    return payloads
         except pa.ArrowInvalid as error:
             # The rows before the one where the parser stumbled are tried alone: so it is told of a row, or of none.
-            if (said := _REFUSED_ROW.search(str(error))) and (row := at + int(said[1])) < upto:
+            if (said := _REFUSED_ROW.fullmatch(str(error))) and (row := at + int(said[1])) < upto:
                 return row
         return (at + upto) // 2
 
     def _starts_of(self, count: int) -> pa.BinaryArray:
         if len(self._starts) < count:
-            self._starts = pa.array([b'{"r":%d,"p":' % row for row in range(count)], pa.binary())
+            self._starts = pa.array([b'{"r":%d,"p":[' % row for row in range(count)], pa.binary())
         return self._starts.slice(0, count)
 
 
@@ -111,6 +116,19 @@ def _first_bytes(data: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     return table.column(name).combine_chunks()
+
+
+def _are_single(values: pa.ListArray) -> bool:
+    return np.array_equal(values.value_lengths(), np.ones(len(values)))
+
+
+def _are_numbers(values: pa.Array) -> bool:
+    """Whether what is to be a number is one: the parser takes NaN and Infinity, and more than a float can hold."""
+    if pa.types.is_floating(values.type):
+        return bool(pc.all(pc.is_finite(values), min_count=0).as_py())
+    if pa.types.is_struct(values.type):
+        return all(_are_numbers(each) for each in values.flatten())
+    return not pa.types.is_list(values.type) or _are_numbers(values.flatten())
 
 
 def _as_read(type: pa.DataType) -> pa.DataType:

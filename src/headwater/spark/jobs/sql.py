@@ -87,7 +87,7 @@ def run(spark: SparkSession, options: Sql, run: Run) -> Summary:
     if not run.server.is_verified:
         given["tlsVerify"] = "false"
     register(spark, run.server.url, logs=options.logs, payload_schemas=options.schemas(), **given)
-    rows, columns = run.step(spark, lambda: _asked(spark.sql(options.query), options.rows_max + 1))
+    rows, columns = run.step(spark, lambda: _asked(spark.sql(options.query), options.rows_max + 1, options.format))
     is_more = len(rows) > options.rows_max
     for line in _lines(rows[: options.rows_max], columns, options.format):
         print(line)
@@ -112,18 +112,23 @@ def _check_who(run: Run) -> None:
         )
 
 
-def _asked(frame: DataFrame, rows_max: int) -> tuple[list[dict[str, Any]], list[str]]:
+def _asked(frame: DataFrame, rows_max: int, format: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """Rows and the names of their columns, of which a join has some twice. Raises InvalidInput where JSON cannot."""
+    twice = [name for number, name in enumerate(frame.columns) if name in frame.columns[:number]]
+    if twice and format == "ndjson":
+        raise InvalidInput(f"two columns are called {twice[0]!r}, as no members of an object are; use AS", "--query")
     found = frame.limit(rows_max).toArrow()
-    return found.to_pylist(), found.column_names
+    return list(zip(*[column.to_pylist() for column in found.columns], strict=True)), found.column_names
 
 
-def _lines(rows: list[dict[str, Any]], columns: list[str], format: str) -> Iterator[str]:
+def _lines(rows: list[tuple[Any, ...]], columns: list[str], format: str) -> Iterator[str]:
     if format == "ndjson":
         import msgspec
 
-        yield from (msgspec.json.encode({name: _plain(value) for name, value in row.items()}).decode() for row in rows)
+        for values in rows:
+            yield msgspec.json.encode(dict(zip(columns, map(_plain, values), strict=True))).decode()
         return
-    cells = [[_cell(row[name]) for name in columns] for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     if format == "csv":
         import csv
         import io
