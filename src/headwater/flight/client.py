@@ -41,7 +41,7 @@ class BulkClient:
     """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
 
     All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
-    long as is tried, `errors.Busy` and `errors.ServerFault`.
+    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `seen.NotHereYet`, too.
     """
 
     def __init__(
