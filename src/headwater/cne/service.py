@@ -209,6 +209,8 @@ class Service:
                 await self._end(removed)
             except EventLogError as error:
                 _logger.error("late changes of subscriptions cannot be taken up at present: %s", error)
+            except Exception:
+                _logger.exception("taking up late changes of subscriptions failed; it is tried again")
 
     def _mode(self, dialect: Dialect) -> str:
         """How events are delivered to a subscription that does not say."""
