@@ -374,3 +374,29 @@ def test_any_events_in_any_order_keep_what_always_holds():
             assert accepts is runs is is_primary
             assert not one.roles.may_act(one.now) or is_primary
             assert one.roles.wake_at > one.now or not is_primary
+
+
+def test_who_closes_its_copy_takes_no_lease_until_it_is_open_again():
+    one = One().primary()
+    one.tell(events.Closed())
+    one.tell(events.CoordinatorsStopped(one.term))
+    one.tell(events.LeaseReleased(one.term))
+    assert (one.roles.role, one.roles.wake_at) == (Role.STARTING, float("inf"))
+    assert not kinds(one.tell(events.LeaseOffered())) and not kinds(one.tell(events.Tick(), 60.0))
+    one.tell(events.Opened())
+    assert one.roles.role is Role.FOLLOWING and kinds(one.wake()) == [actions.TryLease]
+
+
+def test_who_closes_its_copy_while_it_takes_over_gives_the_lease_back():
+    one = One().asked()
+    one.got()
+    assert kinds(one.tell(events.Closed())) == [actions.ReleaseLease]
+    one.tell(events.LeaseReleased(one.term))
+    assert one.roles.role is Role.STARTING
+
+
+def test_a_replica_that_closes_its_copy_does_not_wait_for_a_lease_that_it_asked_for():
+    one = One().asked()
+    one.tell(events.Closed())
+    assert one.roles.role is Role.STARTING
+    assert kinds(one.got()) == [actions.ReleaseLease]

@@ -115,6 +115,10 @@ class Driver:
         """
         self._events.put(events.Opened())
 
+    def closed(self) -> None:
+        """The copy is being closed, and is to be opened again: until then this server tries for no lease."""
+        self._events.put(events.Closed())
+
     @property
     def is_away(self) -> bool:
         """Whether the home did not answer when it was asked last."""

@@ -16,6 +16,11 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """The copy is being closed: until `Opened`, others can go on sooner."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed. `Roles.wake_at` says when this is wanted at the latest; more often does no harm."""
 
@@ -195,6 +200,7 @@ class HomeAccepted:
 
 RoleEvent = (
     Opened
+    | Closed
     | Tick
     | ClockCompared
     | LeaseGot

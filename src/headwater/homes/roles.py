@@ -48,7 +48,7 @@ class Role(Enum):
     """What a server is to its home."""
 
     STARTING = "starting"
-    """Its copy is not open yet."""
+    """Its copy is not open."""
     FOLLOWING = "following"
     """A replica. It tries for the lease whenever that may be free."""
     TAKING_OVER = "taking over"
@@ -93,6 +93,8 @@ class Roles:
         self._nonce: int | None = None
         """That of the lease which is asked for: the same until an answer is known, so that an answer which was lost
         does not stand in this server's own way."""
+        self._is_open = False
+        """The copy is."""
         self._is_compared = False
         """The clock was, once."""
         self._try_at = _NEVER
@@ -182,11 +184,19 @@ class Roles:
     # A replica, and the lease
 
     def _opened(self, _: events.Opened) -> None:
+        self._is_open = True
         if self.role is Role.STARTING:
             self._follow(0.0)
 
+    def _closed(self, _: events.Closed) -> None:
+        self._is_open = False
+        if self.role is Role.FOLLOWING:
+            self._follow(0.0)
+        elif self.role is Role.TAKING_OVER:
+            self._step_down("the copy is closed")
+
     def _follow(self, pause_s: float) -> None:
-        self.role = Role.FOLLOWING
+        self.role = Role.FOLLOWING if self._is_open else Role.STARTING
         self.stage = self._lease = self._nonce = self._successor = None
         self._repeat_at = _NEVER
         self._try_at = self._now + pause_s + self._jitter()
@@ -442,6 +452,7 @@ _NEXT = {
 
 _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.Opened: Roles._opened,
+    events.Closed: Roles._closed,
     events.ClockCompared: Roles._clock_compared,
     events.LeaseGot: Roles._lease_got,
     events.LeaseRefused: Roles._lease_refused,

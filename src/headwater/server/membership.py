@@ -170,6 +170,7 @@ class Membership:
             if (reason := self.standing_by() or "") != told:
                 logger.info(told := reason)
         self._is_stopping = not self._is_to_reopen
+        self.driver.closed()
         return False
 
     def lost(self, error: Exception) -> None:
@@ -205,6 +206,8 @@ class Membership:
         self._is_stopping = stops
         if stops:
             self.driver.stop()
+        else:
+            self.driver.closed()
         self.home.give_up()
         try:
             async with asyncio.timeout(FLUSH_S):
@@ -251,6 +254,7 @@ class Membership:
         The lease is given back, and it stands by again.
         """
         logger.error("this server could not begin: %s", error)
+        self.driver.closed()
         if isinstance(error, DiskFull):
             self.driver.copy_failed(shown(error))
         else:
