@@ -159,9 +159,15 @@ class Feed:
 
     async def close(self) -> None:
         """Let every endpoint finish what it is at, within a moment, and write down where they stand."""
-        await asyncio.gather(*(endpoint.stop(GRACE_S) for endpoint in self.endpoints.values()))
-        if not self.log.is_closed:
-            await self.save()
+        try:
+            await asyncio.gather(*(endpoint.stop(GRACE_S) for endpoint in self.endpoints.values()))
+            if not self.log.is_closed:
+                await self.save()
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """Watch the log no more."""
         self.asynchronous.close()
 
     def read(self, after: int) -> Piece:

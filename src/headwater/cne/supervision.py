@@ -47,6 +47,8 @@ class Supervisor:
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        """Then the task ends, also where what it met at its end came in place of its cancellation."""
 
     @property
     def present(self) -> Feed | None:
@@ -59,6 +61,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Stop delivering, and write down where everybody stands."""
+        self._is_closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -93,7 +96,7 @@ class Supervisor:
         return feed
 
     async def _supervise(self) -> None:
-        while True:
+        while not self._is_closing:
             try:
                 log = await asyncio.to_thread(self._opened)
                 if log is not None:
@@ -102,6 +105,8 @@ class Supervisor:
                 _logger.error("log %s cannot be followed at present: %s", self._settings.log, error)
             except Exception:
                 _logger.exception("following log %s failed; it is tried again", self._settings.log)
+            if self._is_closing:
+                return
             self._wanted.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
@@ -117,6 +122,10 @@ class Supervisor:
         feed = Feed(log, self._store.state, self._delivery, self._settings, self._bus, self._turns)
         try:
             kept = await asyncio.to_thread(feed.restore)
+        except BaseException:
+            feed.leave()  # where it did not begin, it has nothing to write down
+            raise
+        try:
             for subscription in self._subscriptions.by_id.values():
                 feed.subscribe(subscription, kept.get(subscription.endpoint))
             self._feed = feed
