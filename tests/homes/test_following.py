@@ -477,3 +477,21 @@ def test_who_does_not_take_in_time_loses_all_and_is_told_so(monkeypatch: pytest.
     committed.leave(listener)
     others = [committed.listen(lambda: None) for _ in range(LISTENERS_MAX + 1)]
     assert others[-1] is None and None not in others[:-1]
+
+
+def test_a_frame_whose_marks_were_not_taken_up_at_once_counts_once(
+    first: Server, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(first.orders, 2)
+    replica = join("a")
+    assert numbers(replica.orders.read(Query.where(types=["E"]))) == [1, 2]
+    add(first.orders, 2, begin=2)
+
+    def fails(*_: object) -> NoReturn:
+        raise StorageUnavailable("META.json cannot be written")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(replica.orders.writer_table, "replay", fails)
+        with pytest.raises(StorageUnavailable):
+            replica.follow()
+    assert numbers(replica.follow().orders.read(Query.where(types=["E"]))) == [1, 2, 3, 4]

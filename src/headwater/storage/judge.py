@@ -284,7 +284,8 @@ class LogJudge:
     def catch_up(self, frame_log: FrameLog, after: int) -> None:
         """See sequencer.Judge."""
         for frame in frame_log.read(after):
-            self.apply_frame(frame)
+            if frame.last > self._index.actives[-1].last:  # else it was taken up, but for its marks
+                self.apply_frame(frame)
             self._writers.replay(frame)
 
     def apply_frame(self, frame: Frame) -> None:

@@ -205,13 +205,15 @@ class StoredLog(LocalLog):
 
     @property
     def end(self) -> tuple[int, int]:
-        """Where it ends: the number of the last event, and the checksum of its frame."""
-        return self.frames.head, self.frames.last_crc
+        """Where it ends: the number of the last event that was taken up, and the checksum of the last frame."""
+        return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
     def follow(self, head: Head) -> None:
         """Take up what others appended, as far as the log ends there at its home. Raises as `HomedLog.follow`."""
         assert isinstance(self.frames, HomedLog)
         for _ in self.frames.follow(head):
+            self._sequencer.follow()
+        if self._sequencer.durable_head != self.frames.head:  # the copy has it since an earlier time, which failed
             self._sequencer.follow()
 
     def take(self, content: bytes) -> bool:
