@@ -22,6 +22,8 @@ from .pushing import ALIVE_S, PATH, SECRET_HEADER, SECRET_KEY, SECRET_KIND
 logger = logging.getLogger("headwater.server")
 
 SILENCE_S = 3 * ALIVE_S
+CONNECT_S = 2.0
+"""A host that died answers nothing; whoever takes over from it waits so long at most for an attempt to end."""
 AGAIN_S = 1.0
 """After so long a primary that could not be listened to is tried again."""
 KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
@@ -93,12 +95,14 @@ class Listening:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
         connection = (
-            http.client.HTTPSConnection(host, port, timeout=SILENCE_S, context=ssl.create_default_context())
+            http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=ssl.create_default_context())
             if parts.scheme == "https"
-            else http.client.HTTPConnection(host, port, timeout=SILENCE_S)
+            else http.client.HTTPConnection(host, port, timeout=CONNECT_S)
         )
         with closing(connection):
             connection.connect()
+            assert connection.sock is not None
+            connection.sock.settimeout(SILENCE_S)
             with self._changing:
                 self._socket = connection.sock
             try:
