@@ -75,8 +75,16 @@ class Machine:
                 raise ServerFailed(f"server {self.name} is no {role}: {' / '.join(told[-3:]) or 'it said nothing'}")
             time.sleep(LOOK_S)
 
-    def why_not_primary(self) -> str:
-        """What it answers to whoever wants to append."""
+    def why_it_stands_by(self, within_s: float = STARTS_WITHIN_S) -> str:
+        """What it answers to whoever wants to append, as soon as it knows who is the primary. Raises ServerFailed."""
+        deadline = time.monotonic() + within_s
+        while not (told := self._why_not_primary()).startswith("standing by"):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"server {self.name} does not stand by: {told or 'it is ready'}")
+            time.sleep(LOOK_S)
+        return told
+
+    def _why_not_primary(self) -> str:
         try:
             urllib.request.urlopen(f"{self.url}/health/ready?role=primary", timeout=5).close()
         except urllib.error.HTTPError as refused:

@@ -35,4 +35,4 @@ def play(stage: ReplicaStage) -> None:
         machine.await_role("replica")
     stage.say(f"[bold]{' '.join(first.command)}[/]")
     stage.say(f"and the same on two more machines; all serve after {time.perf_counter() - started:.1f} s")
-    stage.say(f"[bold]{first.name}[/] is the primary; {others[0].name} says: {others[0].why_not_primary()}")
+    stage.say(f"[bold]{first.name}[/] is the primary; {others[0].name} says: {others[0].why_it_stands_by()}")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from playwright.sync_api import Route
+
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
 from headwater.formats.querytext import parse_query
@@ -267,6 +269,20 @@ def test_whether_an_append_would_be_refused_is_what_an_append_finds(seen: Seen, 
                 f" && document.querySelector('[data-verdict]').dataset.verdict === '{wanted}'"
             )
             assert page.locator("[data-verdict]").get_attribute("data-verdict") == wanted, shown
+
+
+def test_go_to_finds_logs_that_are_heard_of_later(seen: Seen) -> None:
+    held: list[Route] = []
+    seen.page.route("**/management/log?*", lambda route: held.append(route))
+    page = seen.open("/happenings")
+    page.locator("h1").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Go to").fill("flights")
+    page.locator("dialog.jump ul").wait_for(state="attached")
+    assert page.locator("dialog.jump li", has_text="flights").count() == 0
+    assert held
+    page.unroute("**/management/log?*")  # those that are held go on
+    page.locator("dialog.jump li", has_text="flights").first.wait_for()
 
 
 def test_keys_walk_through_rows_and_open_one(seen: Seen) -> None:

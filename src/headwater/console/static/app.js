@@ -448,8 +448,10 @@ function jump() {
     list = h("ul", { id: "jump-list", role: "listbox" });
   let found = [],
     chosen = 0,
-    asked = 0;
+    asked = 0,
+    known = null;
   const close = () => {
+    forget();
     dialog.close();
     dialog.remove();
   };
@@ -545,7 +547,12 @@ function jump() {
   );
   document.body.append(dialog);
   dialog.showModal();
-  look();
+  const forget = effect(() => {
+    const names = (world.value?.logs ?? []).map((log) => log.name).join("\n");
+    if (names === known) return; // the logs are asked for again and again: only new ones are news
+    known = names;
+    look();
+  });
 }
 
 // ---- Keyboard -----------------------------------------------------------------------------------
