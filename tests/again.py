@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
@@ -21,12 +22,14 @@ AGAIN_MAX = 3
 JUDGES = ("tests/chaos/", "tests/soak/", "tests/power/", "tests/homes/test_simulator.py", "tests/matrix/")
 """Where a failure is never one of time."""
 
+_told = partial(print, flush=True)
+
 
 def main(
     arguments: Sequence[str],
     run: Callable[[Sequence[str]], int],
     failed: Callable[[], Sequence[str]],
-    told: Callable[[str], object] = print,
+    told: Callable[[str], object] = _told,
 ) -> int:
     """The exit code. `run` runs pytest, `failed` says which tests failed in the last run."""
     if (code := run(arguments)) != FAILED:
