@@ -21,9 +21,9 @@ demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the serve
 demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -9 of the primary; under two minutes
 	@$(BIN)/python -m demo.replicas
 
-test: $(STAMP)          ## the test suite; Spark last, file by file, because each has a session of its own. A few that fail run again, alone
-	$(BIN)/python -m tests.again -n 2 --dist worksteal --ignore tests/spark
-	$(BIN)/python -m tests.again -n 2 --dist loadfile tests/spark
+test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 QUICK := tests/core tests/formats tests/amqp/protocol tests/amqp/filters tests/amqp/streams
 
@@ -69,7 +69,7 @@ compiled: wheels        ## the tests of what is compiled, on the wheel; and the 
 	@test -x $(VENV_COMPILED)/bin/python || $(BIN)/python -m venv $(VENV_COMPILED)
 	@$(VENV_COMPILED)/bin/pip uninstall --quiet --yes headwater
 	@$(INSTALL_COMPILED) --constraint constraints.txt "$(COMPILED_WHEEL)[dev]"
-	$(VENV_COMPILED)/bin/python -m tests.again -n 2 --dist worksteal $(COMPILED)
+	$(VENV_COMPILED)/bin/python -m pytest -n 2 --dist worksteal $(COMPILED)
 	WHEEL=$(COMPILED_WHEEL) $(BIN)/python -m pytest tests/packaging/test_wheel.py -k "installed or version"
 
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes

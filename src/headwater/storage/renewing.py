@@ -57,13 +57,11 @@ def losses_to_heed(state: StateStore, home: Home) -> int | None:
 
 
 def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int, heads: Mapping[str, int]) -> None:
-    """Renew the logs of a home, which end with these numbers; none of them is open.
+    """Renew all logs of a home, which end with these numbers; none of them is open.
 
     The state says last that it is done: who was interrupted begins again. Raises StorageUnavailable, NotPrimary.
     """
     for name, log in known_logs(state).items():
-        if name not in heads:
-            continue
         path = directory / LOGS / log.directory
         meta = meta_of(state, path)
         home.skip(meta.segments_id, beyond(max(heads[name], meta.floor)))  # first: see `HomedLog.follow`

@@ -45,7 +45,7 @@ class Trash:
         if gone:
             sync_directory(self._logs)  # it must not come back when nobody knows it any more
         for each in gone:
-            if each not in used:  # making it was interrupted after it was known
+            if each not in used:  # else it is a log: its making was interrupted after it was known
                 path = self._logs / each
                 if self._delete is not None and (identity := known_identity(self._state, path)) is not None:
                     self._delete(identity.segments_id)
