@@ -22,8 +22,9 @@ from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
 from . import postgres_lease, postgres_servers, postgres_staged
+from .postgres_commit import COMMIT, commit_values
 from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
-from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
+from .postgres_lease import SYNCHRONOUS, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
 from .postgres_servers import ServerReport
 
@@ -47,15 +48,6 @@ FORGET_FRAMES = 1000
 """So many are deleted by one statement."""
 WATCH_S = 0.25
 
-_COMMIT = f"""
-WITH moved AS (
-    UPDATE headwater.log SET head = %b, crc = %b
-    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {TIMELINE} = %b RETURNING id
-)
-INSERT INTO headwater.frame (log, last, content)
-SELECT moved.id, frame.last, frame.content
-FROM moved, unnest(%b::bigint[], %b::bytea[]) AS frame (last, content)
-"""
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
 _HEADS = f"SELECT {SYNCHRONOUS}, key, head, crc, term, nonce FROM headwater.log"
 _ONE_FRAME = """
@@ -377,7 +369,7 @@ class PostgresHome:
         contents = [b"".join(frame.buffers) for frame in frames]
         lasts = [frame.last for frame in frames]
         head = (lasts[-1], frames[-1].crc)
-        given = (*head, key, expected.number, expected.crc, *expected.term, self._timeline, lasts, contents)
+        values = commit_values(key, expected, self._timeline, head, lasts, contents)
 
         def is_there(connection: HomeConnection) -> bool:
             row = connection.psycopg.execute(_ONE_FRAME, (key, lasts[-1]), binary=True).fetchone()
@@ -386,7 +378,7 @@ class PostgresHome:
         def committed(connection: HomeConnection, is_unknown: bool) -> bool:
             if is_unknown and is_there(connection):
                 return False  # the answer of an earlier try was lost; it may wait for a standby still
-            if connection.psycopg.execute(_COMMIT, given, prepare=True).rowcount:
+            if connection.execute(COMMIT, values):
                 return True
             found = _head(connection, key)
             if is_there(connection):

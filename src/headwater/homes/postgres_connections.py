@@ -10,14 +10,15 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
 from ..formats.installing import how_to_install
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import pq
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -26,6 +27,8 @@ CONNECTIONS_MAX = 8
 CONNECT_S = 5
 LOCK_TIMEOUT_MS = 2_000
 """Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
+_BINARY = 1
+"""The format of a value, as the protocol of PostgreSQL numbers it."""
 _UNCONFIRMED = "canceling wait for synchronous replication"
 _SETTINGS = f"""
 SET default_transaction_isolation = 'read committed';
@@ -33,6 +36,14 @@ SET lock_timeout = {LOCK_TIMEOUT_MS};
 SET idle_in_transaction_session_timeout = 10000;
 SET statement_timeout = 0;
 """
+
+
+class Prepared(NamedTuple):
+    """A statement that is prepared once on each connection, whose values go out in binary."""
+
+    name: bytes
+    sql: bytes
+    types: Sequence[int]
 
 
 class HomeConnection:
@@ -54,12 +65,27 @@ class HomeConnection:
         """It was given up here, not there."""
         self.psycopg.add_notice_handler(self._notice)
         self._is_prepared = False
+        self._statements: set[bytes] = set()
 
     def prepare(self) -> None:
         """Set what holds for all its statements, if that was not done yet. Raises psycopg.Error."""
         if not self._is_prepared:
             self.psycopg.execute(_SETTINGS)
             self._is_prepared = True
+
+    def execute(self, statement: Prepared, values: Sequence[bytes]) -> int:
+        """Execute it; answers how many rows it changed. Blocks until it is answered. Raises psycopg.Error."""
+        libpq = self.psycopg.pgconn
+        if statement.name not in self._statements:
+            self._check(libpq.prepare(statement.name, statement.sql, statement.types))
+            self._statements.add(statement.name)
+        return self._check(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
+
+    def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        driver = load_driver()
+        if result.status != driver.pq.ExecStatus.COMMAND_OK:
+            raise driver.errors.error_from_result(result)
+        return result
 
     def sever(self) -> None:
         """Whoever waits for an answer on it gets an error. From any thread."""
