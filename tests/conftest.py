@@ -23,6 +23,9 @@ ROOT_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
 ON_DISK = ("benchmarks", "crash", "hostile", "packaging", "soak", "spark/test_archive_kill.py", "storage/test_disk.py")
 """What keeps a disk: tests of what a disk does, of processes that are killed, and those that fill gigabytes."""
 
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds, of which it would spend two fifths on code that it soon throws away."""
+
 settings.register_profile(
     "quick",
     max_examples=40,
@@ -44,7 +47,8 @@ settings.load_profile(os.environ.get("HEADWATER_TEST_PROFILE", "quick"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have pytest make its directories in memory, where it was not told where."""
+    """Have pytest make its directories in memory, where it was not told where, and Spark's JVMs begin quickly."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     assert all((TESTS / each).exists() for each in ON_DISK), "one of them has moved"
     if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
         os.environ.setdefault(ROOT_VARIABLE, str(MEMORY))
