@@ -25,7 +25,8 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
-from headwater.homes.postgres import HomeUnavailable, PostgresHome
+from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres_statements import HomeUnavailable
 from headwater.storage import Engine
 from headwater.storage.copy_mark import COPY_NAME
 from headwater.storage.data_directory import open_state
@@ -66,7 +67,7 @@ class Server:
 
     def is_impatient(self, overdue_s: float, silence_s: float) -> None:
         """From now on, when what it is made of is there."""
-        self.home._overdue_s, self.home._silence_s = overdue_s, silence_s
+        self.home._statements.overdue_s, self.home._statements.silence_s = overdue_s, silence_s
 
     def close(self) -> None:
         self.home.give_up()
@@ -443,7 +444,7 @@ def test_marks_of_frames_that_the_home_forgot_are_known_in_a_new_copy(
     log.trim(21)
     first.engine.maintain()
     assert log.frames.segments[0].first > 15
-    with psycopg.connect(fresh_url := first.home._connections.url) as connection:
+    with psycopg.connect(fresh_url := first.home.url) as connection:
         row = connection.execute(
             "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key <> '$state'"
         ).fetchone()
@@ -622,7 +623,7 @@ def test_who_stops_does_not_wait_for_an_outcome(serve: Serve, url: str) -> None:
         proxy.is_refusing = True
         answers: list[AppendRequest] = []
         log.submit(AppendRequest(columns([event()]), None, None, answers.extend))
-        eventually(lambda: server.home._failing_since is not None)
+        eventually(lambda: server.home._statements.failing_since is not None)
         server.close()
         assert [type(each.error) for each in answers] == [OutcomeUnknown]
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
+from headwater.homes import postgres_statements
 from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
 from headwater.homes.postgres_servers import ServerReport
@@ -491,10 +492,10 @@ def test_who_waits_too_long_is_told_while_it_is_looked_whether_the_home_is_back(
         is_over.wait(PATIENCE_S)
 
     try:
-        monkeypatch.setattr(home, "_look", look)
-        home._failed(TimeoutError("no answer"))
+        monkeypatch.setattr(home._statements, "_look", look)
+        home._statements._failed(TimeoutError("no answer"))
         assert looks.wait(PATIENCE_S)
-        home._under_way.add(module._Statement(is_told.set))
+        home._statements._under_way.add(postgres_statements._Statement(is_told.set))
         assert is_told.wait(PATIENCE_S)
     finally:
         is_over.set()

@@ -39,7 +39,7 @@ from ..core.store import LogStore
 from ..core.threads import Threads
 from ..core.turns import Turns
 from ..futoin import server as futoin
-from ..homes.postgres import HomeUnavailable
+from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management

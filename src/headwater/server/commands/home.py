@@ -246,8 +246,8 @@ def _opened(address: str) -> Iterator[PostgresHome]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Connection]:
-    from ...homes.postgres import described
     from ...homes.postgres_connections import load_driver
+    from ...homes.postgres_statements import described
 
     driver, name = load_driver(), described(address)
     try:
