@@ -13,7 +13,7 @@ PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do 
 COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
 COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
 
-.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-homes bench-spark screenshots docs check
+.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-homes bench-spark screenshots docs pages check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -88,6 +88,12 @@ bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet rea
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
+
+pages: $(STAMP)         ## write the pages of the reference that are made from the code; the tests say where one is old
+	$(BIN)/python -m tests.docs.modules > docs/reference/modules.md
+	$(BIN)/python -m tests.docs.python_api > docs/reference/python.md
+	$(BIN)/python -m tests.roles.table > docs/reference/rights.md
+	$(BIN)/python -m tests.docs.configuration
 
 screenshots: $(STAMP)   ## the console's pictures in docs/images, from the demo's data; needs Chromium
 	$(BIN)/python -m tests.console.screenshots

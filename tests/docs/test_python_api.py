@@ -10,7 +10,7 @@ from . import python_api
 
 
 def test_the_page_is_current():
-    remedy = "python -m tests.docs.python_api > docs/reference/python.md"
+    remedy = "make pages"
     assert python_api.PAGE.read_text(encoding="utf-8") == python_api.page(), remedy
 
 
