@@ -242,6 +242,13 @@ def test_missing_log_is_an_error_that_names_it(run):
         ({"table": "s3://bucket/orders"}, InvalidInput, "table: a directory is expected, 's3://bucket/orders' given"),
         ({"table": ""}, InvalidInput, "table: a directory is expected"),
         ({"vacuum_hours": 24}, InvalidInput, "vacuum_hours: it goes with --compact"),
+        ({"log": ("orders", "shop")}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
+        ({"log": ("shop-*",)}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
+        ({"tables": "here"}, InvalidInput, "table: either --table or --tables is needed"),
+        ({"table": None}, InvalidInput, "table: either --table or --tables is needed"),
+        ({"table": None, "tables": "s3://bucket"}, InvalidInput, "tables: a directory is expected, 's3://bucket' giv"),
+        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: at least one log is needed"),
+        ({"table": None, "tables": "here", "log": ("a*", "or ders")}, InvalidLogName, "or ders"),
     ],
 )
 def test_wrong_option_is_an_error_that_says_what_is_allowed(options, kind, message):
