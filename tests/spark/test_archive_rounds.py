@@ -59,8 +59,11 @@ def test_several_logs_go_into_a_table_each_and_the_next_run_finds_logs_that_are_
     assert not (tmp_path / "tables").exists()
 
     display = Display()
-    with Run("archive", server=Server(url), progress=display) as run:
+    checkpoints = tmp_path / "checkpoints"
+    with Run("archive", server=Server(url), checkpoint=str(checkpoints), progress=display) as run:
         done = JOB.go(spark, options, run)
+    assert run.checkpoint == str(checkpoints), "for another try, too"
+    assert list(checkpoints.iterdir()) == []
     assert (done.ending, done.events, done.behind) == (Ending.DONE, 120, 0)
     assert done.details == {"tables": str(tmp_path / "tables"), "archived": {"orders": 100, "shop-1": 20}}
     assert display.done == [("archive orders", 60), ("archive orders", 40), ("archive shop-1", 20)]
