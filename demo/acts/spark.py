@@ -62,7 +62,7 @@ def _archive(stage: Stage, spark: SparkSession, table: Path) -> None:
     from headwater.spark.running import Server
 
     archive = load("archive")
-    options = archive.options(log=LOG, table=str(table), keep_numbers=KEPT, trim=True)
+    options = archive.options(log=(LOG,), table=str(table), keep_numbers=KEPT, trim=True)
     stage.say(f"[bold]headwater pipeline archive --log {LOG} --table {table} --keep-numbers {KEPT} --trim --once[/]")
     with stage.console.status("archiving"):
         summary = archive.start(options, spark, server=Server(stage.server.flight_url))

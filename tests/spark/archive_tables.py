@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,12 @@ NOON = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
 """ms; what event 0 would have been recorded at."""
 
 
-def rows(numbers: Sequence[int], each_ms: int = 1000, data: bytes = b"{}") -> pa.Table:
+def rows(
+    numbers: Sequence[int],
+    each_ms: int = 1000,
+    data: bytes = b"{}",
+    type_of: Callable[[int], str] = lambda number: "Placed" if number % 2 else "Paid",
+) -> pa.Table:
     """Events with these numbers, recorded so many ms apart."""
     count = len(numbers)
     columns = {
@@ -31,7 +37,7 @@ def rows(numbers: Sequence[int], each_ms: int = 1000, data: bytes = b"{}") -> pa
         "sequence_number": list(numbers),
         "recorded_at": [1000 * (NOON + each_ms * number) for number in numbers],
         "partition": [0] * count,
-        "type": ["Placed" if number % 2 else "Paid" for number in numbers],
+        "type": [type_of(number) for number in numbers],
         "data": [data] * count,
         "tags": [[f"order:{number}"] for number in numbers],
         "id": [f"id-{number}" for number in numbers],
@@ -53,7 +59,7 @@ def stage(
     files: int = 1,
     each_ms: int = 1000,
     count: Callable[[int, int], int] | None = None,
-    data: bytes = b"{}",
+    **of_rows: Any,
 ) -> Staged | None:
     """Write events where an archiver of that claim would, so many files to a date, and read them back."""
     directory = batch_directory(root, after, claim)
@@ -67,7 +73,7 @@ def stage(
         for index in range(files):
             target = directory / f"date={date}"
             target.mkdir(parents=True, exist_ok=True)
-            part = rows(each[index * size : (index + 1) * size], each_ms, data)
+            part = rows(each[index * size : (index + 1) * size], each_ms, **of_rows)
             pq.write_table(part, target / f"part-{index:05d}.zstd.parquet", compression="zstd")
     return inspect(root, directory, after, count or (lambda after, upto: upto - after))
 
@@ -96,10 +102,10 @@ def step(archiver: Archiver, client: BulkClient, upto: int | None = None) -> Non
     archiver.release()
 
 
-def add(table: ArchiveTable, events: int, *, claim: int = CLAIM, files: int = 1, each_ms: int = 1000) -> None:
+def add(table: ArchiveTable, events: int, *, claim: int = CLAIM, **of_stage: Any) -> None:
     """The next so many events, staged and committed."""
     after = table.refresh().archived
-    staged = stage(table.path, after, range(after + 1, after + 1 + events), claim=claim, files=files, each_ms=each_ms)
+    staged = stage(table.path, after, range(after + 1, after + 1 + events), claim=claim, **of_stage)
     assert staged is not None
     table.commit(staged.files, after, staged.last, claim)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headwater.core import Event, LogSettings
@@ -67,6 +68,10 @@ def test_log_goes_into_the_table_batch_by_batch_and_the_next_run_goes_on(spark, 
     done = run(events_per_batch=30)
     assert (done.ending, done.events, done.batches) == (Ending.DONE, 100, 4)
     assert (done.details["archived"], done.details["acknowledged"]) == (100, 100)
+    files = snapshot(tmp_path / "orders").files
+    assert {(file.type_min, file.type_max) for file in files} == {("Paid", "Placed")}, "as Spark wrote it"
+    metrics = DeltaTable(tmp_path / "orders").history(1)[0]["operationMetrics"]
+    assert metrics["numOutputRows"] == "10", "of the last batch"
     assert log.trim(101) == 101
     fill(log, 50)
     assert run().events == 50
@@ -242,6 +247,13 @@ def test_missing_log_is_an_error_that_names_it(run):
         ({"table": "s3://bucket/orders"}, InvalidInput, "table: a directory is expected, 's3://bucket/orders' given"),
         ({"table": ""}, InvalidInput, "table: a directory is expected"),
         ({"vacuum_hours": 24}, InvalidInput, "vacuum_hours: it goes with --compact"),
+        ({"log": ("orders", "shop")}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
+        ({"log": ("shop-*",)}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
+        ({"tables": "here"}, InvalidInput, "table: either --table or --tables is needed"),
+        ({"table": None}, InvalidInput, "table: either --table or --tables is needed"),
+        ({"table": None, "tables": "s3://bucket"}, InvalidInput, "tables: a directory is expected, 's3://bucket' giv"),
+        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: at least one log is needed"),
+        ({"table": None, "tables": "here", "log": ("a*", "or ders")}, InvalidLogName, "or ders"),
     ],
 )
 def test_wrong_option_is_an_error_that_says_what_is_allowed(options, kind, message):

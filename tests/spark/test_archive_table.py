@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import date
 from pathlib import Path
 
 import duckdb
 import polars
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, TableFeatures
 
+from headwater.core import Query, QueryItem
+from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveFenced, ArchiveUnreadable, NotAnArchive
-from headwater.spark.archive.snapshot import snapshot
+from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.table import CHECKPOINT_COMMITS, ArchiveTable
 
 from .archive_tables import CLAIM, NOON, add, archive, stage
@@ -130,6 +134,42 @@ def test_what_a_commit_told_is_in_the_history(tmp_path):
     archive(tmp_path, 10)
     newest = DeltaTable(tmp_path).history(1)[0]
     assert (newest["headwater.after"], newest["headwater.upto"]) == ("0", "10")
+
+
+def test_history_says_how_many_files_events_and_bytes_each_commit_added_and_removed(tmp_path):
+    """Under the names, and as the texts, by which Delta's own writers say it."""
+    archive(tmp_path, 100, batches=2, files=2)
+    before = snapshot(tmp_path).bytes
+    last_files = snapshot(tmp_path).files[2:]
+    compact(tmp_path, before=date(2100, 1, 1))
+
+    compacted, written = (commit["operationMetrics"] for commit in DeltaTable(tmp_path).history(2))
+    size = sum(file.bytes for file in last_files)
+    assert written == {"numFiles": "2", "numOutputRows": "50", "numOutputBytes": str(size)}
+    sizes = {"numAddedBytes": str(snapshot(tmp_path).bytes), "numRemovedBytes": str(before)}
+    assert compacted == {"numAddedFiles": "1", "numRemovedFiles": "4", **sizes}
+
+
+def test_files_that_cannot_have_a_type_are_left_out_by_all_readers(tmp_path):
+    """Four files of one type each, and a fifth of two that are not asked for, but lie around one that is."""
+    table = archive(tmp_path)
+    for type in ("Paid", "Placed", "Sent", "Placed"):
+        add(table, 10, type_of=lambda _, type=type: type)
+    add(table, 10, type_of=lambda number: "Paid" if number % 2 else "Sent")
+
+    def firsts(query):
+        return [file.first for file in Archive(str(tmp_path)).files("orders", 0, 50, query)]
+
+    assert firsts(Query.where(types=["Placed"])) == [11, 31, 41]
+    assert firsts(Query.where(types=["Aborted"])) == firsts(Query.where(types=["Unsent"])) == []
+    assert firsts(Query.where(types=["Aborted", "Sent"], tags=["order:1"])) == [21, 41]
+    assert firsts(Query.of(QueryItem(("Sent",)), QueryItem(tags=("order:1",)))) == firsts(Query.all())
+    placed = DeltaTable(tmp_path).to_pyarrow_dataset().get_fragments(pc.field("type") == "Placed")
+    assert len(list(placed)) == 3
+
+    compact(tmp_path, before=date(2100, 1, 1))
+    (file,) = snapshot(tmp_path).files
+    assert (file.type_min, file.type_max) == ("Paid", "Sent")
 
 
 def test_table_keeps_what_it_knows_over_a_checkpoint_of_its_log(tmp_path):

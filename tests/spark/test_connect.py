@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from headwater.core.local import LocalLog
+from headwater.storage.memory import MemoryStore
 
 from .conftest import spark_environment
 
@@ -37,13 +38,22 @@ query = (
     .trigger(availableNow=True).start(directory + "/out")
 )
 query.awaitTermination(120)
+appending = (
+    spark.readStream.format("headwater").options(url=url, log="orders", columns="type,data").load()
+    .writeStream.format("headwater").options(url=url, log="target", checkpointLocation=directory + "/appending")
+)
+for _ in range(2):
+    assert appending.trigger(availableNow=True).start().awaitTermination(120)
 found["streamed"] = spark.read.parquet(directory + "/out").select("sequence_number").distinct().count()
 print("FOUND " + json.dumps(found))
 spark.stop()
 """
 
 
-def test_reads_views_and_streams_work_through_connect(url: str, orders: LocalLog, tmp_path: Path) -> None:
+def test_reads_views_and_streams_work_through_connect(
+    url: str, orders: LocalLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    target = store.create("target")
     spark_environment()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_REMOTE")}
 
@@ -56,3 +66,4 @@ def test_reads_views_and_streams_work_through_connect(url: str, orders: LocalLog
     found = json.loads(answer.removeprefix("FOUND "))
     assert found.pop("kind").startswith("pyspark.sql.connect")
     assert found == {"count": 100, "paid": 10, "view": 33, "streamed": 100}
+    assert [event.data for event in target.read()] == [event.data for event in orders.read()]

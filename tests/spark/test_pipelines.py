@@ -29,7 +29,7 @@ from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
 from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
 from headwater.spark.read_options import stream_options
-from headwater.spark.running import Run, Server, Summary, Target, _Committed
+from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
 from tests.waiting import eventually
@@ -223,6 +223,17 @@ def test_without_json_the_summary_is_for_people(paint: click.Command) -> None:
     assert first.startswith("paint: done, 1,000 events in 1 batches, ")
     assert first.endswith(" s, 5 behind")
     assert second == "  litres: 3"
+
+
+def test_details_of_several_logs_are_a_list_for_people_and_an_object_for_programs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = Summary("archive", Ending.DONE, 3, 2, 1.0, 0, {"archived": {"orders": 2, "shop": 1}})
+    commandline._show(summary, False, err=False)
+    commandline._show(summary, True, err=False)
+    *_, for_people, for_programs = capsys.readouterr().out.splitlines()
+    assert for_people == "  archived: orders 2, shop 1"
+    assert json.loads(for_programs)["details"] == {"archived": {"orders": 2, "shop": 1}}
 
 
 def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painted: list[Any]) -> None:

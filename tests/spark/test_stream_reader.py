@@ -209,6 +209,37 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
     assert (stream.reportLatestOffset() or {})["behind"] == {"events": 0, "seconds": 0.0}
 
 
+@pytest.mark.parametrize(
+    ("options", "upto", "behind_it"),
+    [
+        ({"endingPosition": 60}, 60, {"events": 20, "seconds": 56.0}),
+        ({"endingTimestamp": T0 + 5000}, 50, {"events": 10, "seconds": 56.0}),
+        ({"endingPosition": 30}, 30, {"events": 0, "seconds": 0.0}),
+        ({"endingPosition": 200}, 100, {"events": 60, "seconds": 56.0}),
+    ],
+)
+def test_a_stream_that_has_an_end_is_behind_that_and_not_behind_the_head(
+    reader: Make,
+    orders: LocalLog,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, object],
+    upto: int,
+    behind_it: dict[str, float],
+) -> None:
+    monkeypatch.setattr(lag.time, "time", lambda: T0 / 1000 + 60)
+    stream = reader(log="orders", **options)
+    start = stream.latestOffset(stream.initialOffset(), ReadMaxRows(40))
+    report = stream.reportLatestOffset() or {}
+    assert (positions(report), report["behind"]) == ({"orders": upto}, behind_it)
+
+    beyond = reader(log="orders").latestOffset(start, ALL)  # of a run before, with another end
+    for reached in (start, beyond):
+        end = stream.latestOffset(reached, ALL)
+        report = stream.reportLatestOffset() or {}
+        assert report["behind"] == {"events": 0, "seconds": 0.0}
+        assert behind([{"endOffset": json.dumps(end), "latestOffset": json.dumps(report)}]) == 0
+
+
 def test_even_the_smallest_limit_lets_one_event_through(reader: Make, orders: LocalLog) -> None:
     stream = reader(log="orders", maxBytesPerTrigger="1b")
     start = stream.initialOffset()

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 from pyspark.sql.streaming import StreamingQuery
 
+from headwater.core import Event
 from headwater.core.local import LocalLog
 from headwater.storage.memory import MemoryStore
 
 from .archives import archive
-from .conftest import Backend, fill
+from .conftest import T0, Backend, Clock, event, fill, numbers
 
 TIMEOUT_S = 100
 
@@ -165,3 +167,64 @@ def test_a_stream_with_a_name_has_told_when_it_ends_how_far_it_is(running: Runni
     query = running.run(log="orders", streamName="copy", maxEventsPerTrigger=40)
     assert sizes(query) == [40, 40, 20]
     assert [(each.owner, each.name, each.position) for each in orders.streams.all()] == [("spark", "copy", 100)]
+
+
+def test_real_time_mode_is_refused_by_spark_which_takes_no_source_in_python(running: Running, orders: LocalLog) -> None:
+    """Where a newer Spark lets it through, it is time to serve it."""
+    writing = running.frame(log="orders").writeStream.format("console").outputMode("update")
+    with pytest.raises((StreamingQueryException, AnalysisException)) as refused:
+        query = writing.option("checkpointLocation", str(running.checkpoint)).trigger(realTime="5 seconds").start()
+        query.awaitTermination(TIMEOUT_S)
+    assert "STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED" in str(refused.value)
+    assert "PythonMicroBatchStream" in str(refused.value)
+
+
+def test_two_logs_are_joined_by_time_with_watermarks_and_their_state_goes(
+    running: Running, orders: LocalLog, store: MemoryStore, clock: Clock
+) -> None:
+    """Each `Placed` of `orders` is recorded within 10 s of T0; `paid` has its payment 20 s after T0, or 2 minutes."""
+    paid = store.create("paid")
+    for number, after_ms in ((1, 20_000), (5, 20_000), (2, 120_000), (4, 120_000)):
+        clock.ms = T0 + after_ms
+        paid.append([event(number)])
+    clock.ms = T0 + 3_600_000
+    for log in (orders, paid):
+        log.append([Event("Later", b"{}", id="later")])
+
+    placed = running.frame(log="orders").where("type != 'Paid'").selectExpr("id", "recorded_at AS placed_at")
+    payments = running.frame(log="paid").selectExpr("id AS paid_id", "recorded_at AS paid_at")
+    joined = placed.withWatermark("placed_at", "10 seconds").join(
+        payments.withWatermark("paid_at", "10 seconds"),
+        expr("id = paid_id AND paid_at BETWEEN placed_at AND placed_at + INTERVAL 1 MINUTE"),
+        "leftOuter",
+    )
+    writing = joined.writeStream.format("parquet").option("checkpointLocation", str(running.checkpoint))
+    query = writing.trigger(availableNow=True).start(str(running.out))
+    assert query.awaitTermination(TIMEOUT_S)
+
+    rows = running.spark.read.parquet(str(running.out)).collect()
+    assert sorted(row.id for row in rows if row.paid_id) == ["1", "5", "later"]
+    assert sorted(int(row.id) for row in rows if not row.paid_id) == [
+        n for n in range(1, 101) if n % 3 and n not in (1, 5)
+    ]
+    assert query.recentProgress[-1].stateOperators[0].numRowsTotal == 2, "of what is later"
+
+
+def test_a_session_in_another_time_zone_sees_the_same_moments(
+    running: Running, orders: LocalLog, spark: SparkSession
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        from_5_s = {"startingTimestamp": "2023-11-14T22:13:25", "endingTimestamp": "2023-11-14T19:43:27-02:30"}
+        running.run(log="orders", **from_5_s)
+        frame = spark.read.parquet(str(running.out))
+        seen = frame.selectExpr("unix_millis(recorded_at) AS ms", "CAST(recorded_at AS STRING) AS said").distinct()
+        assert sorted(map(tuple, seen.collect())) == [
+            (T0 + 5000, "2023-11-14 18:43:25"),
+            (T0 + 6000, "2023-11-14 18:43:26"),
+        ]
+        assert running.numbers() == list(range(51, 71))
+        asked = spark.read.format("headwater").options(url=running.url, log="orders", filterPushdown="true").load()
+        assert numbers(asked.where("recorded_at >= '2023-11-14 18:43:29'")) == list(range(91, 101))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")

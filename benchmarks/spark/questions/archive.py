@@ -33,7 +33,7 @@ def cases(bench: SparkBench) -> Iterator[Case]:
 
 def _archive(bench: SparkBench, events_per_batch: int) -> Sample:
     table = bench.scratch("table")
-    options = archive.Archive(log=LOG, table=str(table), component=COMPONENT, events_per_batch=events_per_batch)
+    options = archive.Archive(log=(LOG,), table=str(table), component=COMPONENT, events_per_batch=events_per_batch)
     with bench.stopwatch() as watch, Run("archive", server=Server(url=bench.url)) as run:
         summary = archive.run(bench.spark, options, run)
     expect("events archived", bench.events, summary.events)

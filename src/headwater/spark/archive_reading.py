@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
-from ..core.query import Query
+from ..core.query import ALL, Query
 from ..formats.arrow_query import matching_rows, query_columns
 from .archive.errors import ArchiveUnreadable
 from .archive.snapshot import Archive, ArchiveFile, open_file
@@ -44,10 +44,21 @@ class ArchivedSlice(InputPartition):
 
 
 def archive_slices(
-    archive: Archive, log: str, after: int, upto: int, *, split_bytes: int, split_events: int | None, splits_min: int
+    archive: Archive,
+    log: str,
+    after: int,
+    upto: int,
+    query: Query = ALL,
+    *,
+    split_bytes: int,
+    split_events: int | None,
+    splits_min: int,
 ) -> list[ArchivedSlice]:
-    """What tasks are to read, in order, each about that large: small files go together, large ones are cut."""
-    files = archive.files(log, after, upto)
+    """What tasks are to read, in order, each about that large: small files go together, large ones are cut.
+
+    Files that can have nothing that matches, by their types, are left out.
+    """
+    files = archive.files(log, after, upto, query)
     size = min(split_bytes, max(1, sum(file.bytes for file in files) // splits_min))
     slices: list[ArchivedSlice] = []
     room, places = 0, 0

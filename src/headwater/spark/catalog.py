@@ -19,8 +19,9 @@ from ..core.errors import InvalidInput, LogNotFound
 from ..core.limits import show
 from .clients import client_of
 from .options import InvalidOption, nearest, text_of
+from .patterns import is_pattern
 from .payload_schema import check_payload, payload_type
-from .read_options import READING, STREAM_ONLY, batch_options, columns_asked, is_pattern
+from .read_options import READING, STREAM_ONLY, batch_options, columns_asked
 from .schema import with_payload
 
 if TYPE_CHECKING:

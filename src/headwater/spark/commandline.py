@@ -15,7 +15,7 @@ import pathlib
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +263,8 @@ def _show(summary: Summary, as_json: bool, *, err: bool) -> None:
         err=err,
     )
     for name, value in summary.details.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key} {each}" for key, each in value.items())
         click.echo(f"  {name}: {value}", err=err)
 
 

@@ -112,6 +112,7 @@ def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None
             plan.log,
             range.after,
             range.upto,
+            plan.query,
             split_bytes=plan.options.split_bytes,
             split_events=plan.options.split_events_max,
             splits_min=plan.splits_min,

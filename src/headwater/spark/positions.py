@@ -15,7 +15,8 @@ from ..core.limits import show
 from ..flight.client import BulkClient
 from .archive.snapshot import Archive
 from .options import InvalidOption
-from .read_options import Moment, ReadOptions, is_pattern
+from .patterns import is_pattern
+from .read_options import Moment, ReadOptions
 
 OFFSET_VERSION = 1
 

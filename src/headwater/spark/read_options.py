@@ -5,7 +5,6 @@ So it holds no connection.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 from collections.abc import Mapping
@@ -35,13 +34,12 @@ from .options import (
     text,
     timestamp_ms,
 )
+from .patterns import is_meant, is_pattern
 from .payload_schema import PAYLOAD, payload_type
 from .schema import COLUMNS, METADATA, TYPED, check_columns, columns_of, sources_of
 
 SPLIT_BYTES = 64 * 1024 * 1024
 TRIGGER_DELAY_MS = 15 * 60_000
-PATTERN = "*?["
-"""What makes a log's name a pattern; no name may have these."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +99,12 @@ class ReadOptions:
 
     def wants(self, log: str) -> bool:
         """Whether it is one of the logs to be read."""
-        own = log.startswith("$")  # the server's own logs are never meant by accident
-        return any(fnmatch.fnmatchcase(log, name) and own == name.startswith("$") for name in self.logs)
+        return is_meant(log, self.logs)
 
     @property
     def has_pattern(self) -> bool:
         """Whether only the server can say which logs are meant."""
         return any(is_pattern(name) for name in self.logs)
-
-
-def is_pattern(name: str) -> bool:
-    """Whether it stands for several logs."""
-    return any(sign in name for sign in PATTERN)
 
 
 def _logs(given: str) -> tuple[str, ...]:

@@ -182,6 +182,10 @@ class Run:
         """Show a line."""
         self._display.say(text)
 
+    def turn_to(self, what: str) -> None:
+        """Progress is of this from now on, where a run does one thing after the other."""
+        self._tally.pipeline = f"{self.pipeline} {what}"
+
     def expect(self, total: int, step: int) -> None:
         """Say how much there is to do, in any unit, and how much of it at most at a time: for progress."""
         self._tally.expect(total, step)
@@ -258,8 +262,12 @@ class Run:
         *,
         needs_checkpoint: bool = True,
         target: Target | None = None,
+        checkpoint: str | None = None,
+        is_once: bool | None = None,
     ) -> Summary:
         """Start the query, and follow it until it is through (`is_once`), stopped or failed.
+
+        `checkpoint` and `is_once` are of this query, where they are not the run's.
 
         `each_batch(frame, number)` is what `foreachBatch` takes: give it here and not to the writer, so that a stop
         falls between two batches. Without a checkpoint directory a temporary one is used, if `needs_checkpoint` is
@@ -270,16 +278,17 @@ class Run:
         checkpoint is missing.
         """
         with contextlib.ExitStack() as stack:
-            if self.checkpoint is None and needs_checkpoint:
+            known = checkpoint or self.checkpoint
+            if known is None and needs_checkpoint:
                 raise InvalidInput("a directory is needed, where the pipeline keeps how far it is", "checkpoint")
-            where = self.checkpoint or tempfile.mkdtemp(prefix="headwater-checkpoint-")
-            if self.checkpoint is None:
+            where = known or tempfile.mkdtemp(prefix="headwater-checkpoint-")
+            if known is None:
                 stack.callback(shutil.rmtree, where, ignore_errors=True)
             gate = None if each_batch is None or _is_remote(writer) else Gate(each_batch)
             if each_batch is not None:
                 writer = writer.foreachBatch(gate or each_batch)
             writer = writer.option("checkpointLocation", where).queryName(f"headwater-{self.pipeline}")
-            if self.is_once:
+            if self.is_once if is_once is None else is_once:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{round(self.every_s * 1000)} milliseconds")

@@ -97,8 +97,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The heads, and how far the stream is behind them: what progress shows as the latest offset."""
-        there = self._there()
+        """How far the stream may read, to the heads or to its end, and how far it is behind that: what progress shows
+        as the latest offset."""
+        there = {log: replace(extent, head=self._upto(log, extent)) for log, extent in self._there().items()}
         heads = encode_offset({log: Consumed(extent.incarnation, extent.head) for log, extent in there.items()})
         return heads | ({} if self._reached is None else {BEHIND: lag(self._client, self._reached, there)})
 

@@ -127,7 +127,7 @@ class Archiver:
         return batch_directory(self.path, self._after, self.claim)
 
     def begin_checkpoint(self, parent: Path | None = None) -> Path:
-        """A directory that is this archiver's alone, for what Spark remembers of one run; those before it are removed.
+        """A directory that is this archiver's alone, for what Spark remembers of a query; those before it are removed.
 
         It is below the table, unless a parent is given.
         """

@@ -24,7 +24,7 @@ from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete
 from .snapshot import ArchiveFile, snapshot
-from .staging import StagedFile, is_batch_directory
+from .staging import StagedFile, is_batch_directory, types_of
 from .table import ArchiveTable
 
 TARGET_BYTES = 256 * 1024 * 1024
@@ -92,7 +92,8 @@ def _compact_date(table: ArchiveTable, date: Date, bins: Sequence[Sequence[Archi
     rewritten = [_rewrite(table.path, date, each) for each in bins]
     replaced = [file for each in bins for file in each]
     sync([table.path / file.path for file in rewritten], table.path)
-    table.replace([os.path.relpath(file.path, table.path) for file in replaced], date.isoformat(), rewritten)
+    sizes = {os.path.relpath(file.path, table.path): file.bytes for file in replaced}
+    table.replace(sizes, date.isoformat(), rewritten)
     done.dates += 1
     done.files_before += len(replaced)
     done.files_after += len(rewritten)
@@ -143,6 +144,7 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile
         last=last,
         recorded_from=_ms(min(file.recorded_from for file in files)),
         recorded_upto=_ms(max(file.recorded_upto for file in files)),
+        types=types_of(target),
     )
 
 

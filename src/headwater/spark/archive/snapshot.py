@@ -28,6 +28,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
+from ...core.query import ALL, Query
 from ..delta import open_table
 from ..options import InvalidOption, ceil_ms
 from .errors import ArchiveUnreadable, NotAnArchive
@@ -54,6 +55,8 @@ class ArchiveFile(NamedTuple):
     recorded_upto: datetime
     log_min: str
     log_max: str | None
+    type_min: str = ""
+    type_max: str | None = None
 
     @property
     def has_statistics(self) -> bool:
@@ -65,8 +68,15 @@ class ArchiveFile(NamedTuple):
         return self.last > after and self.first <= upto
 
     def may_be_of(self, log: str) -> bool:
-        """Whether events of that log may be in it. Statistics of long texts may be cut: then they are prefixes."""
-        return self.log_min <= log and (self.log_max is None or log <= self.log_max or log.startswith(self.log_max))
+        """Whether events of that log may be in it."""
+        return _is_within(log, self.log_min, self.log_max)
+
+    def may_match(self, query: Query) -> bool:
+        """Whether events that match may be in it, by their types alone."""
+        return query.items is None or any(
+            not item.types or any(_is_within(type, self.type_min, self.type_max) for type in item.types)
+            for item in query.items
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +152,10 @@ class Archive:
         """The first number of the log that is archived, as far as statistics tell; None if there is no event."""
         return min((file.first for file in self._files if file.may_be_of(log)), default=None)
 
-    def files(self, log: str, after: int, upto: int) -> list[ArchiveFile]:
-        """The files that may have events of the log in (after, upto], by their first numbers."""
-        return [file for file in self._files if file.may_be_of(log) and file.may_have(after, upto)]
+    def files(self, log: str, after: int, upto: int, query: Query = ALL) -> list[ArchiveFile]:
+        """The files that may have events of the log in (after, upto] that match, by their first numbers."""
+        found = (file for file in self._files if file.may_be_of(log) and file.may_have(after, upto))
+        return [file for file in found if file.may_match(query)]
 
     def sequence_number_at(self, log: str, recorded_ms: int) -> int | None:
         """The first archived number recorded then or later; None if there is none."""
@@ -197,7 +208,14 @@ def _file(root: str, action: Mapping[str, Any]) -> ArchiveFile:
         recorded_upto=action.get("max.recorded_at") or _LATEST,
         log_min=action.get("min.log") or "",
         log_max=action.get("max.log"),
+        type_min=action.get("min.type") or "",
+        type_max=action.get("max.type"),
     )
+
+
+def _is_within(text: str, lowest: str, highest: str | None) -> bool:
+    """Whether statistics let it be there. Those of long texts may be cut: then they are prefixes."""
+    return lowest <= text and (highest is None or text <= highest or text.startswith(highest))
 
 
 def _root(table_uri: str) -> str:

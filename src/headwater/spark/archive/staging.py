@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,8 @@ class StagedFile(NamedTuple):
     recorded_from: int
     """ms since 1970 UTC."""
     recorded_upto: int
+    types: tuple[str, str] | None
+    """The lowest type and the highest, by their characters; None where the file does not say."""
 
 
 class Staged(NamedTuple):
@@ -108,6 +110,16 @@ def drop_abandoned(root: Path, archived: int, claim: int) -> int:
     return len(abandoned)
 
 
+def types_of(path: Path) -> tuple[str, str] | None:
+    """The lowest type in a Parquet file and the highest, as its own statistics say; None where they do not."""
+    metadata: Any = pq.read_metadata(path)
+    column = metadata.schema.names.index("type")
+    found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
+    if not found or any(each is None or not each.has_min_max for each in found):
+        return None
+    return min(each.min for each in found), max(each.max for each in found)
+
+
 def _staged_file(
     root: Path,
     path: Path,
@@ -125,6 +137,7 @@ def _staged_file(
         last=int(numbers.max()),
         recorded_from=int(times.min()),
         recorded_upto=int(times.max()),
+        types=types_of(path),
     )
     for ms in (file.recorded_from, file.recorded_upto):
         if (date := datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()) != file.date:

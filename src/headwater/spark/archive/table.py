@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -111,7 +112,9 @@ class ArchiveTable:
                 Transaction(archive_transaction(state.log), upto + 1),
                 Transaction(claim_transaction(state.log), claim),
             ]
-            told = {"headwater.after": str(after), "headwater.upto": str(upto), "headwater.claim": str(claim)}
+            told = {"headwater.after": str(after), "headwater.upto": str(upto), "headwater.claim": str(claim),
+                    **_metrics(numFiles=len(files), numOutputRows=sum(file.events for file in files),
+                               numOutputBytes=sum(file.bytes for file in files))}  # fmt: skip
             if self._try(actions, transactions, told):
                 break
         state = self.refresh()
@@ -120,8 +123,8 @@ class ArchiveTable:
         if self.state.version % CHECKPOINT_COMMITS == 0:
             self.sum_up()
 
-    def replace(self, removed: Sequence[str], date: str, added: Sequence[StagedFile]) -> None:
-        """Put files with the same events of a date in the place of others, in one durable step.
+    def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedFile]) -> None:
+        """Put files with the same events of a date in the place of others (with their bytes), in one durable step.
 
         Raises CompactionOvertaken if somebody else did so since the table was opened, or refreshed.
         """
@@ -132,7 +135,9 @@ class ArchiveTable:
         ]
         compaction = compaction_transaction(self.state.log)
         number = (self._table.transaction_version(compaction) or 0) + 1
-        if not self._try(actions, [Transaction(compaction, number)], {}):
+        told = _metrics(numAddedFiles=len(added), numAddedBytes=sum(file.bytes for file in added),
+                        numRemovedFiles=len(removed), numRemovedBytes=sum(removed.values()))  # fmt: skip
+        if not self._try(actions, [Transaction(compaction, number)], told):
             raise CompactionOvertaken(str(self.path), date)
         self.refresh()
 
@@ -147,7 +152,7 @@ class ArchiveTable:
         sum_up(self._table, self.path)
 
     def _try(
-        self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, str]
+        self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, Any]
     ) -> bool:
         """One commit on top of the version that `refresh` saw; False if another one with such a transaction was first.
 
@@ -199,15 +204,21 @@ def _create(path: Path, properties: dict[str, str]) -> None:
 
 
 def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
-    """How Delta is told of a file; its statistics let readers leave out files by number and by time."""
+    """How Delta is told of a file; its statistics let readers leave out files by number, by time and by type."""
+    lowest, highest = ({}, {}) if file.types is None else ({"type": each} for each in file.types)
     stats = {
         "numRecords": file.events,
-        "minValues": {"sequence_number": file.first, "recorded_at": _timestamp(file.recorded_from)},
-        "maxValues": {"sequence_number": file.last, "recorded_at": _timestamp(file.recorded_upto)},
-        "nullCount": {"sequence_number": 0, "recorded_at": 0},
+        "minValues": {"sequence_number": file.first, "recorded_at": _timestamp(file.recorded_from)} | lowest,
+        "maxValues": {"sequence_number": file.last, "recorded_at": _timestamp(file.recorded_upto)} | highest,
+        "nullCount": {"sequence_number": 0, "recorded_at": 0, "type": 0},
     }
     now_ms = time.time_ns() // 1_000_000
     return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, json.dumps(stats))
+
+
+def _metrics(**numbers: int) -> dict[str, Any]:
+    """What a commit did, as Delta's history shows it: under Delta's names, and as texts, as Spark writes them."""
+    return {"operationMetrics": {name: str(number) for name, number in numbers.items()}}
 
 
 def _timestamp(ms: int) -> str:

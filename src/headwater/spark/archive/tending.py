@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...core.access import LoginNotChecked
 from ...core.errors import EventLogError, Overloaded
@@ -52,17 +52,28 @@ class Compacting:
             say(f"removed {removed:,} files that no version of the last {self.vacuum_hours} hours needs")
 
 
+class Tended(NamedTuple):
+    """What is tended."""
+
+    archiver: Archiver
+    compacting: Compacting | None
+
+
 class Tending:
-    """A thread beside a run, while this is entered. Where the archiver was replaced, it ends the run.
+    """A thread beside a run, while this is entered. Where an archiver was replaced, it ends the run.
 
     `__exit__` raises the error that made it do so.
     """
 
-    def __init__(self, archiver: Archiver, compacting: Compacting | None, run: Run) -> None:
-        self._archiver, self._compacting, self._run = archiver, compacting, run
+    def __init__(self, run: Run, *tended: Tended) -> None:
+        self._run, self._tended = run, tended
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="archive-tending", daemon=True)
         self._error: EventLogError | None = None
+
+    def add(self, tended: Tended) -> None:
+        """From now on this one, too."""
+        self._tended = (*self._tended, tended)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -77,18 +88,19 @@ class Tending:
     def _tend(self) -> None:
         while not self._ending.wait(TICK_S):
             try:
-                if self._archiver.is_release_due:
-                    self._release()
-                if self._compacting is not None and self._compacting.is_due:
-                    self._compacting.compact(self._archiver.path, self._run.say)
+                for archiver, compacting in self._tended:
+                    if archiver.is_release_due:
+                        self._release(archiver)
+                    if compacting is not None and compacting.is_due:
+                        compacting.compact(archiver.path, self._run.say)
             except EventLogError as error:
                 self._error = error
                 self._run.stop.ask()
                 return
 
-    def _release(self) -> None:
+    def _release(self, archiver: Archiver) -> None:
         try:
-            self._archiver.release()
+            archiver.release()
         except PASSING as error:
-            self._archiver.put_off_release()
-            self._run.say(f"not acknowledged: {error}; trying again")
+            archiver.put_off_release()
+            self._run.say(f"log {archiver.log!r}: not acknowledged: {error}; trying again")

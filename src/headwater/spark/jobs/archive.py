@@ -1,32 +1,38 @@
-"""Copy a log into a Delta table, so that the server may forget what was copied.
+"""Copy logs into Delta tables, so that the server may forget what was copied.
 
 The archiver is the registered consumer ARCHIVER of the log. It acknowledges events when they are in the table, durably;
 a log that is set to keep events until they are acknowledged (`headwater logs set LOG --until-acknowledged`), or
 --trim, then drops them. It can be killed at any time and started again: the table says how far it is. Of two archivers
-of a log, the one that was started last goes on. A table holds one log; run one archive for each log.
+of a log, the one that was started last goes on.
+
+A table holds one log. With --tables DIR a run archives several logs, one after the other, each into the table of its
+name in DIR; one that cannot be archived ends the run with an error when the others had their turn.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.settings import check_log_name
+from ..patterns import is_meant, is_pattern
 from ..pipelines import check_directory, option
 from ..running import Ending, Run, Summary
 from ..sessions import require_driver
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from ...core.consumer import Consumer
     from ...core.log import LogInfo
-    from ..archive.archiver import Archiver, Keeping
+    from ...flight.client import BulkClient
+    from ..archive.archiver import Keeping
+    from ..archive.batches import Batches
     from ..archive.snapshot import Snapshot
+    from ..archive.tending import Tended
 
 NEEDS_CHECKPOINT = False
 OWNER = "spark"
@@ -37,8 +43,12 @@ OWNER = "spark"
 class Archive:
     """What to archive, where to, and what stays in the log."""
 
-    log: str = option("The log.", metavar="LOG")
-    table: str = option("The directory of its Delta table; a new one is made.", metavar="DIR")
+    log: tuple[str, ...] = option("The log. With --tables also a pattern such as 'orders-*', and it may be repeated.",
+                                  metavar="LOG")  # fmt: skip
+    table: str | None = option("The directory of the log's Delta table; a new one is made.", default=None,
+                               metavar="DIR")  # fmt: skip
+    tables: str | None = option("Instead of --table: where each log has the table of its name.", default=None,
+                                metavar="DIR")  # fmt: skip
     owner: str | None = option("The owner of the consumer.  [default: the user, or spark]", default=None)
     component: str = option("The component of the consumer; a second archive of a log needs another.",
                             default="ARCHIVER")  # fmt: skip
@@ -53,8 +63,21 @@ class Archive:
     accept_gap: bool = option("Go on although the log lacks events that the table does not have.", default=False)
 
     def __post_init__(self) -> None:
-        check_log_name(self.log)
-        check_directory(self.table, "table")
+        if isinstance(self.log, str):
+            object.__setattr__(self, "log", (self.log,))  # one name, as it is
+        for name in self.log:
+            if not is_pattern(name):
+                check_log_name(name)
+        if (self.table is None) == (self.tables is None):
+            raise InvalidInput("either --table or --tables is needed", "table")
+        if self.table is not None:
+            if len(self.log) != 1 or is_pattern(self.log[0]):
+                raise InvalidInput("a table holds one log; --tables takes several logs, and patterns", "table")
+            check_directory(self.table, "table")
+        if self.tables is not None:
+            if not self.log:
+                raise InvalidInput("at least one log is needed", "log")
+            check_directory(self.tables, "tables")
         if self.vacuum_hours is not None and not self.compact:
             raise InvalidInput("it goes with --compact", "vacuum_hours")
 
@@ -64,18 +87,27 @@ EXAMPLES = (
     "--log orders --table /data/archive/orders --once",
     "--log orders --table /data/archive/orders --follow --every-s 60 --keep-s 3600 --compact",
     "--log orders --table /data/archive/orders --dry-run",
+    "--log orders --log 'shop-*' --tables /data/archive --follow --every-s 60",
 )
 
 
 def plan(options: Archive, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
+    with run.server.client() as client:
+        logs = _logs(options, client)
+        lines = [line for log in logs for line in _plan(options, run, client, log)]
+    if missing := [name for name in options.log if is_pattern(name) and not any(is_meant(log, [name]) for log in logs)]:
+        lines.append(f"no log is there now for {', '.join(missing)}")
+    return [*lines, run.until]
+
+
+def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]:
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
 
-    with run.server.client() as client:
-        info = client.info(options.log)
-        consumer = client.consumer(options.log, _owner(options, run), options.component)
-    path = Path(options.table).absolute()
+    info = client.info(log)
+    consumer = client.consumer(log, _owner(options, run), options.component)
+    path = _path(options, log)
     there = snapshot(path) if is_archive(path) else None
     archived = info.first_retained - 1 if there is None else there.archived
     lines = [
@@ -94,7 +126,7 @@ def plan(options: Archive, run: Run) -> list[str]:
     ]
     if options.compact:
         lines.append("join the small files of dates that are over")
-    return [*lines, run.until]
+    return lines
 
 
 def _obstacles(
@@ -106,7 +138,7 @@ def _obstacles(
 
     archived = info.first_retained - 1 if there is None else there.archived
     if there is not None:
-        check_log(path, there.log, options.log)
+        check_log(path, there.log, info.name)
         if problem := missing(archived, there.incarnation, info):
             yield f"{problem}: {'go on with a gap' if options.accept_gap else 'refused, unless --accept-gap'}"
     if consumer is not None:
@@ -118,72 +150,75 @@ def _obstacles(
 
 def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ..archive.archiver import Archiver
-    from ..archive.tending import Compacting, Tending
+    from ..archive.batches import Batches
 
     require_driver(spark, "the archive runs")
+    batches = Batches(spark, run, options.events_per_batch, options.bytes_per_batch)
     with run.server.client() as client:
-        archiver = Archiver.open(
-            client,
-            options.log,
-            Path(options.table).absolute(),
-            owner=_owner(options, run),
-            component=options.component,
-            keeping=_keeping(options),
-            accepts_gap=options.accept_gap,
-        )
-        compacting = Compacting(options.vacuum_hours) if options.compact else None
-        if run.is_once:
-            to_do = client.head(options.log).head - archiver.after
-            run.expect(max(0, to_do), options.events_per_batch)
-            ending = _follow(spark, options, run, archiver) if to_do > 0 else None
-            released = archiver.release()
-            if compacting is not None and not run.stop.is_asked:
-                compacting.compact(archiver.path, run.say)
-        else:
-            with Tending(archiver, compacting, run):
-                ending = _follow(spark, options, run, archiver)
-            released = archiver.release()
-        return run.summary(ending, table=str(archiver.path), archived=archiver.archived, acknowledged=released)
+        if options.tables is not None:
+            return _run_rounds(options, client, batches)
+        return _run_one(options, client, batches)
 
 
-def _follow(spark: SparkSession, options: Archive, run: Run, archiver: Archiver) -> Ending:
-    """Batch after batch. Spark's checkpoint lives no longer than this run: the table says where the next one begins.
+def _run_one(options: Archive, client: BulkClient, batches: Batches) -> Summary:
+    from ..archive.tending import Tending
 
-    An older checkpoint would make Spark read its last batch again, which the log may have trimmed since.
-    """
-    from ..archive.writing import stage
+    run = batches.run
+    tended = archiver, compacting = _open(options, run, client, options.log[0])
+    if run.is_once:
+        to_do = client.head(archiver.log).head - archiver.after
+        run.expect(max(0, to_do), options.events_per_batch)
+        ending = batches.follow(archiver, is_once=True) if to_do > 0 else None
+        released = archiver.release()
+        if compacting is not None and not run.stop.is_asked:
+            compacting.compact(archiver.path, run.say)
+    else:
+        with Tending(run, tended):
+            ending = batches.follow(archiver, is_once=False)
+        released = archiver.release()
+    return run.summary(ending, table=str(archiver.path), archived=archiver.archived, acknowledged=released)
 
-    problems: list[EventLogError] = []
 
-    def archive(events: DataFrame, _: int) -> None:
-        try:
-            with archiver.adding():
-                stage(events, archiver.after, archiver.directory)
-                staged = archiver.commit()
-            if staged is not None:
-                archiver.release()
-        except EventLogError as error:
-            problems.append(error)  # it says more than what Spark makes of it
-            raise
+def _run_rounds(options: Archive, client: BulkClient, batches: Batches) -> Summary:
+    from ..archive.rounds import Rounds
 
-    checkpoint = archiver.begin_checkpoint(Path(run.checkpoint) if run.checkpoint else None)
-    run.checkpoint = checkpoint.as_uri()
-    source = run.server.options(
-        log=options.log,
-        streamName=run.stream_name,  # its consumer shows how far it is, unless somebody asks for this too
-        startingPosition=archiver.after + 1,
-        maxEventsPerTrigger=options.events_per_batch,
-        maxBytesPerTrigger=options.bytes_per_batch,
-        minPartitions=spark.sparkContext.defaultParallelism,
+    run = batches.run
+    rounds = Rounds(client, batches, lambda: _logs(options, client), lambda log: _open(options, run, client, log))
+    ending = rounds.once() if run.is_once else rounds.follow()
+    summary = run.summary(
+        None if ending is Ending.DONE else ending,
+        tables=str(Path(options.tables or "").absolute()),
+        archived=dict(rounds.reached()),
     )
-    try:
-        events = spark.readStream.format("headwater").options(**source).load()
-        return run.follow(events.writeStream, archive, needs_checkpoint=False).ending
-    except EventLogError as error:
-        raise (problems[0] if problems else error) from error
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+    return replace(summary, behind=rounds.behind)
+
+
+def _open(options: Archive, run: Run, client: BulkClient, log: str) -> Tended:
+    from ..archive.archiver import Archiver
+    from ..archive.tending import Compacting, Tended
+
+    archiver = Archiver.open(
+        client,
+        log,
+        _path(options, log),
+        owner=_owner(options, run),
+        component=options.component,
+        keeping=_keeping(options),
+        accepts_gap=options.accept_gap,
+    )
+    return Tended(archiver, Compacting(options.vacuum_hours) if options.compact else None)
+
+
+def _logs(options: Archive, client: BulkClient) -> list[str]:
+    """Those that are named, whether they are there or not, and those that fit a pattern now."""
+    named = [name for name in options.log if not is_pattern(name)]
+    if len(named) == len(options.log):
+        return list(dict.fromkeys(named))
+    return list(dict.fromkeys([*named, *(log for log in sorted(client.logs()) if is_meant(log, options.log))]))
+
+
+def _path(options: Archive, log: str) -> Path:
+    return (Path(options.table) if options.table is not None else Path(options.tables or "") / log).absolute()
 
 
 def _owner(options: Archive, run: Run) -> str:

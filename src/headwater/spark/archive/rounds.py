@@ -1,0 +1,114 @@
+"""Archives several logs in one run, one after the other, round by round: so it takes no more memory than one of them.
+
+A query for each log at a time would hold a process of Python, or two, for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...core.errors import EventLogError
+from ..running import Ending
+from .tending import PASSING, Tended, Tending
+
+if TYPE_CHECKING:
+    from ...flight.client import BulkClient
+    from .batches import Batches
+
+
+class Rounds:
+    """The logs of one run."""
+
+    def __init__(
+        self,
+        client: BulkClient,
+        batches: Batches,
+        names: Callable[[], Iterable[str]],
+        open: Callable[[str], Tended],
+    ) -> None:
+        """`names` answers which logs there are to be archived now, `open` begins with one of them."""
+        self._client, self._batches, self._names, self._open = client, batches, names, open
+        self._run = batches.run
+        self._tended: dict[str, Tended] = {}
+        self._behind: dict[str, int] = {}
+
+    def once(self) -> Ending:
+        """Each log in its turn, up to what it has then. Raises what the first of those raised that failed, when the
+        others had their turn."""
+
+        def turn(log: str) -> Ending:
+            archiver, compacting = self._begun(log)
+            ending = self._follow(log)
+            archiver.release()
+            if compacting is not None and not self._run.stop.is_asked:
+                compacting.compact(archiver.path, self._run.say)
+            return ending
+
+        return self._round(turn)
+
+    def follow(self) -> Ending:
+        """Round after round, until somebody wants the end, or a log failed; see `once`. Logs may appear meanwhile."""
+        with Tending(self._run) as tending:
+
+            def turn(log: str) -> Ending:
+                is_new = log not in self._tended
+                tended = self._begun(log)
+                if is_new:
+                    tending.add(tended)
+                return self._follow(log)
+
+            ending = self._round(turn)
+            while ending is Ending.DONE and self._run.pause(self._run.every_s):
+                ending = self._round(turn)
+        for archiver, _ in self._tended.values():
+            archiver.release()
+        return Ending.INTERRUPTED if self._run.stop.is_urgent else Ending.STOPPED
+
+    @property
+    def behind(self) -> int:
+        """How many numbers were left in all logs, when each was last looked at."""
+        return sum(self._behind.values())
+
+    def reached(self) -> Iterator[tuple[str, int]]:
+        """Up to where each log is archived."""
+        for log, (archiver, _) in self._tended.items():
+            yield log, archiver.archived
+
+    def _round(self, turn: Callable[[str], Ending]) -> Ending:
+        problems: list[EventLogError] = []
+        ending = Ending.DONE
+        for log in self._names():
+            try:
+                ending = turn(log)
+            except PASSING:
+                raise  # the server fails, and would for all of them
+            except EventLogError as error:
+                self._run.say(f"log {log!r}: {error}")
+                problems.append(error)
+            if self._run.stop.is_asked or ending is not Ending.DONE:
+                break
+        if problems:
+            raise problems[0]
+        return ending
+
+    def _begun(self, log: str) -> Tended:
+        if log not in self._tended:
+            self._tended[log] = self._open(log)
+        return self._tended[log]
+
+    def _follow(self, log: str) -> Ending:
+        """What the log has now. To look costs one question; a query, a process of Python."""
+        archiver = self._tended[log].archiver
+        ending = Ending.DONE
+        if (to_do := self._left(log)) > 0:
+            self._run.turn_to(log)
+            if self._run.is_once:
+                self._run.expect(to_do, self._batches.events_max)
+            ending = self._batches.follow(archiver, is_once=True)
+            self._left(log)
+        return ending
+
+    def _left(self, log: str) -> int:
+        self._behind[log] = max(0, self._client.head(log).head - self._tended[log].archiver.after)
+        return self._behind[log]
