@@ -37,7 +37,6 @@ import {
   table,
   time,
   trends,
-  trouble,
   who,
   world,
 } from "./core.js";
@@ -281,38 +280,35 @@ class HwConsumers extends View {
       picked = all.find((each) => each.key === this.chosen) ?? first,
       name = (picked ?? all[0])?.log ?? this.log;
     put(this.bar, name ? standingBar(name, now, this.held.get(name), Math.max(280, this.clientWidth - 30)) : null);
-    const problem = now.problems.registered;
     put(
       this.listed,
-      problem
-        ? trouble(problem)
-        : shown.length
-          ? table(
-              [
-                ["Consumer"],
-                ["Kind", "hide"],
-                ["Log"],
-                ["Behind, events", "n"],
-                ["Behind, time", "n"],
-                ["Since opened", "hide"],
-                ["Takes /s", "n hide"],
-                ["Heard of", "n hide"],
-                ["Holds back", "n hide"],
-              ],
-              shown.flatMap((each) => this.row(each, picked)),
-            )
-          : h(
-              "div",
-              { class: "empty" },
-              h("strong", {}, all.length ? "None of this kind." : "Nobody has a position here."),
-              h(
-                "p",
-                {},
-                "A consumer that is registered is remembered with how far it has come, and holds trimming back; it " +
-                  "goes on there after a restart.",
-              ),
-              headwater("consumers", "register", this.log ?? now.logs[0]?.name ?? "orders", "billing", "invoicer"),
+      shown.length
+        ? table(
+            [
+              ["Consumer"],
+              ["Kind", "hide"],
+              ["Log"],
+              ["Behind, events", "n"],
+              ["Behind, time", "n"],
+              ["Since opened", "hide"],
+              ["Takes /s", "n hide"],
+              ["Heard of", "n hide"],
+              ["Holds back", "n hide"],
+            ],
+            shown.flatMap((each) => this.row(each, picked)),
+          )
+        : h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, all.length ? "None of this kind." : "Nobody has a position here."),
+            h(
+              "p",
+              {},
+              "A consumer that is registered is remembered with how far it has come, and holds trimming back; it " +
+                "goes on there after a restart.",
             ),
+            headwater("consumers", "register", this.log ?? now.logs[0]?.name ?? "orders", "billing", "invoicer"),
+          ),
     );
     if (picked) this.detail(picked, now);
     else {

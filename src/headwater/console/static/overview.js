@@ -195,16 +195,18 @@ class HwOverview extends View {
       ),
     );
     this.past = null;
+    this.hasLooked = false;
     this.held = new Map();
     put(appended, h("div", { class: "card" }, skeleton(5)));
     this.watch(() => this.heading());
     this.watch(() => {
       if (world.value) {
         this.needing();
-        if (!this.past) {
-          queueMicrotask(() => this.load());
-          queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // without it, the rest is said
-        }
+        queueMicrotask(() => {
+          if (this.hasLooked) return; // both were begun when the page was shown, if it knew then of what
+          this.load();
+          this.weigh(this.leaving.signal).catch(() => {}); // without it, the rest is said
+        });
       } else put(above, skeleton(1));
     });
     this.watch(() => this.numbers());
@@ -257,6 +259,7 @@ class HwOverview extends View {
 
   async looked(ending) {
     if (!world.peek()) return;
+    this.hasLooked = true;
     const logs = (world.peek()?.logs ?? []).filter((log) => !log.problem),
       known = new Set((await get("/console/history", ending)).series);
     const most = [...logs]
