@@ -58,6 +58,14 @@ def test_a_first_visit_asks_for_what_there_is_in_one_request_and_for_nothing_twi
     seen.wait("Object.keys(headwaterBegun.answers).length === 0")  # also the stream, whose answer does not end
 
 
+def test_how_far_behind_a_consumer_was_in_the_last_hour_is_asked_of_the_server(
+    shared: RunningServer, opening: Opening
+) -> None:
+    page = opening(shared).open("/consumers?c=registered:flights/billing/invoicer")
+    page.locator("tr svg.spark[aria-label$='s behind, in the last hour']").wait_for()
+    page.get_by_label("Time behind, in the last hour").first.wait_for()
+
+
 @pytest.mark.parametrize("path", ["/", "/logs", "/consumers", "/webhooks", "/storage"])
 def test_a_page_without_an_answer_says_why_and_goes_on_by_retry(
     shared: RunningServer, opening: Opening, path: str

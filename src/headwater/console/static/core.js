@@ -647,6 +647,19 @@ export async function history(names, hours, ending) {
   return found;
 }
 
+/** The name of the series of how far behind a registered consumer is, in s. */
+export const lagSeries = (each) => `${each.name.replaceAll(",", "%2C")}/lag_seconds`;
+
+/** How far behind registered consumers were in the last hour, by their keys, as far as the server measured it. */
+export async function lagsLately(consumers, ending) {
+  const keys = new Map(
+    consumers.filter((each) => each.kind === "registered").map((each) => [lagSeries(each), each.key]),
+  );
+  const known = (await get("/console/history", ending)).series.filter((name) => keys.has(name));
+  const found = await history(known, 1, ending);
+  return { ...found, of: new Map(known.map((name) => [keys.get(name), found.series[name]])) };
+}
+
 // ---- What there is: logs, and everybody who has a position -------------------------------------------------------
 
 /** What a survey asks for; what the user may not see is left out by the server. `early.js` begins the first one. */

@@ -21,6 +21,7 @@ import {
   heldBack,
   history,
   icon,
+  lagSeries,
   lasting,
   link,
   may,
@@ -52,6 +53,7 @@ const RANGES = [
   ["24", "24 h"],
 ];
 const BIGGEST = 4;
+const FURTHEST = 4;
 /** From then on a replica refuses reads, unless it is configured otherwise. */
 const STALE_MS = 30000;
 
@@ -277,8 +279,10 @@ class HwOverview extends View {
           "requests",
         ]
       : [];
+    const behind = world.peek().consumers.slice(0, FURTHEST);
     const wanted = [
       ...server,
+      ...behind.map(lagSeries),
       ...most.flatMap((name) =>
         ["events_appended", "events_read", "commits", "fsync_seconds", "conditions_failed"].map(
           (each) => `${name}/${each}`,
@@ -655,7 +659,7 @@ class HwOverview extends View {
       put(this.parts.behind, h("div", { class: "card" }, skeleton(4)));
       return;
     }
-    const rows = now.consumers.slice(0, 4);
+    const rows = now.consumers.slice(0, FURTHEST);
     put(
       this.parts.behind,
       h(
@@ -675,7 +679,8 @@ class HwOverview extends View {
                 "tbody",
                 {},
                 rows.map((each) => {
-                  const kind = each.lags ? "bad" : "";
+                  const kind = each.lags ? "bad" : "",
+                    past = each.kind === "registered" ? this.past?.series[lagSeries(each)] : undefined;
                   return h(
                     "tr",
                     {
@@ -691,10 +696,12 @@ class HwOverview extends View {
                     h(
                       "td",
                       { class: kind },
-                      spark(
-                        (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
-                        { kind, unit: "s behind, since this page was opened" },
-                      ),
+                      past
+                        ? spark(past, { kind, unit: "s behind" })
+                        : spark(
+                            (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
+                            { kind, unit: "s behind, since this page was opened" },
+                          ),
                     ),
                     h(
                       "td",
