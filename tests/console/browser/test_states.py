@@ -22,6 +22,13 @@ SERVERS = [
     ["d:8080", {}, "following", None, None, None, None, "1.0", 61_000, False],
 ]
 REQUESTS = "performance.getEntriesByType('resource').map((each) => [each.name, each.startTime])"
+DISK = {"disk_free_bytes": 9e9, "disk_bytes": 20e9, "disk_reserve_bytes": 1e9}
+RESERVE_IN = """async (line) => {
+    const script = document.querySelector('script[type=module]').src,
+        { reserveIn } = await import(script.replace('app.js', 'telling.js')),
+        left = reserveIn({ step_s: 5, series: { disk_free_bytes: line } }, 9e9, 1e9);
+    return left === null ? null : String(left);
+}"""
 ACTS = re.compile(r"\b(?:Close|New user|Trim|Unregister|Register)\b")
 
 
@@ -64,6 +71,30 @@ def test_how_far_behind_a_consumer_was_in_the_last_hour_is_asked_of_the_server(
     page = opening(shared).open("/consumers?c=registered:flights/billing/invoicer")
     page.locator("tr svg.spark[aria-label$='s behind, in the last hour']").wait_for()
     page.get_by_label("Time behind, in the last hour").first.wait_for()
+
+
+def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: RunningServer, opening: Opening) -> None:
+    falling = [9e9 - 1e6 * step for step in range(720)]
+    seen = opening(shared)
+    numbers = {"at": 1, "logs": {}, "server": DISK}
+    seen.page.route(
+        "**/console/stream",
+        lambda route: route.fulfill(
+            content_type="text/event-stream", body=f"event: stats\ndata: {json.dumps(numbers)}\n\n"
+        ),
+    )
+    told = {"step_s": 5, "newest_at": 1, "series": {"disk_free_bytes": falling}}
+    seen.page.route("**/console/history?*", answering(200, told))
+    page = seen.open("/storage")
+    page.get_by_text("At the rate of the last hour, the reserve is reached in about 11 h").wait_for()
+    for line, seconds in (
+        ([None] * 600 + falling[:120], 40_000),
+        ([None] * 660 + falling[:60], None),  # it was not measured for five minutes
+        ([9e9] * 720, "Infinity"),
+        (falling[::-1], "Infinity"),
+        ([None] * 720, None),
+    ):
+        assert page.evaluate(RESERVE_IN, line) == (None if seconds is None else str(seconds))
 
 
 @pytest.mark.parametrize("path", ["/", "/logs", "/consumers", "/webhooks", "/storage"])

@@ -468,12 +468,14 @@ class HwConsumers extends View {
       each.isAttached !== undefined ? ["attached", each.isAttached ? "yes" : "no"] : null,
     ].filter(Boolean);
     const hour = this.lately?.of.get(each.key),
-      seconds = hour ?? trend.map((one) => one[1] / 1000),
+      known = hour?.findIndex((one) => one !== null) ?? -1,
+      seconds = known >= 0 ? hour.slice(known) : trend.map((one) => one[1] / 1000),
       inMinutes = seconds.some((one) => one > 120),
       values = seconds.map((one) => (one === null ? null : one / (inMinutes ? 60 : 1)));
-    const [newest, step] = hour
-      ? [this.lately.newest_at, this.lately.step_s]
-      : [trend.at(-1)?.[0], Math.max(1, ((trend.at(-1)?.[0] - trend[0]?.[0]) / 1000 || 0) / (values.length - 1))];
+    const [newest, step] =
+      known >= 0
+        ? [this.lately.newest_at, this.lately.step_s]
+        : [trend.at(-1)?.[0], Math.max(1, ((trend.at(-1)?.[0] - trend[0]?.[0]) / 1000 || 0) / (values.length - 1))];
     put(
       this.detailed.numbers,
       h(
@@ -517,7 +519,7 @@ class HwConsumers extends View {
                 height: 110,
                 unit: inMinutes ? "min" : "s",
               },
-              { label: `Time behind, ${hour ? "in the last hour" : "since this page was opened"}` },
+              { label: `Time behind, ${known >= 0 ? "in the last hour" : "since this page was opened"}` },
             )
           : h("p", { class: "dim small" }, "shown from when this page was opened"),
       ),

@@ -44,7 +44,7 @@ import {
   logPath,
 } from "./core.js";
 import { chart, colours, spark } from "./charts.js";
-import { before, kindOf, worded } from "./telling.js";
+import { before, kindOf, reserveIn, worded } from "./telling.js";
 
 const RANGES = [
   ["0.25", "15 min"],
@@ -296,6 +296,7 @@ class HwOverview extends View {
     this.past = await history(wanted, Number(this.hours), ending);
     this.pastLogs = most.filter((name) => this.past.series[`${name}/events_appended`]);
     this.drawn();
+    this.lagging();
   }
 
   heading() {
@@ -473,11 +474,9 @@ class HwOverview extends View {
 
   /** When the reserve is reached, if it goes on as in the range. */
   forecast(free, reserve) {
-    const line = (this.past?.series.disk_free_bytes ?? []).filter((each) => each !== null);
-    if (!reserve || line.length < 60) return "";
-    const lost = (line[0] - line.at(-1)) / (line.length * this.past.step_s);
-    const left = (free - reserve) / lost;
-    return lost > 0 && left < 365 * 86400 ? `; reserve in about ${lasting(left * 1000)}` : "; reserve far away";
+    const left = reserveIn(this.past, free, reserve);
+    if (left === null) return "";
+    return left < Infinity ? `; reserve in about ${lasting(left * 1000)}` : "; reserve far away";
   }
 
   protocols(now, everything) {
