@@ -37,9 +37,9 @@ EVENT_BYTES = 200
 
 @click.command()
 @click.option("--visits", default=7, show_default=True)
-@click.option("--seconds", default=60, show_default=True, help="Of the tail.")
+@click.option("--seconds", default=60, show_default=True, help="Of the tail; 0 leaves it out.")
 @click.option("--rate", default=5000, show_default=True, help="Events a second.")
-@click.option("--idle-seconds", default=20, show_default=True, help="For each number of open consoles.")
+@click.option("--idle-seconds", default=20, show_default=True, help="For each number of consoles; 0: none.")
 @click.option("--consoles", default=(0, 1, 20), show_default=True, multiple=True)
 def main(visits: int, seconds: int, rate: int, idle_seconds: int, consoles: tuple[int, ...]) -> None:
     """Print the numbers of `docs/benchmarks-console.md`."""
@@ -55,29 +55,35 @@ def main(visits: int, seconds: int, rate: int, idle_seconds: int, consoles: tupl
             click.echo(f"{name}: {value}")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
-            _visits(browser, server.url, visits)
-            _tail(browser, server, seconds, rate)
-            for count in consoles:
+            _visits(browser, server, visits)
+            if seconds:
+                _tail(browser, server, seconds, rate)
+            for count in consoles if idle_seconds else ():
                 _idle(browser, server, count, idle_seconds)
             browser.close()
 
 
-def _visits(browser: Browser, url: str, count: int) -> None:
-    paints, useful, sizes = [], [], []
+def _visits(browser: Browser, server: RunningServer, count: int) -> None:
+    paints, useful, sizes, requests, browsing, serving = [], [], [], [], [], []
     for _ in range(count):
         context = browser.new_context()  # with an empty cache
         page, taken = context.new_page(), []
         page.on("response", lambda response, taken=taken: taken.append(int(response.headers.get("content-length", 0))))
-        began = time.perf_counter()
-        page.goto(f"{url}/console/")
+        before, began = (_browser_s(), _process_s(server.process.pid)), time.perf_counter()
+        page.goto(f"{server.url}/console/")
         page.get_by_text("Ready").first.wait_for()
         useful.append((time.perf_counter() - began) * 1000)
+        requests.append(len(taken))
+        browsing.append((_browser_s() - before[0]) * 1000)
+        serving.append((_process_s(server.process.pid) - before[1]) * 1000)
         paints.append(_until(page, lambda page=page: page.evaluate(PAINT)))
         sizes.append(sum(taken))
         context.close()
     click.echo(
         f"first visit, median of {count}: first paint {statistics.median(paints):,.0f} ms, numbers "
-        f"{statistics.median(useful):,.0f} ms (with the driver's own time), {statistics.median(sizes):,.0f} bytes"
+        f"{statistics.median(useful):,.0f} ms (with the driver's own time), {statistics.median(sizes):,.0f} bytes; "
+        f"until then {statistics.median(requests):,.0f} requests, and CPU: of the browser, in all its processes, "
+        f"{statistics.median(browsing):,.0f} ms, of the server {statistics.median(serving):,.0f} ms"
     )
 
 

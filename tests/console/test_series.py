@@ -6,11 +6,9 @@ import math
 
 import pytest
 
+from headwater.console.lag_series import CONSUMERS_MAX, LagSeries
+from headwater.console.rings import COARSE, COARSE_S, FINE, FINE_S, Ring
 from headwater.console.series import (
-    COARSE,
-    COARSE_S,
-    FINE,
-    FINE_S,
     LOG_PEAKS,
     LOG_SERIES,
     SERIES_MAX,
@@ -18,9 +16,9 @@ from headwater.console.series import (
     SERVER_PEAKS,
     SERVER_SERIES,
     LogSample,
-    Ring,
     Series,
 )
+from headwater.core.following import Lag
 from headwater.core.peaks import SECONDS_MAX, Peaks
 
 from .hosting import sample
@@ -130,3 +128,26 @@ def test_there_is_room_for_so_many_logs_and_the_busiest_have_it():
     assert set(series.logs) == {"a", "c"}
     assert series.values("commits", "c", FINE_S, 1015.0)[-1] == 1.0
     assert Series()._logs_max * len(LOG_SERIES) + 10 <= SERIES_MAX
+
+
+def test_how_far_behind_a_consumer_was_is_in_numbers_and_in_time():
+    series = Series()
+    for at, lag in ((1000.0, Lag(7, 2500)), (1005.0, Lag(0, 0)), (1015.0, Lag(3, 500))):
+        series.add(sample(at), {"orders/billing/a%2Fb": lag})
+    assert list(series.consumers) == ["orders/billing/a%2Fb"]
+    assert series.values("lag_events", "orders/billing/a%2Fb", FINE_S, 1015.0)[-4:] == [7.0, 0.0, None, 3.0]
+    assert series.values("lag_seconds", "orders/billing/a%2Fb", FINE_S, 1015.0)[-4:] == [2.5, 0.0, None, 0.5]
+    assert series.values("lag_seconds", "orders/billing/other", FINE_S, 1015.0) is None
+    assert series.values("lag_seconds", None, FINE_S, 1015.0) is None
+
+
+def test_there_is_room_for_so_many_consumers_and_those_measured_last_have_it():
+    series = LagSeries(2)
+    series.add(1000.0, {"a": Lag(3, 0), "b": Lag(2, 0), "c": Lag(1, 0)})
+    assert list(series.names) == ["a", "b"]
+    series.add(1005.0, {"c": Lag(9, 0), "b": Lag(2, 0)})
+    assert set(series.names) == {"b", "c"}
+    assert series.values("lag_events", "b", FINE_S, 1005.0)[-2:] == [2.0, 2.0]
+    series.add(1005.0 + FINE * FINE_S + 1, {"b": Lag(2, 0)})
+    assert list(series.names) == ["b"], "of whom nothing was measured for an hour is forgotten"
+    assert CONSUMERS_MAX * 2 * (FINE + COARSE) * 4 < 2_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from headwater.console.live import LOGS_SHOWN, Live, Stats
 from headwater.console.series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 from headwater.core import Event, OpenGuard
 from headwater.core.access import ANYBODY, Grant, Right, User
+from headwater.core.following import Lag
 from headwater.core.notification_types import NotificationType
 from headwater.storage.memory import MemoryStore
 from tests.dcb.conftest import Client
@@ -356,8 +358,6 @@ def test_the_measuring_task_measures_at_once_for_who_begins_to_look():
 
 def test_history_is_what_was_measured(setting_of):
     setting = setting_of()
-    import time
-
     now = time.time()
     for at, count in ((now - 5, 0), (now, 10)):
         setting.live.add(sample(at, count, orders=counts(count)))
@@ -382,6 +382,22 @@ def test_history_is_of_what_one_may_see(setting_of):
     for name, log in (("secret/commits", "secret"), ("none/commits", "none"), ("requests", "*")):
         answer = client.get("/console/history", parameters={"series": name})
         assert (answer.code, answer.json["log"]) == ("forbidden", log)
+
+
+def test_history_of_a_consumer_takes_the_right_to_read_its_log(setting_of):
+    setting = setting_of(READER)
+    now = time.time()
+    lags = {f"{log}/billing/a%2Fb": Lag(5, 2500) for log in ("orders", "secret")}
+    setting.live.add(sample(now), lags)
+    client = setting.client
+    own = "orders/billing/a%2Fb/lag_seconds"
+    assert client.get("/console/history").json["series"] == ["orders/billing/a%2Fb/lag_events", own]
+    found = client.get("/console/history", parameters={"series": own}).json["series"]
+    assert [value for value in found[own] if value is not None] == [2.5]
+    answer = client.get("/console/history", parameters={"series": "secret/billing/a%2Fb/lag_seconds"})
+    assert (answer.code, answer.json["log"]) == ("forbidden", "secret")
+    for name in ("orders/billing/none/lag_events", "orders/lag_events"):
+        assert client.get("/console/history", parameters={"series": name}).status == 400
 
 
 @pytest.mark.parametrize(("parameters", "name"), [

@@ -52,6 +52,14 @@ def test_filters(server: ObservedServer, unit: str) -> None:
     server.check_growth(f"filter of {unit!r}", ask, SIZES)
 
 
+@pytest.mark.parametrize("unit", ["log,", ",", "nothing"])
+def test_names_of_types(server: ObservedServer, unit: str) -> None:
+    def ask(size: int) -> None:
+        server.exchange("GET", f"/management?types={unit * (size // len(unit))}", b"", JSON)
+
+    server.check_growth(f"types of {unit!r}", ask, SIZES)
+
+
 def test_a_query_of_everything(server: ObservedServer) -> None:
     """Thousands of partitions, each of which is read."""
     for number in range(3):

@@ -101,6 +101,39 @@ def test_a_query_answers_what_amqp_does_by_parameters(node: Served) -> None:
     assert node.http("GET", "/management/log").json["attributeNames"] == LOG.attribute_names
 
 
+def test_entities_of_some_types_are_answered_at_once_as_a_query_of_each_answers_them(node: Served) -> None:
+    asked = node.http("GET", "/management", types=f"consumer,{LOG_TYPE},partition,client", count=1)
+    assert (asked.status, list(asked.json["entities"])) == (200, [LOG_TYPE, PARTITION_TYPE, CONSUMER_TYPE])
+    for name, found in asked.json["entities"].items():  # clients are no entities of this node
+        assert found == node.http("GET", f"/management/{name}", count=1).json
+    assert node.http("GET", "/management", types="log").json["entities"][LOG_TYPE]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "where"),
+    [
+        ({"types": "log,nothing"}, "there is no 'nothing'; there are org.amqp.management"),
+        ({"types": ""}, "there is no ''"),
+        ({"types": "log," * 100}, "101 given, there are"),
+        ({"types": "log", "count": "-1"}, "count"),
+        ({"count": 1}, "name their types"),
+    ],
+)
+def test_types_that_there_are_not_are_refused(node: Served, parameters: dict[str, str | int], where: str) -> None:
+    answer = node.http("GET", "/management", **parameters)
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert where in answer.json["detail"]
+
+
+def test_entities_of_many_types_are_bounded_as_those_of_one_are(monkeypatch: pytest.MonkeyPatch, node: Served) -> None:
+    monkeypatch.setattr("headwater.management.server.RESULTS_MAX", 4)
+    assert node.http("GET", "/management", types="log,partition").status == 200
+    answer = node.http("GET", "/management", types="log,partition,consumer")
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert "more than 4 results" in answer.json["detail"]
+    assert node.http("GET", "/management", types="log,partition,consumer", count=1).status == 200
+
+
 def test_operations_of_the_node_are_performed_by_post(node: Served) -> None:
     path = f"/management/{NODE_TYPE}/self"
     types = node.http("POST", f"{path}/GET-ATTRIBUTES", {"entityType": LOG_TYPE})

@@ -298,7 +298,7 @@ MANAGEMENT = Protocol(
     "403, a problem of type `forbidden` that names the right and the log",
     "The operations of `$management`, with the rights that they take over AMQP. A type may be given by its last word.",
     (
-        Row("GET /management", ANY_USER),
+        Row("GET /management", ANY_USER, "with `types`: shows the entities that the user may READ"),
         Row("GET /management/{type}", ANY_USER, _SHOWS_VISIBLE),
         *(_over_http(row) for row in AMQP.rows if _TYPE in row.call or _NODE in row.call),
     ),

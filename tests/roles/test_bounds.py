@@ -77,6 +77,11 @@ def test_queries_show_what_the_user_may_see(world: World, role: Role) -> None:
         assert {name.split("/")[0] for name in named(type)} & EVER <= SEES[role], type
     for type in ("user", "connection", "session", "server"):
         assert bool(named(type)) is (role is CHIEF), type
+    types = ("log", "partition", "consumer", "consumerGroup", "user", "connection", "session", "server")
+    for type, found in world.ask(role, "GET", f"/management?types={','.join(types)}").json["entities"].items():
+        assert {row[found["attributeNames"].index("name")] for row in found["results"]} == named(type[len(TYPE) :]), (
+            type
+        )
     mine = {link.partition("/")[0] for link in named("link")}
     assert len(mine) >= 1 if role is CHIEF else len(mine) == 1, "links of one's own connections, unless one manages all"
 

@@ -11,7 +11,9 @@ from ..core.limits import show
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from .host import ConsoleHost
-from .series import COARSE_S, FINE_S, LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
+from .lag_series import LAG_SERIES
+from .rings import COARSE_S, FINE_S
+from .series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 
 SERIES_ASKED_MAX = 32
 """Series of one answer: a day of each has 1,440 numbers."""
@@ -53,14 +55,21 @@ def _names(host: ConsoleHost, user: User) -> list[str]:
     """What the user may ask for."""
     of_server = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS) if user.may(Right.MANAGE, "*") else ()
     logs = [log for log in sorted(host.live.series.logs) if user.may(Right.READ, log)]
-    return [*of_server, *(f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))]
+    of_logs = (f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))
+    consumers = [each for each in sorted(host.live.series.consumers) if user.may(Right.READ, _log_of(each))]
+    return [*of_server, *of_logs, *(f"{each}/{name}" for each in consumers for name in LAG_SERIES)]
+
+
+def _log_of(consumer: str) -> str:
+    return consumer.partition("/")[0]
 
 
 def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -> list[float | None]:
     """Raises Forbidden, InvalidParameter."""
-    log, slash, of_log = name.rpartition("/")
+    of, slash, what = name.rpartition("/")
+    log = _log_of(of) if what in LAG_SERIES else of
     host.guard.authorize(user, Right.READ if slash else Right.MANAGE, log if slash else "*")
-    found = host.live.series.values(of_log, log if slash else None, step_s, now)
+    found = host.live.series.values(what, of if slash else None, step_s, now)
     if found is None:
         raise InvalidParameter(
             "series", f"{show(name)} given; without this parameter, the answer is those that there are"

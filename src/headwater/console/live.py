@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from ..core.access import Right, User
-from .series import FINE_S, LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
+from ..core.following import Lag
+from .rings import FINE_S
+from .series import LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
 
 LOGS_SHOWN = 100
 """Logs of which one message tells: those that did most since the message before."""
@@ -47,9 +49,14 @@ class Stats:
 class Live:
     """Measures. `run` it on the event loop until the server stops."""
 
-    def __init__(self, sample: Callable[[], Sample], series: Series | None = None) -> None:
-        """`sample` may block for a moment: it is called in a thread."""
-        self._sample = sample
+    def __init__(
+        self,
+        sample: Callable[[], Sample],
+        series: Series | None = None,
+        lags: Callable[[], Mapping[str, Lag]] = dict,
+    ) -> None:
+        """`sample`, and `lags` of the consumers, may block for a moment: they are called in a thread."""
+        self._sample, self._lags = sample, lags
         self.series = series or Series()
         self.stats: Stats | None = None
         """The newest measurement; None while nobody looks."""
@@ -64,7 +71,8 @@ class Live:
     async def run(self) -> None:
         """Measure again and again, until this is cancelled."""
         while True:
-            self.add(await asyncio.to_thread(self._sample))
+            sample = await asyncio.to_thread(self._sample)
+            self.add(sample, await asyncio.to_thread(self._lags) if self._is_for_history(sample) else None)
             self._awake.clear()
             with_nobody = 1.0 if self.watchers else float(FINE_S)
             try:
@@ -73,15 +81,18 @@ class Live:
             except TimeoutError:
                 continue
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: Sample, lags: Mapping[str, Lag] | None = None) -> None:
         """A measurement: for the history if it is time, and for all who look."""
-        if abs(sample.at - self._added_at) >= FINE_S - 0.5:  # the clock may have been set back
+        if self._is_for_history(sample):
             self._added_at = sample.at
-            self.series.add(sample)
+            self.series.add(sample, lags)
         self.stats = Stats(sample, self._before) if self.watchers else None
         self._before = sample
         if self._measured is not None and not self._measured.done():
             self._measured.set_result(None)
+
+    def _is_for_history(self, sample: Sample) -> bool:
+        return abs(sample.at - self._added_at) >= FINE_S - 0.5  # the clock may have been set back
 
     def look(self, user: str = "") -> None:
         """One more looks: the next measurement is at once, if nobody did before. Followed by `leave`."""

@@ -5,14 +5,13 @@ Numbers that only grow become what they grew by in a second. What was not measur
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-FINE_S, COARSE_S = 5, 60
-FINE, COARSE = 720, 1440
-"""How many steps each ring has: an hour, and a day."""
+from ..core.following import Lag
+from .lag_series import LAG_SERIES, LagSeries
+from .rings import Rings
+
 SERIES_MAX = 500
 """Of 8.6 kB each. Where logs have more, those that did nothing for longest give way."""
 LOG_SERIES = (
@@ -72,75 +71,31 @@ def grown_by(before: LogSample | None, now: LogSample) -> list[float]:
     return [b - a for a, b in zip(earlier, now.counts, strict=True)]
 
 
-class Ring:
-    """The newest so many values of one series, by step; what was left out is NaN."""
-
-    __slots__ = ("_newest", "_values")
-
-    def __init__(self, steps: int) -> None:
-        self._values = array("f", [math.nan]) * steps
-        self._newest = 0
-
-    def put(self, step: int, value: float) -> None:
-        """The value of a step. It begins anew at one that it has no room for any more: the clock was set back."""
-        size = len(self._values)
-        if step <= self._newest - size:
-            self._values, self._newest = array("f", [math.nan]) * size, 0
-        for missed in range(max(self._newest + 1, step - size + 1), step):
-            self._values[missed % size] = math.nan
-        self._values[step % size] = value
-        self._newest = max(self._newest, step)
-
-    def values(self, newest: int) -> list[float | None]:
-        """Of all steps that there is room for, up to that one, oldest first."""
-        size = len(self._values)
-        found: list[float | None] = []
-        for step in range(newest - size + 1, newest + 1):
-            value = self._values[step % size] if self._newest - size < step <= self._newest else math.nan
-            found.append(None if math.isnan(value) else value)
-        return found
-
-
-class _Series:
-    """One series in both rings. A minute is the mean of what was measured in it, or the largest of it."""
-
-    __slots__ = ("_count", "_is_peak", "_largest", "_minute", "_sum", "coarse", "fine")
-
-    def __init__(self, *, is_peak: bool = False) -> None:
-        self._is_peak, self._largest = is_peak, 0.0
-        self.fine, self.coarse = Ring(FINE), Ring(COARSE)
-        self._minute = self._count = 0
-        self._sum = 0.0
-
-    def put(self, at: float, value: float) -> None:
-        self.fine.put(int(at) // FINE_S, value)
-        minute = int(at) // COARSE_S
-        if minute != self._minute:
-            self._minute, self._count, self._sum, self._largest = minute, 0, 0.0, value
-        self._count += 1
-        self._sum += value
-        self._largest = max(self._largest, value)
-        self.coarse.put(minute, self._largest if self._is_peak else self._sum / self._count)
-
-
 class Series:
     """All series of one server. `add` a sample every FINE_S seconds; everything on one event loop."""
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
         names = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS)
         self._logs_max = (series_max - len(names)) // len(_OF_LOG)
-        self._server = {name: _Series(is_peak=name in SERVER_PEAKS) for name in names}
-        self._logs: dict[str, tuple[_Series, ...]] = {}
+        self._server = {name: Rings(is_peak=name in SERVER_PEAKS) for name in names}
+        self._logs: dict[str, tuple[Rings, ...]] = {}
         """By log; the one that did something last is last."""
         self._before: Sample | None = None
+        self._lags = LagSeries()
+
+    @property
+    def consumers(self) -> Iterable[str]:
+        """The registered consumers that have series, by name: `LOG/OWNER/COMPONENT`."""
+        return self._lags.names
 
     @property
     def logs(self) -> Iterable[str]:
         """The logs that have series."""
         return self._logs
 
-    def add(self, sample: Sample) -> None:
-        """One more sample."""
+    def add(self, sample: Sample, lags: Mapping[str, Lag] | None = None) -> None:
+        """One more sample, and how far behind consumers are, by name."""
+        self._lags.add(sample.at, lags or {})
         before, self._before = self._before, sample
         for name, value in sample.gauges.items():
             self._server[name].put(sample.at, value)
@@ -158,7 +113,12 @@ class Series:
             self._add_log(log, sample.at, [*rates, *measured.peaks])
 
     def values(self, name: str, log: str | None, step_s: int, now: float) -> list[float | None] | None:
-        """The values of a series of a log, or of the server, oldest first; None if there is no such series."""
+        """The values of a series of a log, or of the server, oldest first; None if there is no such series.
+
+        Those of LAG_SERIES are of a consumer, whose name stands in the place of the log's.
+        """
+        if log is not None and name in LAG_SERIES:
+            return self._lags.values(name, log, step_s, now)
         if log is None:
             found = self._server.get(name)
         else:
@@ -166,7 +126,7 @@ class Series:
             found = None if of_log is None or name not in _OF_LOG else of_log[_OF_LOG.index(name)]
         if found is None:
             return None
-        return (found.fine if step_s == FINE_S else found.coarse).values(int(now) // step_s)
+        return found.values(step_s, now)
 
     def _add_log(self, log: str, at: float, rates: list[float]) -> None:
         series = self._logs.get(log)
@@ -175,7 +135,7 @@ class Series:
                 if not any(rates):
                     return
                 del self._logs[next(iter(self._logs))]
-            series = self._logs[log] = tuple(_Series(is_peak=name in LOG_PEAKS) for name in _OF_LOG)
+            series = self._logs[log] = tuple(Rings(is_peak=name in LOG_PEAKS) for name in _OF_LOG)
         elif any(rates):
             self._logs[log] = self._logs.pop(log)
         for each, rate in zip(series, rates, strict=True):

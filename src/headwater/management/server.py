@@ -3,6 +3,7 @@
 | request | operation |
 | --- | --- |
 | `GET /management` | GET-OPERATIONS and GET-ATTRIBUTES, of all types |
+| `GET /management?types=...` | QUERY, of each of some types |
 | `GET /management/{type}` | QUERY |
 | `GET /management/{type}/{name}` | READ |
 | `PUT`, `PATCH`, `DELETE` of the same | CREATE, UPDATE, DELETE |
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from ..core.access import Guard, User
 from ..core.slices import Slices
@@ -22,9 +23,21 @@ from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.front_end import Handler
 from .entities import CREATE, DELETE, READ, UPDATE, EntityType
-from .operations import OF_ENTITIES, Answer, Management, Request
-from .statuses import Refusal
-from .wire import BODY_BYTES_MAX, described, encode, given_object, pieces_of, problem_of, query_of
+from .operations import OF_ENTITIES, RESULTS_MAX, Answer, Management, Request
+from .statuses import Refusal, Status
+from .wire import (
+    BODY_BYTES_MAX,
+    described,
+    encode,
+    given_object,
+    pieces_of,
+    pieces_of_types,
+    problem_of,
+    query_of,
+    types_of,
+)
+
+Result = TypeVar("Result")
 
 _METHODS = {"GET": READ, "HEAD": READ, "PUT": CREATE, "PATCH": UPDATE, "DELETE": DELETE}
 _NO_STORE: Header = (b"cache-control", b"no-store")
@@ -46,7 +59,7 @@ class Application(FrontEnd[ManagementHost, Exchange]):
         """`guard` says who asks; who may do what is for the entities of `management` to say."""
         self.routes: Routes[Handler[ManagementHost, Exchange]] = Routes()
         for method, path, handler in _TABLE:
-            has_parameters = handler is query
+            has_parameters = handler in (list_types, query)
             self.routes.add(method, path, handler, body_bytes_max=BODY_BYTES_MAX, has_parameters=has_parameters)
         super().__init__(ManagementHost(management, guard), self.routes.find, _logger, Exchange)
 
@@ -60,8 +73,19 @@ class Application(FrontEnd[ManagementHost, Exchange]):
 
 async def list_types(host: ManagementHost, exchange: Exchange) -> None:
     """GET /management"""
-    await host.user(exchange)
-    await exchange.answer_json(200, described(host.management.types))
+    user = await host.user(exchange)
+    asked, count = types_of(exchange)
+    if asked is None:
+        await exchange.answer_json(200, described(host.management.types))
+        return
+    served = [type for type in host.management.types if type.name in asked]
+    found = await _while_there(exchange, _query_all(host.management, user, served, count))
+    await exchange.start(b"application/json", [_NO_STORE])
+    slices = Slices()
+    for piece in pieces_of_types(found):
+        await exchange.send(piece)
+        await slices.pause()
+    await exchange.finish()
 
 
 async def query(host: ManagementHost, exchange: Exchange) -> None:
@@ -70,6 +94,21 @@ async def query(host: ManagementHost, exchange: Exchange) -> None:
     properties, body = query_of(exchange, host.management.type(exchange.arguments[0]))
     asked = host.management.do(Request(user, {"operation": "QUERY", **properties}, body))
     await _answer(exchange, await _while_there(exchange, asked))
+
+
+async def _query_all(
+    management: Management, user: User, types: Sequence[EntityType], count: int | None
+) -> dict[str, Answer]:
+    """The answer to a QUERY of each type. Raises Refusal where all of them have more results than one may have."""
+    found, results = dict[str, Answer](), 0
+    for type in types:
+        about = {"operation": "QUERY", "entityType": type.name, "count": count}
+        found[type.name] = await management.do(Request(user, about, {}))
+        results += found[type.name].count or 0
+        if results > RESULTS_MAX:
+            problem = f"there are more than {RESULTS_MAX} results; ask for fewer of each by count, or for fewer types"
+            raise Refusal(Status.BAD_REQUEST, problem)
+    return found
 
 
 async def of_entity(host: ManagementHost, exchange: Exchange) -> None:
@@ -115,7 +154,7 @@ def _addressed(host: ManagementHost, exchange: Exchange) -> tuple[EntityType, st
     return host.management.type(exchange.arguments[0]), exchange.arguments[1]
 
 
-async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Answer]) -> Answer:
+async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Result]) -> Result:
     """The answer of work that changes nothing, and takes long where many ask; it ends when the client has gone.
 
     Raises Disconnected, and what the work raises.

@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from ..core.limits import show
 from ..formats import budget, jsontext
 from ..formats.problem import Problem
 from ..http import Exchange
+from ..http.errors import InvalidParameter
 from ..http.parameters import whole_number
-from .entities import EntityType
+from .entities import TYPES, EntityType
+from .operations import Answer
 from .statuses import Refusal, Status
 
 BODY_BYTES_MAX = 64 * 1024
@@ -54,6 +57,24 @@ def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], d
     return {"entityType": type.name, "filter": given.get("filter"), **numbers}, body
 
 
+def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
+    """Of which types entities are asked for, if any are, and how many of each at most. Raises InvalidParameter."""
+    given = exchange.parameters("types", "count")
+    count = whole_number(given, "count")
+    if "types" not in given:
+        if count is not None:
+            raise InvalidParameter("count", "is of entities; name their types, too")
+        return None, None
+    by_word = {**{each.word: name for name, each in TYPES.items()}, **dict.fromkeys(TYPES)}
+    words = given["types"].split(",")
+    if len(words) > len(TYPES):
+        raise InvalidParameter("types", f"{len(words)} given, there are {len(TYPES)}")
+    for word in words:
+        if word not in by_word:
+            raise InvalidParameter("types", f"there is no {show(word)}; there are {', '.join(TYPES)}")
+    return frozenset(by_word[word] or word for word in words), count
+
+
 def described(types: list[EntityType]) -> dict[str, object]:
     """The types, with what GET-OPERATIONS and GET-ATTRIBUTES answer of each."""
     return {
@@ -71,6 +92,17 @@ def pieces_of(body: Mapping[str, Any], count: int) -> Iterator[bytes]:
         piece = encode(rows[start : start + ROWS_AT_ONCE])[1:-1]
         yield b"," + piece if start else piece
     yield b"]}"
+
+
+def pieces_of_types(found: Mapping[str, Answer]) -> Iterator[bytes]:
+    """The answers to a QUERY of each type, in such pieces."""
+    yield b'{"entities":{'
+    for index, (name, answer) in enumerate(found.items()):
+        assert isinstance(answer.body, dict)
+        assert answer.count is not None
+        yield (b"," if index else b"") + encode(name) + b":"
+        yield from pieces_of(answer.body, answer.count)
+    yield b"}}"
 
 
 def problem_of(refusal: Refusal) -> Problem:

@@ -465,7 +465,8 @@ class Server:
         own_rooms: dict[str, Application] = {"futoin": events, "management": management}
         front_ends: list[FrontEnd] = [data, events, management]
         if wants.enabled:
-            live = Live(Measuring(store, self._gate, container, lambda: guard.refusals, traffic).sample)
+            measuring = Measuring(store, self._gate, container, lambda: guard.refusals, traffic)
+            live = Live(measuring.sample, lags=measuring.lags)
             lag = self._config.management.lag_events, self._config.management.lag_ms
             page = console.Application(
                 ConsoleHost(store, guard, guard.sessions, self._bus, live, turns, wants=wants, lag=lag)

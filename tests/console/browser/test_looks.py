@@ -219,7 +219,7 @@ def test_a_narrow_page_has_room_for_what_matters(shared: RunningServer, opening:
 
 
 REDRAWN = """async () => {
-    const core = await import(document.querySelector('script').src.replace('app.js', 'core.js'));
+    const core = await import(document.querySelector('script[type=module]').src.replace('app.js', 'core.js'));
     const link = [...document.querySelectorAll('td a')].find((each) => each.textContent === 'flights');
     link.focus();
     core.stats.value = {...core.stats.peek()};

@@ -48,7 +48,7 @@ def elsewhere(seen: Seen, log: str, items: list[dict[str, list[str]]], backwards
     given = {"log": log, "items": items, "backwards": backwards}
     found: dict[str, list[str]] = seen.page.evaluate(
         """async ({log, items, backwards}) => {
-            const script = document.querySelector('script').src;
+            const script = document.querySelector('script[type=module]').src;
             return (await import(script.replace('app.js', 'query.js'))).elsewhere(log, items, {backwards});
         }""",
         given,
@@ -174,7 +174,7 @@ def test_any_query_is_the_same_query_to_the_server(seen: Seen) -> None:
     seen.open("/").locator("h1").wait_for()
     worded: list[Any] = seen.page.evaluate(
         """async (queries) => {
-            const query = await import(document.querySelector('script').src.replace('app.js', 'query.js'));
+            const query = await import(document.querySelector('script[type=module]').src.replace('app.js', 'query.js'));
             return queries.map((each) => [query.worded(each), query.read(query.worded(each))]);
         }""",
         queries,
@@ -273,7 +273,7 @@ def test_whether_an_append_would_be_refused_is_what_an_append_finds(seen: Seen, 
 
 def test_go_to_finds_logs_that_are_heard_of_later(seen: Seen) -> None:
     held: list[Route] = []
-    seen.page.route("**/management/log?*", lambda route: held.append(route))
+    seen.page.route("**/management?*", lambda route: held.append(route))
     page = seen.open("/happenings")
     page.locator("h1").wait_for()
     page.keyboard.press("Control+k")
@@ -281,7 +281,7 @@ def test_go_to_finds_logs_that_are_heard_of_later(seen: Seen) -> None:
     page.locator("dialog.jump ul").wait_for(state="attached")
     assert page.locator("dialog.jump li", has_text="flights").count() == 0
     assert held
-    page.unroute("**/management/log?*")  # those that are held go on
+    page.unroute("**/management?*")  # those that are held go on
     page.locator("dialog.jump li", has_text="flights").first.wait_for()
 
 

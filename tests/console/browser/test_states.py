@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Route
@@ -20,8 +21,14 @@ SERVERS = [
     ["c:8080", {}, "following", None, 90_000, 95_000, None, "1.0", 500, True],
     ["d:8080", {}, "following", None, None, None, None, "1.0", 61_000, False],
 ]
-
-
+REQUESTS = "performance.getEntriesByType('resource').map((each) => [each.name, each.startTime])"
+DISK = {"disk_free_bytes": 9e9, "disk_bytes": 20e9, "disk_reserve_bytes": 1e9}
+RESERVE_IN = """async (line) => {
+    const script = document.querySelector('script[type=module]').src,
+        { reserveIn } = await import(script.replace('app.js', 'telling.js')),
+        left = reserveIn({ step_s: 5, series: { disk_free_bytes: line } }, 9e9, 1e9);
+    return left === null ? null : String(left);
+}"""
 ACTS = re.compile(r"\b(?:Close|New user|Trim|Unregister|Register)\b")
 
 
@@ -31,6 +38,65 @@ def answering(status: int, body: Any) -> Any:
     return lambda route: route.fulfill(status=status, content_type=kind, body=json.dumps(body))
 
 
+def with_entities(type: str, names: list[str], rows: list[Any]) -> Any:
+    """What answers a survey as the server does, but with these entities of a type."""
+
+    def answer(route: Route) -> None:
+        told = route.fetch().json()
+        told["entities"][f"io.headwater.{type}"] = {"attributeNames": names, "results": rows, "count": len(rows)}
+        route.fulfill(json=told)
+
+    return answer
+
+
+def test_a_first_visit_asks_for_what_there_is_in_one_request_and_for_nothing_twice(
+    shared: RunningServer, opening: Opening
+) -> None:
+    seen = opening(shared)
+    page = seen.open("/")
+    page.locator(".ready.good").wait_for()
+    seen.wait(f"({REQUESTS}).some(([url]) => url.includes('/management?'))")
+    asked = [(urlsplit(url).path, began) for url, began in page.evaluate(REQUESTS)]
+    surveyed = next(began for path, began in asked if path == "/management")
+    first = [path for path, began in asked if began < surveyed + 4000]  # the next survey is 5 s after this one, or more
+    for path in ("/console/session", "/management"):
+        assert first.count(path) == 1, asked
+    assert not [path for path in first if path.startswith("/management/")]
+    seen.wait("Object.keys(headwaterBegun.answers).length === 0")  # also the stream, whose answer does not end
+
+
+def test_how_far_behind_a_consumer_was_in_the_last_hour_is_asked_of_the_server(
+    shared: RunningServer, opening: Opening
+) -> None:
+    page = opening(shared).open("/consumers?c=registered:flights/billing/invoicer")
+    page.locator("tr svg.spark[aria-label$='s behind, in the last hour']").wait_for()
+    page.get_by_label("Time behind, in the last hour").first.wait_for()
+
+
+def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: RunningServer, opening: Opening) -> None:
+    falling = [9e9 - 1e6 * step for step in range(720)]
+    seen = opening(shared)
+    numbers = {"at": 1, "logs": {}, "server": DISK}
+    seen.page.route(
+        "**/console/stream",
+        lambda route: route.fulfill(
+            content_type="text/event-stream", body=f"event: stats\ndata: {json.dumps(numbers)}\n\n"
+        ),
+    )
+    told = {"step_s": 5, "newest_at": 1, "series": {"disk_free_bytes": falling}}
+    seen.page.route("**/console/history?*", answering(200, told))
+    page = seen.open("/storage")
+    page.get_by_text("At the rate of the last hour, the reserve is reached in about 11 h").wait_for()
+    for line, seconds in (
+        ([None] * 600 + falling[:120], 40_000),
+        ([None] * 660 + falling[:60], None),  # it was not measured for five minutes
+        ([9e9] * 720, "Infinity"),
+        (falling[::-1], "Infinity"),
+        ([None] * 720, None),
+    ):
+        assert page.evaluate(RESERVE_IN, line) == (None if seconds is None else str(seconds))
+
+
 @pytest.mark.parametrize("path", ["/", "/logs", "/consumers", "/webhooks", "/storage"])
 def test_a_page_without_an_answer_says_why_and_goes_on_by_retry(
     shared: RunningServer, opening: Opening, path: str
@@ -38,12 +104,12 @@ def test_a_page_without_an_answer_says_why_and_goes_on_by_retry(
     seen = opening(shared)
     seen.expected += ["503"]
     problem = {"type": "urn:headwater:problem:busy", "title": "Too busy", "detail": "a disk is full", "status": 503}
-    seen.page.route("**/management/log?*", answering(503, problem))
+    seen.page.route("**/management?*", answering(503, problem))
     page = seen.open(path)
     told = page.locator("#notice .trouble")
     told.get_by_text("a disk is full").wait_for()
     assert "Too busy" in told.inner_text() and page.locator(".skeleton:visible").count() == 0
-    page.unroute("**/management/log?*")
+    page.unroute("**/management?*")
     told.get_by_role("button", name="Retry").click()
     told.wait_for(state="detached")
     page.locator("h1").first.wait_for()
@@ -54,7 +120,7 @@ def test_the_servers_of_a_home_are_shown_with_their_role_and_how_far_behind_they
     shared: RunningServer, opening: Opening
 ) -> None:
     seen = opening(shared)
-    seen.page.route("**/management/homeServer?*", answering(200, {"attributeNames": NAMES, "results": SERVERS}))
+    seen.page.route("**/management?*", with_entities("homeServer", NAMES, SERVERS))
     page = seen.open("/")
     card = page.locator("section", has=page.get_by_role("heading", name="Servers of this home"))
     card.get_by_text("3 run").wait_for()
@@ -96,7 +162,7 @@ def test_the_keyboard_walks_through_rows_and_opens_one(shared: RunningServer, op
     hooks = [[name, f"http://{name}/ack", "delivering", 0, 0, "v2", "cne", "/node", 1] for name in ("one", "two")]
     names = ["name", "endpoint", "standing", "failures", "deadLetters", "dialect", "log", "resource", "createdAt"]
     told = {"cursor": 1, "is_current": True, "waiting": 0, "dead_letters": []}
-    seen.page.route("**/management/subscription?*", answering(200, {"attributeNames": names, "results": hooks}))
+    seen.page.route("**/management?*", with_entities("subscription", names, hooks))
     seen.page.route("**/subscriptions/*/delivery", answering(200, told))
     page = seen.open("/webhooks")
     page.get_by_role("button", name="http://two/ack").wait_for()

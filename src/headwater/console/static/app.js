@@ -7,7 +7,6 @@ import {
   away,
   awayWhy,
   ask,
-  asking,
   clock,
   count,
   crumbs,
@@ -757,7 +756,7 @@ function restart() {
 async function start() {
   put(document.body, document.querySelector("body > svg"), h("hw-shell"));
   try {
-    who.value = await asking();
+    who.value = await get("/console/session");
   } catch (problem) {
     if (problem.status === 401) return;
     put(

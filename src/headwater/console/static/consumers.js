@@ -18,6 +18,7 @@ import {
   h,
   headwater,
   heldBack,
+  lagsLately,
   icon,
   lasting,
   link,
@@ -37,7 +38,6 @@ import {
   table,
   time,
   trends,
-  trouble,
   who,
   world,
 } from "./core.js";
@@ -159,6 +159,9 @@ export function standingBar(name, now, held, width = 1000) {
   );
 }
 
+/** Of groups, links and webhooks the server keeps no history. */
+const NOT_MEASURED = "s behind, since this page was opened";
+
 class HwConsumers extends View {
   show() {
     this.log = this.params.log ?? null;
@@ -180,11 +183,15 @@ class HwConsumers extends View {
     this.listed = h("div", { class: "card scroll" }, skeleton(6));
     this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "stack" }, this.bar, h("div", { class: "split" }, this.listed, this.side)));
+    this.lately = null;
     let isWeighed = false;
     this.watch(() => {
       if (!world.value) return;
       this.draw();
-      if (!isWeighed) queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // asked again before long
+      if (!isWeighed) {
+        queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // asked again before long
+        queueMicrotask(() => this.looked(this.leaving.signal).catch(() => {}));
+      }
       isWeighed = true;
     });
     this.on(beside, "change", () => {
@@ -192,6 +199,14 @@ class HwConsumers extends View {
     });
     this.moved();
     this.every(10000, (ending) => this.weigh(ending));
+    this.every(10000, (ending) => this.looked(ending));
+  }
+
+  /** Ask how far behind they were in the last hour. */
+  async looked(ending) {
+    if (!world.peek()) return;
+    this.lately = await lagsLately(world.peek().consumers, ending);
+    this.draw();
   }
 
   moved() {
@@ -281,38 +296,35 @@ class HwConsumers extends View {
       picked = all.find((each) => each.key === this.chosen) ?? first,
       name = (picked ?? all[0])?.log ?? this.log;
     put(this.bar, name ? standingBar(name, now, this.held.get(name), Math.max(280, this.clientWidth - 30)) : null);
-    const problem = now.problems.registered;
     put(
       this.listed,
-      problem
-        ? trouble(problem)
-        : shown.length
-          ? table(
-              [
-                ["Consumer"],
-                ["Kind", "hide"],
-                ["Log"],
-                ["Behind, events", "n"],
-                ["Behind, time", "n"],
-                ["Since opened", "hide"],
-                ["Takes /s", "n hide"],
-                ["Heard of", "n hide"],
-                ["Holds back", "n hide"],
-              ],
-              shown.flatMap((each) => this.row(each, picked)),
-            )
-          : h(
-              "div",
-              { class: "empty" },
-              h("strong", {}, all.length ? "None of this kind." : "Nobody has a position here."),
-              h(
-                "p",
-                {},
-                "A consumer that is registered is remembered with how far it has come, and holds trimming back; it " +
-                  "goes on there after a restart.",
-              ),
-              headwater("consumers", "register", this.log ?? now.logs[0]?.name ?? "orders", "billing", "invoicer"),
+      shown.length
+        ? table(
+            [
+              ["Consumer"],
+              ["Kind", "hide"],
+              ["Log"],
+              ["Behind, events", "n"],
+              ["Behind, time", "n"],
+              ["Last hour", "hide"],
+              ["Takes /s", "n hide"],
+              ["Heard of", "n hide"],
+              ["Holds back", "n hide"],
+            ],
+            shown.flatMap((each) => this.row(each, picked)),
+          )
+        : h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, all.length ? "None of this kind." : "Nobody has a position here."),
+            h(
+              "p",
+              {},
+              "A consumer that is registered is remembered with how far it has come, and holds trimming back; it " +
+                "goes on there after a restart.",
             ),
+            headwater("consumers", "register", this.log ?? now.logs[0]?.name ?? "orders", "billing", "invoicer"),
+          ),
     );
     if (picked) this.detail(picked, now);
     else {
@@ -324,7 +336,8 @@ class HwConsumers extends View {
   row(each, picked) {
     const kind = each.lags ? "bad" : "",
       held = this.holds(each),
-      trend = (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
+      hour = this.lately?.of.get(each.key),
+      trend = hour ?? (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
       still = each.partitions?.filter((one) => one.lag > 0 && !one.owner).length,
       isOpen = this.open.has(each.key);
     const rows = [
@@ -376,7 +389,7 @@ class HwConsumers extends View {
           { class: `n ${kind}` },
           Number(each.lag) ? (each.lagMs === null ? "?" : lasting(Number(each.lagMs))) : NOTHING,
         ),
-        h("td", { class: "hide" }, spark(trend, { kind, unit: "s behind, since this page was opened" })),
+        h("td", { class: "hide" }, spark(trend, { kind, unit: hour ? "s behind, in the last hour" : NOT_MEASURED })),
         h("td", { class: "n hide" }, rate(each.takes)),
         h(
           "td",
@@ -454,8 +467,15 @@ class HwConsumers extends View {
       each.members !== undefined ? ["members", count(each.members)] : null,
       each.isAttached !== undefined ? ["attached", each.isAttached ? "yes" : "no"] : null,
     ].filter(Boolean);
-    const values = trend.map((one) => one[1] / (trend.some((two) => two[1] > 120000) ? 60000 : 1000)),
-      inMinutes = trend.some((two) => two[1] > 120000);
+    const hour = this.lately?.of.get(each.key),
+      known = hour?.findIndex((one) => one !== null) ?? -1,
+      seconds = known >= 0 ? hour.slice(known) : trend.map((one) => one[1] / 1000),
+      inMinutes = seconds.some((one) => one > 120),
+      values = seconds.map((one) => (one === null ? null : one / (inMinutes ? 60 : 1)));
+    const [newest, step] =
+      known >= 0
+        ? [this.lately.newest_at, this.lately.step_s]
+        : [trend.at(-1)?.[0], Math.max(1, ((trend.at(-1)?.[0] - trend[0]?.[0]) / 1000 || 0) / (values.length - 1))];
     put(
       this.detailed.numbers,
       h(
@@ -494,12 +514,12 @@ class HwConsumers extends View {
               "hw-series",
               {
                 series: [{ name: "behind", colour: each.lags ? "bad" : "c0", values }],
-                newest_at: trend.at(-1)[0],
-                step_s: Math.max(1, (trend.at(-1)[0] - trend[0][0]) / 1000 / (values.length - 1)),
+                newest_at: newest,
+                step_s: step,
                 height: 110,
                 unit: inMinutes ? "min" : "s",
               },
-              { label: "Time behind, since this page was opened" },
+              { label: `Time behind, ${known >= 0 ? "in the last hour" : "since this page was opened"}` },
             )
           : h("p", { class: "dim small" }, "shown from when this page was opened"),
       ),

@@ -392,16 +392,15 @@ export function parse(text) {
 /** The answer to a request, whose status is 2xx. Raises Problem.
     @param {string} method
     @param {string} path
-    @param {{body?: any, accept?: string, signal?: AbortSignal, begun?: Promise<Response | null>}} [how] `begun`: the
-    same request, which may have been made already
+    @param {{body?: any, accept?: string, signal?: AbortSignal}} [how]
     @returns {Promise<Response>} */
-export async function fetched(method, path, { body, accept, signal: ending, begun } = {}) {
+export async function fetched(method, path, { body, accept, signal: ending } = {}) {
   const headers = { "Headwater-Console": "1" };
   if (accept) headers.Accept = accept;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await begun;
+    answer = method === "GET" ? await begun(path) : null;
     answer ??= await fetch(path, {
       method,
       headers,
@@ -414,7 +413,7 @@ export async function fetched(method, path, { body, accept, signal: ending, begu
           : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? rawJson(String(value)) : value)),
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (ending?.aborted || error.name === "AbortError") throw error;
     away.value ??= Date.now();
     throw new Problem(0, {
       title: "The server does not answer",
@@ -440,15 +439,21 @@ export async function ask(method, path, body, ending) {
 }
 export const get = (path, ending) => ask("GET", path, undefined, ending);
 
-/** Who asks: what was asked for while this page was loaded, the first time. */
-export async function asking() {
-  const begun = /** @type {any} */ (window).headwaterAsked;
-  delete (/** @type {any} */ (window).headwaterAsked);
-  return parse(await (await fetched("GET", "/console/session", { accept: "application/json", begun })).text());
+/** What was asked for while this page was loaded (`early.js`): each is taken once. */
+const early = /** @type {any} */ (window).headwaterBegun;
+
+/** @returns {Promise<Response | null> | null} */
+function begun(path) {
+  const found = early.answers[path] ?? null;
+  delete early.answers[path];
+  return found;
 }
 
 export const segment = encodeURIComponent;
 export const logPath = (log, rest = "") => `/logs/${segment(log)}${rest}`;
+
+const objects = (/** @type {any} */ found) =>
+  found.results.map((row) => Object.fromEntries(found.attributeNames.map((name, at) => [name, row[at]])));
 
 /** Entities of the management catalogue, as objects.
     @param {string} type
@@ -458,8 +463,17 @@ export async function entities(type, { filter, attributes, count: most = 1000, s
   const query = new URLSearchParams({ count: String(most) });
   if (filter) query.set("filter", filter);
   if (attributes) query.set("attributes", attributes.join(","));
-  const found = await get(`/management/${type}?${query}`, ending);
-  return found.results.map((row) => Object.fromEntries(found.attributeNames.map((name, at) => [name, row[at]])));
+  return objects(await get(`/management/${type}?${query}`, ending));
+}
+
+/** Those of several types, by the last word of each type; a type is not there that this server has not.
+    @param {string[]} types
+    @returns {Promise<Record<string, any[]>>} */
+async function entitiesOf(types, ending) {
+  const found = await get(`/management?types=${types.join(",")}&count=1000`, ending);
+  return Object.fromEntries(
+    Object.entries(found.entities).map(([type, each]) => [type.split(".").pop(), objects(each)]),
+  );
 }
 
 let types = null;
@@ -542,11 +556,12 @@ let retryNow = null;
 
 async function run() {
   while (document.visibilityState === "visible" && !loggedOut.peek()) {
-    streaming = new AbortController();
+    const path = `/console/stream${followed ? `?log=${segment(followed)}` : ""}`;
+    const isBegun = path in early.answers;
+    if (!isBegun) early.ending.abort(); // this page follows logs: it is another stream
+    streaming = isBegun ? early.ending : new AbortController();
     try {
-      const answer = await fetched("GET", `/console/stream${followed ? `?log=${segment(followed)}` : ""}`, {
-        signal: streaming.signal,
-      });
+      const answer = await fetched("GET", path, { signal: streaming.signal });
       away.value = null;
       awayWhy.value = "";
       retryMs = 1000;
@@ -632,9 +647,25 @@ export async function history(names, hours, ending) {
   return found;
 }
 
+/** The name of the series of how far behind a registered consumer is, in s. */
+export const lagSeries = (each) => `${each.name.replaceAll(",", "%2C")}/lag_seconds`;
+
+/** How far behind registered consumers were in the last hour, by their keys, as far as the server measured it. */
+export async function lagsLately(consumers, ending) {
+  const keys = new Map(
+    consumers.filter((each) => each.kind === "registered").map((each) => [lagSeries(each), each.key]),
+  );
+  const known = (await get("/console/history", ending)).series.filter((name) => keys.has(name));
+  const found = await history(known, 1, ending);
+  return { ...found, of: new Map(known.map((name) => [keys.get(name), found.series[name]])) };
+}
+
 // ---- What there is: logs, and everybody who has a position -------------------------------------------------------
 
-/** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}.
+/** What a survey asks for; what the user may not see is left out by the server. `early.js` begins the first one. */
+const SERVERS = "homeServer",
+  SURVEYED = ["log", "consumer", "consumerGroup", "durableLink", "stream", "subscription", "server", "client", SERVERS];
+/** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients}.
     @type {Signal<any>} */
 export const world = signal(null);
 /** Why the last one failed; null if it did not. @type {Signal<Problem | null>} */
@@ -647,38 +678,29 @@ const TREND_KEPT = 720;
 export const surveyNow = () => dispatchEvent(new Event("headwater:survey"));
 /** Ask for all of it once. What the user has no right to is empty. */
 export async function survey(ending) {
-  const asked = {
-    logs: entities("log", { signal: ending }),
-    registered: entities("consumer", { signal: ending }),
-    groups: entities("consumerGroup", { signal: ending }),
-    durable: entities("durableLink", { signal: ending }),
-    streams: entities("stream", { signal: ending }),
-    webhooks: entities("subscription", { signal: ending }),
-    ready: fetch("/health/ready", { signal: ending, cache: "no-store" }).then((answer) => answer.json()),
+  const types = world.peek() && !world.peek().servers.length ? SURVEYED.filter((each) => each !== SERVERS) : SURVEYED;
+  const [of, ready] = await Promise.all([entitiesOf(types, ending), readiness(ending)]);
+  const found = {
+    logs: of.log ?? [],
+    registered: of.consumer ?? [],
+    groups: of.consumerGroup ?? [],
+    durable: of.durableLink ?? [],
+    streams: of.stream ?? [],
+    webhooks: of.subscription ?? [],
+    server: (may("manage") && of.server?.[0]) || null,
+    clients: may("manage") ? (of.client ?? []) : [],
+    servers: may("manage") ? (of[SERVERS] ?? []) : [],
   };
-  if (may("manage")) {
-    asked.server = get("/management/server/self", ending);
-    asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
-    if (!world.peek() || world.peek().servers.length) asked.servers = entities("homeServer", { signal: ending });
-  }
-  const names = Object.keys(asked),
-    done = await Promise.allSettled(Object.values(asked)),
-    found = {};
-  names.forEach((name, at) => {
-    found[name] = done[at].status === "fulfilled" ? done[at].value : null;
-  });
-  const failed = done.find((each) => each.status === "rejected");
-  if (done[0].status === "rejected") throw failed.reason;
   const consumers = [
-    ...(found.registered ?? []).map((each) => ({
+    ...found.registered.map((each) => ({
       ...each,
       kind: "registered",
       kindName: each.owner === "spark" ? "Spark" : "registered",
       title: `${each.owner} / ${each.component}`,
       position: each.acknowledged,
     })),
-    ...(found.groups ?? []).map(ofGroup),
-    ...(found.durable ?? []).map((each) => ({
+    ...found.groups.map(ofGroup),
+    ...found.durable.map((each) => ({
       ...each,
       kind: "durable",
       kindName: "AMQP link",
@@ -686,21 +708,18 @@ export async function survey(ending) {
       detail: each.container,
       seenAt: each.isAttached ? Date.now() : null,
     })),
-    ...(found.webhooks ?? [])
+    ...found.webhooks
       .filter((each) => each.endpoint && each.position !== undefined && each.position !== null)
       .map((each) => ({
         ...each,
         kind: "webhook",
         kindName: "webhook",
         title: each.endpoint.replace(/^https?:\/\//, ""),
-        lag: Math.max(
-          0,
-          Number((found.logs ?? []).find((log) => log.name === each.log)?.head ?? 0) - Number(each.position),
-        ),
+        lag: Math.max(0, Number(found.logs.find((log) => log.name === each.log)?.head ?? 0) - Number(each.position)),
         lagMs: null,
         seenAt: each.answeredAt,
       })),
-    ...(found.streams ?? []).map((each) => ({
+    ...found.streams.map((each) => ({
       ...each,
       kind: "stream",
       kindName: "Spark stream",
@@ -724,19 +743,19 @@ export async function survey(ending) {
   consumers.sort(
     (a, b) => Number(b.lagMs) - Number(a.lagMs) || Number(b.lag) - Number(a.lag) || (a.key < b.key ? -1 : 1),
   );
-  const problems = Object.fromEntries(
-    names.flatMap((name, index) => (done[index].status === "rejected" ? [[name, done[index].reason]] : [])),
-  );
-  world.value = {
-    at,
-    ...found,
-    consumers,
-    webhooks: found.webhooks ?? [],
-    servers: found.servers ?? [],
-    troubles: found.ready?.troubles ?? [],
-    clients: found.clients ?? [],
-    problems,
-  };
+  world.value = { at, ...found, ready, consumers, troubles: ready?.troubles ?? [] };
+}
+
+/** How ready the server says it is; null where it does not say. */
+async function readiness(ending) {
+  try {
+    const answer =
+      (await begun("/health/ready")) ?? (await fetch("/health/ready", { signal: ending, cache: "no-store" }));
+    return await answer.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return null;
+  }
 }
 
 function ofGroup(group) {

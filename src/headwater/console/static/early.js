@@ -1,5 +1,5 @@
-/* What is begun while the modules still come: light or dark as it was chosen here, before anything is painted; and who
-   asks, which everything else waits for. */
+/* What is begun while the modules still come: light or dark as it was chosen here, before anything is painted; and what
+   every page asks for first. It stands before the styles, so that it does not wait for them. */
 
 try {
   const theme = localStorage.getItem("headwater.theme");
@@ -8,8 +8,28 @@ try {
   // a browser that keeps nothing: what the system asks for
 }
 
-/** @type {any} */ (window).headwaterAsked = fetch("/console/session", {
-  headers: { "Headwater-Console": "1", Accept: "application/json" },
-  credentials: "same-origin",
-  cache: "no-store",
-}).catch(() => null); // it is asked again by who waits for it, and says why
+/* By path, an answer; null where it is to be asked for again, by who waits for it, and says why. */
+/** @type {any} */ (window).headwaterBegun = (() => {
+  const ending = new AbortController();
+  const asked = (/** @type {string} */ path, /** @type {AbortSignal} */ signal = undefined) =>
+    fetch(path, {
+      headers: { "Headwater-Console": "1", Accept: "application/json" },
+      credentials: "same-origin",
+      cache: "no-store",
+      signal,
+    }).catch(() => null);
+  const session = asked("/console/session");
+  const then = (/** @type {string} */ path, /** @type {AbortSignal} */ signal = undefined) =>
+    session.then((answer) => (answer?.ok ? asked(path, signal) : null));
+  const survey =
+    "/management?types=log,consumer,consumerGroup,durableLink,stream,subscription,server,client,homeServer&count=1000";
+  return {
+    ending, // of the stream
+    answers: {
+      "/console/session": session,
+      [survey]: then(survey),
+      "/health/ready": then("/health/ready"),
+      "/console/stream": document.visibilityState === "visible" ? then("/console/stream", ending.signal) : null,
+    },
+  };
+})();

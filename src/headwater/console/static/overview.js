@@ -21,6 +21,7 @@ import {
   heldBack,
   history,
   icon,
+  lagSeries,
   lasting,
   link,
   may,
@@ -43,7 +44,7 @@ import {
   logPath,
 } from "./core.js";
 import { chart, colours, spark } from "./charts.js";
-import { before, kindOf, worded } from "./telling.js";
+import { before, kindOf, reserveIn, worded } from "./telling.js";
 
 const RANGES = [
   ["0.25", "15 min"],
@@ -52,6 +53,7 @@ const RANGES = [
   ["24", "24 h"],
 ];
 const BIGGEST = 4;
+const FURTHEST = 4;
 /** From then on a replica refuses reads, unless it is configured otherwise. */
 const STALE_MS = 30000;
 
@@ -195,16 +197,18 @@ class HwOverview extends View {
       ),
     );
     this.past = null;
+    this.hasLooked = false;
     this.held = new Map();
     put(appended, h("div", { class: "card" }, skeleton(5)));
     this.watch(() => this.heading());
     this.watch(() => {
       if (world.value) {
         this.needing();
-        if (!this.past) {
-          queueMicrotask(() => this.load());
-          queueMicrotask(() => this.weigh(this.leaving.signal).catch(() => {})); // without it, the rest is said
-        }
+        queueMicrotask(() => {
+          if (this.hasLooked) return; // both were begun when the page was shown, if it knew then of what
+          this.load();
+          this.weigh(this.leaving.signal).catch(() => {}); // without it, the rest is said
+        });
       } else put(above, skeleton(1));
     });
     this.watch(() => this.numbers());
@@ -257,6 +261,7 @@ class HwOverview extends View {
 
   async looked(ending) {
     if (!world.peek()) return;
+    this.hasLooked = true;
     const logs = (world.peek()?.logs ?? []).filter((log) => !log.problem),
       known = new Set((await get("/console/history", ending)).series);
     const most = [...logs]
@@ -274,8 +279,10 @@ class HwOverview extends View {
           "requests",
         ]
       : [];
+    const behind = world.peek().consumers.slice(0, FURTHEST);
     const wanted = [
       ...server,
+      ...behind.map(lagSeries),
       ...most.flatMap((name) =>
         ["events_appended", "events_read", "commits", "fsync_seconds", "conditions_failed"].map(
           (each) => `${name}/${each}`,
@@ -289,6 +296,7 @@ class HwOverview extends View {
     this.past = await history(wanted, Number(this.hours), ending);
     this.pastLogs = most.filter((name) => this.past.series[`${name}/events_appended`]);
     this.drawn();
+    this.lagging();
   }
 
   heading() {
@@ -466,11 +474,9 @@ class HwOverview extends View {
 
   /** When the reserve is reached, if it goes on as in the range. */
   forecast(free, reserve) {
-    const line = (this.past?.series.disk_free_bytes ?? []).filter((each) => each !== null);
-    if (!reserve || line.length < 60) return "";
-    const lost = (line[0] - line.at(-1)) / (line.length * this.past.step_s);
-    const left = (free - reserve) / lost;
-    return lost > 0 && left < 365 * 86400 ? `; reserve in about ${lasting(left * 1000)}` : "; reserve far away";
+    const left = reserveIn(this.past, free, reserve);
+    if (left === null) return "";
+    return left < Infinity ? `; reserve in about ${lasting(left * 1000)}` : "; reserve far away";
   }
 
   protocols(now, everything) {
@@ -652,7 +658,7 @@ class HwOverview extends View {
       put(this.parts.behind, h("div", { class: "card" }, skeleton(4)));
       return;
     }
-    const rows = now.consumers.slice(0, 4);
+    const rows = now.consumers.slice(0, FURTHEST);
     put(
       this.parts.behind,
       h(
@@ -672,7 +678,8 @@ class HwOverview extends View {
                 "tbody",
                 {},
                 rows.map((each) => {
-                  const kind = each.lags ? "bad" : "";
+                  const kind = each.lags ? "bad" : "",
+                    past = each.kind === "registered" ? this.past?.series[lagSeries(each)] : undefined;
                   return h(
                     "tr",
                     {
@@ -688,10 +695,12 @@ class HwOverview extends View {
                     h(
                       "td",
                       { class: kind },
-                      spark(
-                        (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
-                        { kind, unit: "s behind, since this page was opened" },
-                      ),
+                      past
+                        ? spark(past, { kind, unit: "s behind" })
+                        : spark(
+                            (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
+                            { kind, unit: "s behind, since this page was opened" },
+                          ),
                     ),
                     h(
                       "td",

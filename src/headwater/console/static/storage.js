@@ -13,6 +13,7 @@ import {
   get,
   h,
   headwater,
+  history,
   lasting,
   link,
   logPath,
@@ -32,6 +33,7 @@ import {
   world,
 } from "./core.js";
 import { logHead, visited } from "./logs.js";
+import { reserveIn } from "./telling.js";
 
 /** How long events are kept, in a sentence. */
 export function retention(log, consumers) {
@@ -74,6 +76,12 @@ class HwStorage extends View {
         (ending) => this.load(ending),
         (problem) => put(this.listed, trouble(problem)),
       );
+    else
+      this.every(30000, async (ending) => {
+        if (!may("manage")) return;
+        this.past = await history(["disk_free_bytes"], 1, ending);
+        if (world.peek()) this.draw();
+      });
   }
 
   again() {
@@ -123,7 +131,9 @@ class HwStorage extends View {
                       "trims go on",
               ),
             ),
-            free === undefined ? null : h("div", { class: "in strip" }, this.diskBar(free, size, reserve, now)),
+            free === undefined
+              ? null
+              : h("div", { class: "in strip" }, this.diskBar(free, size, reserve, now), this.forecast(free, reserve)),
           ),
     );
     put(
@@ -167,6 +177,17 @@ class HwStorage extends View {
           ),
         ),
       ),
+    );
+  }
+
+  /** When the reserve is reached; nothing where it is not, or not known. */
+  forecast(free, reserve) {
+    const left = reserveIn(this.past, free, reserve);
+    if (left === null || left === Infinity) return null;
+    return h(
+      "p",
+      { class: "dim" },
+      `At the rate of the last hour, the reserve is reached in about ${lasting(left * 1000)}.`,
     );
   }
 

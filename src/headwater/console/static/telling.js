@@ -51,6 +51,22 @@ export function worded(happening) {
   return [first.join(", "), rest.join(", ")].filter(Boolean).join(": ");
 }
 
+const MEASURED_S = 300,
+  YEAR_S = 365 * 86400;
+
+/** In how many s the disk is at its reserve, if it goes on as it was measured: null where that is not known, as when it
+    was not measured for long; Infinity where it does not fill, or takes more than a year. */
+export function reserveIn(past, free, reserve) {
+  const line = past?.series.disk_free_bytes ?? [],
+    first = line.findIndex((each) => each !== null),
+    last = line.findLastIndex((each) => each !== null),
+    measured = (last - first) * (past?.step_s ?? 0);
+  if (first < 0 || measured < MEASURED_S || !reserve || !(free > reserve)) return null;
+  const lost = (line[first] - line[last]) / measured,
+    left = (free - reserve) / lost;
+  return lost > 0 && left < YEAR_S ? left : Infinity;
+}
+
 const KEPT_LOG = "$system";
 
 /** What happened before this page was opened, newest first, if the server keeps it; null if it does not. */

@@ -1,0 +1,48 @@
+"""How far behind consumers were lately: two series of each, for so many consumers as there is room for.
+
+Those that are not measured any more give way first: they were unregistered, or others are further behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..core.following import Lag
+from .rings import FINE, FINE_S, Rings
+
+LAG_SERIES = ("lag_events", "lag_seconds")
+"""Of each registered consumer: by how many numbers it is behind the head, and how old the next event for it is."""
+CONSUMERS_MAX = 100
+"""Who have series, 17 kB each."""
+
+
+class LagSeries:
+    """The series of consumers, by name: `LOG/OWNER/COMPONENT`. Everything on one event loop."""
+
+    def __init__(self, consumers_max: int = CONSUMERS_MAX) -> None:
+        self._consumers_max = consumers_max
+        self._known: dict[str, tuple[float, tuple[Rings, ...]]] = {}
+        """With when it was measured last; who was measured last is last."""
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The consumers that have series."""
+        return self._known
+
+    def add(self, at: float, lags: Mapping[str, Lag]) -> None:
+        """How far behind consumers are at a moment, in s since 1970; if they are too many, the first ones have room."""
+        for name, lag in list(lags.items())[: self._consumers_max]:
+            _, series = self._known.pop(name, (at, None))
+            series = series or tuple(Rings() for _ in LAG_SERIES)
+            for each, value in zip(series, (lag.events, lag.age_ms / 1000), strict=True):
+                each.put(at, value)
+            self._known[name] = at, series
+        for name, (measured_at, _) in list(self._known.items()):
+            if len(self._known) > self._consumers_max or abs(at - measured_at) > FINE * FINE_S:
+                del self._known[name]
+
+    def values(self, name: str, consumer: str, step_s: int, now: float) -> list[float | None] | None:
+        """The values of a series of a consumer, oldest first; None if there is no such series."""
+        if consumer not in self._known or name not in LAG_SERIES:
+            return None
+        return self._known[consumer][1][LAG_SERIES.index(name)].values(step_s, now)
