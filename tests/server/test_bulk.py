@@ -113,7 +113,7 @@ def test_staged_batch_is_committed_once_over_a_restart(tmp_path):
 def test_large_parts_that_are_staged_side_by_side_become_segments(tmp_path):
     def stage(part: int) -> str:
         batches = [
-            rows(10_000, start).set_column(1, "data", pa.array([b"x" * 500] * 10_000, pa.binary()))
+            rows(10_000, start).set_column(1, "data", pa.array([b"x" * 900] * 10_000, pa.binary()))
             for start in range(100_000 * part, 100_000 * part + 20_000, 10_000)
         ]
         with BulkClient(url) as own:
@@ -132,7 +132,7 @@ def test_large_parts_that_are_staged_side_by_side_become_segments(tmp_path):
             numbers = [900_000, *range(20_000), *range(100_000, 120_000)]
             assert ids == [f"id-{number}" for number in numbers]
             found = list(http.log("orders").read(Query.where(tags=["order:100007"])))
-            assert [(each.sequence_number, each.data) for each in found] == [(20_009, b"x" * 500)]
+            assert [(each.sequence_number, each.data) for each in found] == [(20_009, b"x" * 900)]
         assert {path.stat().st_ino for path in tmp_path.glob("data/logs/*/log/*.log")} > inodes and len(inodes) == 2
         first.process.kill()
         first.process.wait()

@@ -30,32 +30,31 @@ from .writers import FrameMark
 class SegmentColumns(EventColumns):
     """The events of a staged segment, all that it takes to judge them and to make frames of them."""
 
-    __slots__ = ("_batches", "_inode", "_path", "_room", "_segment", "hashes")
+    __slots__ = ("_inode", "_path", "_room", "_segment", "hashes", "parts")
 
     def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int) -> None:
         """Of a file that was looked at. Raises StorageCorrupted, OSError."""
         self._path, self._segment, self._room = path, segment, room
         found = os.stat(path)
         self._inode = found.st_dev, found.st_ino
-        self._batches = list(segment_rows(path, segment))
+        rows = segment_rows(path, segment)
+        self.parts = [ArrowColumns(batch, frame.bytes) for frame, batch in zip(segment.frames, rows, strict=True)]
+        """Its events, frame by frame."""
         self.count = segment.count
         self.bytes = sum(frame.bytes for frame in segment.frames)
-        self.hashes: Hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts()])
+        self.hashes: Hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         """Those of all ids."""
+        for part in self.parts:  # told apart here, and not while nothing else is judged
+            part.type_terms, part.tag_terms  # noqa: B018
 
     @property
     def batches(self) -> list[pa.RecordBatch]:
         """Its rows, for whom it is no segment."""
-        return self._batches
-
-    def parts(self) -> Iterator[ArrowColumns]:
-        """Its events, frame by frame."""
-        for frame, batch in zip(self._segment.frames, self._batches, strict=True):
-            yield ArrowColumns(batch, frame.bytes)
+        return [part.batch for part in self.parts]
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
-        """The same, with the number of the first of each."""
-        for part in self.parts():
+        """Its events, frame by frame, with the number of the first of each."""
+        for part in self.parts:
             yield first, part
             first += part.count
 

@@ -30,7 +30,7 @@ from .staged_part import STAGE_AGAIN, damaged_part
 TABLE_SUFFIX = ".frames"
 SEGMENT_SUFFIX = ".segment"
 TABLE_FORMAT = 1
-FRAME_BYTES = 8 * 1024 * 1024
+FRAME_BYTES = 16 * 1024 * 1024
 """Rows are gathered to that, and are a frame. A part with less is no segment."""
 FRAME_EVENTS_MAX = 65_536
 STAGED_SEGMENT_EVENTS_MAX = 131_072
