@@ -12,8 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.core import Event, LogSettings, Mark, Query, QueryItem, WriterState
-from headwater.core.errors import DiskFull, DuplicateEventId, StorageCorrupted, TooLarge
+from headwater.core import AppendCondition, Event, LogSettings, Mark, Query, QueryItem, WriterState
+from headwater.core.errors import (
+    AppendConditionFailed,
+    DiskFull,
+    DuplicateEventId,
+    InvalidPosition,
+    StorageCorrupted,
+    TooLarge,
+)
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
 from headwater.formats.arrow_columns import batch_of
@@ -168,6 +175,25 @@ def test_rows_that_are_there_are_left_out_if_that_is_asked_for(data: Path, disk:
         log.append([Event("E", b"", id="30")])
         assert commit(log, [stage(log, events())], on_duplicate="skip") == Committed(2, 100, 99, 1, False)
         assert not disk.adopted
+
+
+def test_with_a_condition_the_rows_are_one_append(data: Path, disk: WatchedDisk) -> None:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        log.append([Event("E", b"", id="before")])
+        stages = [stage(log, events())]
+        with pytest.raises(AppendConditionFailed):
+            commit(log, stages, condition=AppendCondition(Query.all(), 0))
+        assert commit(log, stages, condition=AppendCondition(Query.all(), 1)) == Committed(2, 101, 100, 0, False)
+        assert not disk.adopted and len(list(log.frames.read(1))) == 1
+
+
+def test_a_partition_that_the_log_has_not_is_refused(data: Path, disk: WatchedDisk) -> None:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        with pytest.raises(InvalidPosition):
+            commit(log, [stage(log, events())], partition=1)
+        assert log.head() == 0 and not disk.adopted
 
 
 def test_a_file_that_was_altered_is_refused(data: Path, disk: WatchedDisk) -> None:

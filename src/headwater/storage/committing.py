@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.condition import AppendCondition
@@ -55,9 +54,6 @@ from .staging import (
     write_manifest,
     writer_directory,
 )
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("headwater.storage")
 
@@ -393,7 +389,8 @@ def _append_segment(
     from ..formats.arrow_events import appends_of
 
     try:
-        log.append_columns(segment, mark=Mark(manifest.writer, manifest.batch, rows, rows == total))
+        mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
+        log.append_columns(segment, partition=manifest.partition, mark=mark)
     except NotAdopted as refusal:
         logger.info("%s", refusal)
         rows -= segment.count
