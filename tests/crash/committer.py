@@ -1,18 +1,23 @@
-"""A process that commits staged batches: `python -m tests.crash.committer DIRECTORY LAST [STEP]`.
+"""A process that commits staged batches: `python -m tests.crash.committer DIRECTORY LAST [STEP] [OPERATION]`.
 
 Commits the batches 1 to LAST of one writer, staged by somebody else, in order. At its STEP-th step it is gone, as if
-killed; without STEP it goes on until it is killed or done. Each line on its standard output is a batch that is done.
+killed, or before its OPERATION-th operation on the disk; without them it goes on until it is killed or done. Each line
+on its standard output is a batch that is done.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from headwater.formats import arrow_events
-from headwater.storage import Engine, segments
+from headwater.storage import Engine, committing, segments
 from headwater.storage.committing import commit_staged
+from headwater.storage.disk import Disk
+from headwater.storage.staged_frames import TABLE_SUFFIX
+from headwater.storage.staged_part import PART_SUFFIX
 from headwater.storage.staging import batch_directory, read_manifest
 
 NAME, WRITER = "orders", "spark"
@@ -21,17 +26,47 @@ APPEND_ROWS = 100
 
 def stages_of(log_directory: Path, batch: int) -> list[str]:
     """All stages of a batch, by part."""
-    paths = batch_directory(log_directory, WRITER, batch).glob("*.arrow")
-    return sorted((path.stem for path in paths), key=lambda stem: int(stem.partition("-")[0]))
+    paths = batch_directory(log_directory, WRITER, batch).glob("*")
+    stages = {path.stem for path in paths if path.suffix in (PART_SUFFIX, TABLE_SUFFIX)}
+    return sorted(stages, key=lambda stem: int(stem.partition("-")[0]))
 
 
 def small() -> None:
-    """Appends and segments so small that a batch has several of them."""
+    """Appends and segments so small that a batch has several of them; all that is staged as a segment becomes one."""
     arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
     segments.SEGMENT_BYTES_MIN = segments.SEGMENT_BYTES_MAX = 64 * 1024
+    committing.ADOPTED_BYTES_MIN = 1
 
 
-def main(directory: str, last: str, at: str = "0") -> None:
+class EndingDisk(Disk):
+    """The real disk, for so many operations: before the next one the process is gone."""
+
+    def __init__(self, operations: int) -> None:
+        self._left = operations
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os._exit(9)
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        self._count()
+        super().write(fd, buffers, offset)
+
+    def sync(self, fd: int) -> None:
+        self._count()
+        super().sync(fd)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._count()
+        super().link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._count()
+        super().rename(source, target)
+
+
+def main(directory: str, last: str, at: str = "0", operation: str = "0") -> None:
     small()
     left = [int(at)]
 
@@ -40,7 +75,7 @@ def main(directory: str, last: str, at: str = "0") -> None:
         if left[0] == 0:
             os._exit(9)
 
-    log = Engine(directory, maintains=False).open(NAME)
+    log = Engine(directory, maintains=False, disk=EndingDisk(int(operation))).open(NAME)
     for batch in range(1, int(last) + 1):
         stages = stages_of(log.directory, batch)
         done = commit_staged(log, log.directory, WRITER, batch, stages, step=step)

@@ -17,7 +17,18 @@ import pytest
 from headwater.core import LocalLog, LogSettings, Mark, WriterState
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns, check_append
-from headwater.storage import Engine, StoredLog, accept_loss, backup, check_directory, restore, segments
+from headwater.storage import (
+    Engine,
+    StoredLog,
+    accept_loss,
+    backup,
+    check_directory,
+    committing,
+    restore,
+    segments,
+    staged_frames,
+)
+from headwater.storage.committing import commit_staged
 from headwater.storage.staging import STAGED, Staging
 from headwater.storage.writers import WRITERS_NAME
 
@@ -38,7 +49,23 @@ def small_appends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", arrow_events.APPEND_EVENTS_MAX)
     monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", segments.SEGMENT_BYTES_MIN)
     monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", segments.SEGMENT_BYTES_MAX)
+    monkeypatch.setattr(committing, "ADOPTED_BYTES_MIN", committing.ADOPTED_BYTES_MIN)
     small()
+
+
+@pytest.fixture
+def as_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are staged as files that become segments: three of each, of two or three frames."""
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 3000)
+    monkeypatch.setattr(staged_frames, "STAGED_SEGMENT_EVENTS_MAX", 70)
+
+
+FORMS = pytest.mark.parametrize("form", ["rows", "segments"])
+
+
+def form_of(request: pytest.FixtureRequest, form: str) -> None:
+    if form == "segments":
+        request.getfixturevalue("as_segments")
 
 
 def id_of(batch: int, part: int, row: int) -> str:
@@ -68,9 +95,14 @@ def staged(directory: Path, batches: int) -> None:
             stage(log, batch)
 
 
-def commit(directory: Path, last: int, step: int = 0) -> int:
-    command = [sys.executable, "-m", "tests.crash.committer", str(directory), str(last), str(step)]
+def commit(directory: Path, last: int, step: int = 0, operation: int = 0) -> int:
+    command = [sys.executable, "-m", "tests.crash.committer", str(directory), str(last), str(step), str(operation)]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=100).returncode
+
+
+def finish(log: StoredLog) -> None:
+    """Commit what is left of the first batch."""
+    commit_staged(log, log.directory, WRITER, 1, stages_of(log.directory, 1))
 
 
 def check_whole(log: StoredLog, batches: int) -> None:
@@ -84,7 +116,11 @@ def check_whole(log: StoredLog, batches: int) -> None:
     assert state == WriterState(WRITER, batches, PARTS * ROWS, numbers[-PARTS * ROWS], numbers[-1], PARTS * ROWS, True)
 
 
-def test_a_commit_that_ends_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
+@FORMS
+def test_a_commit_that_ends_at_any_step_is_finished_by_the_next(
+    request: pytest.FixtureRequest, form: str, tmp_path: Path
+) -> None:
+    form_of(request, form)
     staged(tmp_path / "staged", 1)
     for step in range(1, 50):
         directory = tmp_path / f"step{step}"
@@ -93,14 +129,40 @@ def test_a_commit_that_ends_at_any_step_is_finished_by_the_next(tmp_path: Path) 
         assert ended in (0, 9)
         if ended == 0:
             break
-        assert commit(directory, 1) == 0
         with Engine(directory, maintains=False) as engine:
+            finish(engine.open(NAME))
             check_whole(engine.open(NAME), 1)
             assert not list(engine.open(NAME).directory.glob(f"{STAGED}/*/*/*"))
     assert step > 5, "a manifest, some appends, a removal"
 
 
-def test_commits_that_are_killed_at_random_moments_are_exactly_once(tmp_path: Path) -> None:
+def test_a_segment_is_taken_whole_or_not_at_all_wherever_a_process_ends(tmp_path: Path, as_segments: None) -> None:
+    """Before each write, sync, link and rename of the first two."""
+    staged(tmp_path / "staged", 1)
+    heads: list[int] = []
+    for operation in range(1, 16):
+        directory = crashed_copy(tmp_path / "staged", tmp_path / f"operation{operation}")
+        assert commit(directory, 1, operation=operation) == 9
+        with Engine(directory, maintains=False) as engine:
+            log = engine.open(NAME)
+            heads.append(log.head())
+            assert [each.id for each in log.read() if each.type == "E"] == ids_of(1)[: log.head() - 1]
+            between = log.append([event("between")]).last
+            finish(log)
+            found = list(log.read())
+            assert [each.id for each in found if each.type == "E"] == ids_of(1)
+            assert [each.sequence_number for each in found] == list(range(1, len(found) + 1))
+            assert found[between - 1].type == "between"
+            assert not list(log.directory.glob(f"{STAGED}/*/*/*"))
+        assert check_directory(directory).is_sound
+    assert len(set(heads)) == 3, "none, one and two were taken"
+
+
+@FORMS
+def test_commits_that_are_killed_at_random_moments_are_exactly_once(
+    request: pytest.FixtureRequest, form: str, tmp_path: Path
+) -> None:
+    form_of(request, form)
     batches, chance, directory = 6, random.Random(5), tmp_path / "data"
     staged(directory, batches)
     command = [sys.executable, "-m", "tests.crash.committer", str(directory), str(batches)]
@@ -123,9 +185,12 @@ def test_commits_that_are_killed_at_random_moments_are_exactly_once(tmp_path: Pa
         check_whole(engine.open(NAME), batches)
 
 
-def test_a_full_disk_in_the_middle_of_a_commit_leaves_nothing_half_known(tmp_path: Path) -> None:
+@FORMS
+def test_a_full_disk_in_the_middle_of_a_commit_leaves_nothing_half_known(
+    request: pytest.FixtureRequest, form: str, tmp_path: Path
+) -> None:
+    form_of(request, form)
     from headwater.core.errors import DiskFull
-    from headwater.storage.committing import commit_staged
 
     staged(tmp_path, 2)
     disk = FaultyDisk()
@@ -221,9 +286,11 @@ def test_a_restored_log_knows_the_writers_as_of_the_backup(tmp_path: Path) -> No
         assert engine.open(NAME).writer("a") == WriterState("a", 60, 1, appended.first, appended.first, 1, True)
 
 
-def test_a_commit_that_a_backup_cut_in_two_is_finished_after_the_restore(tmp_path: Path) -> None:
-    from headwater.storage.committing import commit_staged
-
+@FORMS
+def test_a_commit_that_a_backup_cut_in_two_is_finished_after_the_restore(
+    request: pytest.FixtureRequest, form: str, tmp_path: Path
+) -> None:
+    form_of(request, form)
     staged(tmp_path / "live", 1)
     steps: list[str] = []
 

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.limits import EventColumns
-from headwater.storage import Engine, backup, id_files, places, postings, segments
+from headwater.storage import Engine, backup, id_files, places, postings, segments, staged_frames
 from headwater.storage.checked_file import CRC_FIELD
 from headwater.storage.frame_layout import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
 from headwater.storage.meta import Meta
@@ -167,3 +167,23 @@ def test_a_staged_part_is_as_it_is_described(tmp_path):
         assert content[-12:-4] == PART_MAGIC and f"`{PART_MAGIC.decode()}`" in TEXT
         assert int.from_bytes(content[-4:], "little") == crc32c(content[:-4])
         assert pa.ipc.open_file(content[:-12]).read_all()["type"].to_pylist() == ["E"]
+
+
+def test_staged_segments_are_as_they_are_described(tmp_path, monkeypatch):
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1)
+    described = [int(row[0]) for row in table_after(FORMAT, "staged frame")]
+    assert described == list(range(len(staged_frames.StagedFrame.__struct_fields__)))
+    with Engine(tmp_path, maintains=False) as engine:
+        part = Staging(engine.create("staged").directory).stage("w", 1, 0, 0, EVENTS)
+        part.write(pa.record_batch([["E", "F"], [b"x", b"payload"]], schema=EVENTS))
+        part.close()
+        (path,) = tmp_path.glob("logs/*/staged/*/1/0-0.frames")
+        table = read_checked(path, checked_from=1)
+        (segment,) = table["segments"]
+        (frame,) = segment["frames"]
+        offset, length, count, tags, crc, _, largest, directory = frame
+        assert (offset, count, tags, largest) == (segments.SEGMENT_HEADER_BYTES, 2, 0, 7)
+        content = (path.parent / segment["name"]).read_bytes()
+        assert len(content) == offset + length
+        assert crc32c(content[offset + table["room"] :]) == crc
+        assert content[offset + directory[Column.DATA_BYTES] :].startswith(b"xpayload")

@@ -19,6 +19,7 @@ from tests.soak.clients import STAGED_WRITER, LastingReader, LastingWriter
 
 from .marking import Marking, text_in
 from .serving import ROLLING, TRIMMED
+from .watched import FRAME_ROWS
 
 CONTAINER, LINK, GROUP = "power", "durable", "power"
 """Of the receivers that the server remembers."""
@@ -96,7 +97,8 @@ class Flight(MarkingWriter, soak.Flight):
 
 
 class Staged(MarkingWriter, soak.Staged):
-    """Each stage, and each commit, is a step of its own. Every third batch is one append, the others take several."""
+    """Each stage, and each commit, is a step of its own. Every third batch is one append, every third becomes segments,
+    and the others take several appends."""
 
     pause_s = 0.2
     life = 4
@@ -113,6 +115,8 @@ class Staged(MarkingWriter, soak.Staged):
                     "data": pa.array([self.payload(marker) for marker in rows], pa.binary()),
                 }
                 attempt, batches = self.losses, [pa.record_batch(columns)]
+                if batch % 3 == 1:
+                    batches = [batches[0].slice(start, FRAME_ROWS) for start in range(0, len(rows), FRAME_ROWS)]
                 staged = self._client.stage(self.log, STAGED_WRITER, batch, part, attempt, batches)
                 answer["stage"] = staged.stage
             stages.append(staged.stage)

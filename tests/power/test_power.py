@@ -100,6 +100,10 @@ SEEN = {
     "a log is deleted": (Operation.REMOVE, r"/brief-\w\.\w+$"),
     "a batch is frozen": (Operation.RENAME, r"/staged/.*/MANIFEST\.json.*tmp$"),
     "rows are staged": (Operation.RENAME, r"/staged/.*\.tmp$"),
+    "rows are staged as segments": (Operation.RENAME, r"/staged/.*\.segment\.tmp$"),
+    "they get their heads": (Operation.WRITE, r"/staged/.*\.segment$"),
+    "they are taken into the log": (Operation.LINK, r"/staged/.*\.segment$"),
+    "and become segments": (Operation.RENAME, r"/log/adopted\.tmp$"),
     "the table of writers is written": (Operation.RENAME, r"/WRITERS\.json.*tmp$"),
     "the state is written": (Operation.WRITE, r"/journal/log/\d+\.log$"),
     "and its image": (Operation.WRITE, r"/state\.sqlite-wal$"),
@@ -145,6 +149,7 @@ BROKEN = {
     "the directory of segments is not synced": (r"/logs/.*/log$", [Kind.STRICT], "acknowledged, and not there"),
     "no directory is synced": (r"/(data|logs|log|idx|history|root|\w[\w-]*\.[0-9a-f]{8})$", [Kind.STRICT], "."),
     "the journal is not synced": (r"/journal/log/\d+\.log$", list(Kind), "log|user|subscription|consumer|state"),
+    "segments are not synced as they are taken": (r"/staged/.*\.segment$", list(Kind), "not there|check|Storage"),
     "staged rows are not synced": (r"/staged/.*\.arrow\.\w+\.tmp$|/staged/.*\.tmp$", list(Kind), "stage|unreadable"),
 }  # fmt: skip
 
@@ -155,7 +160,7 @@ BROKEN = {
 )  # fmt: skip
 def test_a_sync_that_is_left_out_would_be_noticed(cuts: Cutter, what: str, kind: Kind) -> None:
     pattern, _, expected = BROKEN[what]
-    cuts.only_near("/staged/" if "staged" in what else ".")
+    cuts.only_near("/staged/" if "staged" in pattern else ".")
     found = next((state for state in cuts.states(kind, range(120), _syncs(pattern)) if state.faults), None)
     assert found is not None, "nothing was noticed"
     assert re.search(expected, str(found.faults)), found

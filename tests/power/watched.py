@@ -6,12 +6,15 @@ import sqlite3
 from typing import Any
 
 from headwater.formats import arrow_events
+from headwater.server.bulk import supervisor
 from headwater.server.cli import main
-from headwater.storage import engine, segments
+from headwater.storage import committing, engine, segments, staged_frames
 
 SEGMENT_BYTES = 96 * 1024
 APPEND_ROWS = 15
 """So few rows of a staged batch are one append: what is larger is committed by way of a manifest."""
+FRAME_ROWS, SEGMENT_ROWS = 4, 8
+"""Rows that are staged more than that at a time become segments, of two frames and of one."""
 CHECKPOINT_PAGES = 40
 """So many pages of the state wait beside it before they are brought into it; SQLite's own number is 1,000."""
 
@@ -20,6 +23,9 @@ def be_small() -> None:
     """Have segments roll, be sealed and be dropped within a second."""
     segments.SEGMENT_BYTES_MIN = segments.SEGMENT_BYTES_MAX = SEGMENT_BYTES
     arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
+    staged_frames.FRAME_EVENTS_MAX, staged_frames.STAGED_SEGMENT_EVENTS_MAX = FRAME_ROWS, SEGMENT_ROWS
+    committing.ADOPTED_BYTES_MIN = 1
+    supervisor.PROGRAM = f"from tests.power.watched import be_small; be_small(); {supervisor.PROGRAM}"
     engine.MAINTENANCE_INTERVAL_S, engine.RETENTION_INTERVAL_S = 0.1, 0.4
 
 

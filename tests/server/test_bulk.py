@@ -9,6 +9,7 @@ import socket
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,6 +108,38 @@ def test_staged_batch_is_committed_once_over_a_restart(tmp_path):
             assert bulk.head("orders").head == 100
             state = bulk.writer("orders", "w")
             assert state is not None and (state.batch, state.is_complete) == (0, True)
+
+
+def test_large_parts_that_are_staged_side_by_side_become_segments(tmp_path):
+    def stage(part: int) -> str:
+        batches = [
+            rows(10_000, start).set_column(1, "data", pa.array([b"x" * 900] * 10_000, pa.binary()))
+            for start in range(100_000 * part, 100_000 * part + 20_000, 10_000)
+        ]
+        with BulkClient(url) as own:
+            return own.stage("orders", "w", 0, part, 0, batches).stage
+
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as first:
+        url = first.further_url("grpc")
+        with connect(first.url) as http, ThreadPoolExecutor(2) as pool:
+            http.log("orders").append(events(1, 900_000))
+            stages = list(pool.map(stage, range(2)))
+            inodes = {path.stat().st_ino for path in tmp_path.glob("data/logs/*/staged/*/*/*.segment")}
+            with BulkClient(url) as bulk:
+                committed = bulk.commit("orders", "w", 0, stages)
+                assert (committed.first, committed.last, committed.events) == (2, 40_001, 40_000)
+                ids = [id for batch in bulk.read(Ticket("orders", columns=["id"])) for id in batch["id"].to_pylist()]
+            numbers = [900_000, *range(20_000), *range(100_000, 120_000)]
+            assert ids == [f"id-{number}" for number in numbers]
+            found = list(http.log("orders").read(Query.where(tags=["order:100007"])))
+            assert [(each.sequence_number, each.data) for each in found] == [(20_009, b"x" * 900)]
+        assert {path.stat().st_ino for path in tmp_path.glob("data/logs/*/log/*.log")} > inodes and len(inodes) == 2
+        first.process.kill()
+        first.process.wait()
+    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path) as second:  # noqa: SIM117 - one is of the other
+        with BulkClient(second.further_url("grpc")) as bulk:
+            again = bulk.commit("orders", "w", 0, stages)
+            assert (again.first, again.last, again.was_applied) == (2, 40_001, True)
 
 
 def test_consumers_are_those_of_every_other_protocol(server):

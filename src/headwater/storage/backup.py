@@ -37,8 +37,7 @@ from .recovery import Scan
 from .renewing import renew, renew_floors
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
-from .staged_part import PART_SUFFIX
-from .staging import MANIFEST_NAME, STAGED
+from .staging import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .state import SqliteState, copy_state
 from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
 from .trimming import check_witness, copy_witness, take_over
@@ -245,8 +244,9 @@ class _Copy:
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
         """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
-        for path in sorted(manifest.parent.glob(f"*{PART_SUFFIX}")):
-            self.file(path, relative / path.name, may_vanish=True)
+        for path in sorted(manifest.parent.glob("*")):
+            if path.suffix in PART_SUFFIXES:
+                self.file(path, relative / path.name, may_vanish=True)
         self.file(manifest, relative / manifest.name, may_vanish=True)
         if not (self._target / relative / manifest.name).exists():
             shutil.rmtree(self._target / relative)

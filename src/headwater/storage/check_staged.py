@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core.errors import EventLogError
+from .staged_frames import TABLE_SUFFIX, check_segments
 from .staged_part import PART_SUFFIX, check_part, is_plain
 from .staging import MANIFEST_FORMAT, STAGED, Manifest, check_stages, read_manifest
 
@@ -21,6 +22,11 @@ def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> 
             manifest = None
         for path in sorted(directory.glob(f"*{PART_SUFFIX}")):
             _check_part(path, manifest, problems, notes)
+        for path in sorted(directory.glob(f"*{TABLE_SUFFIX}")):
+            try:
+                check_segments(directory, path.stem)
+            except EventLogError as error:
+                problems.append(str(error))
 
 
 def _check_part(path: Path, manifest: Manifest | None, problems: list[str], notes: list[str]) -> None:

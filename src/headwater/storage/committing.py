@@ -1,8 +1,12 @@
 """Committing staged batches: every row once, whatever ends at whatever moment and is tried again.
 
-A batch that fits one append needs nothing but its mark. A larger one gets a manifest first, durably: from then on it
-consists of those files in that order, so that a commit that goes on after an interruption, behind the rows that the
-log's mark tells of, cannot leave out rows or take them twice. Only what is complete in the log is removed.
+A batch that fits one append, and is no segment, needs nothing but its mark. Another one gets a manifest first, durably:
+from then on it consists of those files in that order, so that a commit that goes on after an interruption, behind the
+rows that the log's mark tells of, cannot leave out rows or take them twice. Only what is complete in the log is
+removed.
+
+Rows that were staged as a segment become one as they lie there, if the log takes it (`adopting`); else they are
+appended.
 """
 
 from __future__ import annotations
@@ -12,9 +16,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.condition import AppendCondition
@@ -22,31 +25,40 @@ from ..core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, Stor
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
+from .adopting import SegmentColumns, takes_segments
+from .framelog import NotAdopted
+from .meta import read_meta
 from .staged_home import StagedAtHome
 from .staging import (
     MANIFEST_NAME,
     STAGED,
     Manifest,
+    Piece,
+    SegmentPiece,
     batch_directory,
+    batches_of,
     check_parts,
     check_stages,
     drop_orphans,
     give_up_batch,
+    has_segments,
     is_whole,
     read_manifest,
     remove_batch,
     remove_committed,
     staged_batches,
+    staged_pieces,
     staged_rows,
+    staged_size,
     unfreeze,
     write_manifest,
     writer_directory,
 )
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 logger = logging.getLogger("headwater.storage")
+
+ADOPTED_BYTES_MIN = 8 * 1024 * 1024
+"""A smaller segment is not worth a file of the log: its rows are appended."""
 
 
 def commit_staged(
@@ -227,7 +239,9 @@ def _check_begun(folder: Path, manifest: Manifest) -> None:
 def _commit_at_once(
     log: LocalLog, folder: Path, manifest: Manifest, condition: AppendCondition | None
 ) -> Committed | None:
-    """Commit a batch that fits one append; None if it does not."""
+    """Commit a batch that fits one append; None if it does not, or is to be segments."""
+    if condition is None and any(has_segments(folder, stage) for stage in manifest.stages):
+        return None
     if not _is_small(folder, manifest.stages):
         if condition is not None:
             raise _too_large(folder, manifest.stages)
@@ -246,7 +260,7 @@ def _commit_at_once(
 
 def _is_small(folder: Path, stages: Sequence[str]) -> bool:
     """Whether the stages may fit one append."""
-    size = sum((folder / f"{stage}.arrow").stat().st_size for stage in stages)
+    size = staged_size(folder, stages)
     return size <= 2 * APPEND_BYTES_MAX and staged_rows(folder, stages) <= APPEND_EVENTS_MAX
 
 
@@ -271,16 +285,16 @@ def _commit_all(
     """Append what of a frozen batch is not in the log yet; then forget its files."""
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
-    from ..formats.arrow_events import appends_of
-
     folder = batch_directory(directory, manifest.writer, manifest.batch)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0
-    batches = _behind(staged_batches(folder, manifest.stages), rows)
     total = staged_rows(folder, manifest.stages)
-    for columns in _prepared(appends_of(batches, log.settings)):
+    for columns in _prepared(_appends(log, directory, folder, manifest, rows)):
         rows += columns.count
-        _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, rows, rows == total), None)
+        if isinstance(columns, SegmentColumns):
+            _append_segment(log, manifest, columns, rows, total, step)
+        else:
+            _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, rows, rows == total), None)
         step("appended")
     state = log.writer(manifest.writer)
     if state is None or state.batch != manifest.batch or not state.is_complete:  # its last rows added nothing
@@ -298,14 +312,42 @@ def _newest(log: LocalLog, manifest: Manifest) -> Committed:
     return _committed(state)
 
 
-def _behind(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows behind so many."""
-    for batch in batches:
-        if rows >= batch.num_rows:
-            rows -= batch.num_rows
-            continue
-        yield batch.slice(rows)
-        rows = 0
+def _appends(log: LocalLog, directory: Path, folder: Path, manifest: Manifest, rows: int) -> Iterator[EventColumns]:
+    """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
+    from ..formats.arrow_events import appends_of
+
+    may_adopt = manifest.on_duplicate == "fail" and takes_segments(log)
+    id_seed = read_meta(directory).id_seed
+    pieces = _behind(staged_pieces(folder, manifest.stages), rows)
+    for is_segment, run in groupby(pieces, lambda piece: may_adopt and _is_fit(piece, log)):
+        if is_segment:
+            for piece in run:
+                assert isinstance(piece, SegmentPiece)
+                yield SegmentColumns(piece.path, piece.segment, piece.room, id_seed)
+        else:
+            yield from appends_of(chain.from_iterable(map(batches_of, run)), log.settings)
+
+
+def _behind(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
+    """What is behind so many rows: a segment as its rows, where some of them are not."""
+    for piece in pieces:
+        count = piece.segment.count if isinstance(piece, SegmentPiece) else piece.num_rows
+        if rows >= count:
+            rows -= count
+        elif rows:
+            for batch in batches_of(piece):
+                if rows < batch.num_rows:
+                    yield batch.slice(rows)
+                rows = max(rows - batch.num_rows, 0)
+        else:
+            yield piece
+
+
+def _is_fit(piece: Piece, log: LocalLog) -> bool:
+    """Whether a piece is a segment worth a file of the log, with events as the log takes them now."""
+    if not isinstance(piece, SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
+        return False
+    return max(frame.payload_max for frame in piece.segment.frames) <= log.settings.event_bytes_max
 
 
 def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
@@ -338,6 +380,24 @@ def _append(
         if result.was_stored and mark.is_last:  # the events were, by their ids: the mark is still to be kept
             log.append_columns(EventColumns.none(), mark=mark)
         return
+
+
+def _append_segment(
+    log: LocalLog, manifest: Manifest, segment: SegmentColumns, rows: int, total: int, step: Callable[[str], None]
+) -> None:
+    """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
+    from ..formats.arrow_events import appends_of
+
+    try:
+        mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
+        log.append_columns(segment, partition=manifest.partition, mark=mark)
+    except NotAdopted as refusal:
+        logger.info("%s", refusal)
+        rows -= segment.count
+        for columns in appends_of(segment.batches, log.settings):
+            rows += columns.count
+            _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, rows, rows == total), None)
+            step("appended")
 
 
 class _Turn:

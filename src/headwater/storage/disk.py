@@ -56,6 +56,10 @@ class Disk:
         """Give a file another name; what had that name is gone. Raises OSError."""
         os.rename(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file one name more. Raises OSError: there is no such file, or no way to do it."""
+        os.link(source, target)
+
     def free_bytes(self, directory: Path) -> int:
         """What an ordinary process may still fill there."""
         found = os.statvfs(directory)

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -38,6 +39,7 @@ from .frame_layout import (
     REQUIRED_FEATURES,
     Column,
 )
+from .joined_crc import joined_crc
 from .picking import pick, pick_plain
 from .writers import FrameMark
 
@@ -87,6 +89,31 @@ class EncodedFrame(NamedTuple):
     crc: int
     length: int
     buffers: list[Content]
+    """All of it; of a frame whose body lies in a file already, the head."""
+    staged: StagedFile | None = None
+    """What becomes a segment, with this frame and perhaps others in it: then it has no buffers, and ends as they do."""
+
+
+class StagedFile(NamedTuple):
+    """A staged file whose frames have got their heads; nothing of them is in it yet."""
+
+    path: Path
+    inode: tuple[int, int]
+    """Device and number of the file that was looked at."""
+    end: int
+    frames: list[tuple[int, EncodedFrame]]
+    """Where each begins."""
+
+
+class EncodedBody(NamedTuple):
+    """A frame but for what only the log knows: its header, and its marks."""
+
+    buffers: list[Content]
+    length: int
+    """Of the whole frame."""
+    directory: list[int]
+    events: int
+    tags: int
 
 
 def encode(
@@ -105,6 +132,37 @@ def encode(
     if marks:
         body.add_control(Control(tuple(marks)))
     return body.frame(columns.count, tags_count, first, recorded_at, chain_)
+
+
+def encode_body(columns: EventColumns, room: int) -> EncodedBody:
+    """What lies in a frame of these events behind its head, which takes `room` bytes: see `encode_head`."""
+    body = _Body(room)
+    tags = body.add_arrow(columns.batch) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
+    return EncodedBody(body.buffers, body.length, body.directory, columns.count, tags)
+
+
+def encode_head(
+    body: EncodedBody, room: int, body_crc: int, first: int, recorded_at: int, chain_: Chain, mark: FrameMark
+) -> EncodedFrame:
+    """The frame that the log makes of a body with that checksum: its buffer is the head, as long as there is room."""
+    head = _Body(HEADER_BYTES)
+    head.add_control(Control((mark,)))
+    assert head.length <= room
+    head.buffers.append(bytes(room - head.length))
+    directory = [here or there for here, there in zip(head.directory, body.directory, strict=True)]
+    header = _header(body.length, head.features, body.events, body.tags, first, recorded_at, chain_)
+    rest = b"".join([header, DIRECTORY.pack(*directory), *head.buffers])
+    crc = joined_crc(extended_crc(chain_.crc_seed, rest), body_crc, body.length - room)
+    buffers: list[Content] = [LEAD.pack(MAGIC, crc) + rest]
+    return EncodedFrame(first, first + body.events - 1, recorded_at, crc, body.length, buffers)
+
+
+def head_room(writer: str) -> int:
+    """How many bytes the head of a frame may take that has a mark of that writer, whatever its numbers are."""
+    most = (1 << 63) - 1
+    head = _Body(HEADER_BYTES)
+    head.add_control(Control((FrameMark(writer, most, most, True, most, most, most, most, most),)))
+    return head.length
 
 
 def _add_columns(body: _Body, columns: EventColumns) -> int:
@@ -131,9 +189,10 @@ def _add_columns(body: _Body, columns: EventColumns) -> int:
 class _Body:
     """The buffers of a frame under construction, and where each starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int = HEADER_BYTES) -> None:
+        """The first buffer begins there."""
         self.buffers: list[Content] = []
-        self.length = HEADER_BYTES
+        self.length = length
         self.directory = [0] * DIRECTORY_SLOTS
         self.features = 0
 
@@ -227,18 +286,22 @@ class _Body:
         self.features |= MARKS_FEATURE
 
     def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
-        crc_seed, epoch, previous_crc, durable_upto, nonce = chain_
-        header = HEADER.pack(
-            self.length, FORMAT_VERSION, 0, self.features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto,
-            nonce, recorded_at,
-        )  # fmt: skip
+        header = _header(self.length, self.features, count, tags, first, recorded_at, chain_)
         rest = [header, DIRECTORY.pack(*self.directory), *self.buffers]
         if self.length < JOINED_BYTES_MAX:
             rest = [b"".join(rest)]
-        crc = crc_seed
+        crc = chain_.crc_seed
         for buffer in rest:
             crc = extended_crc(crc, buffer)
         return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [LEAD.pack(MAGIC, crc), *rest])
+
+
+def _header(length: int, features: int, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> bytes:
+    _, epoch, previous_crc, durable_upto, nonce = chain_
+    return HEADER.pack(
+        length, FORMAT_VERSION, 0, features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
+        recorded_at,
+    )  # fmt: skip
 
 
 def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..core.errors import StorageUnavailable
@@ -56,6 +57,13 @@ class NotKept(Exception):
     """Frames were committed elsewhere, but the files here could not take them: nobody can read them here."""
 
 
+class NotAdopted(StorageUnavailable):
+    """A staged file cannot become a segment as it is, and nothing has changed: its rows are appended instead."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path}: it cannot be taken as a segment: {why}")
+
+
 def nobody() -> None:
     """To be called where nobody waits."""
 
@@ -86,7 +94,7 @@ class FrameLog(Protocol):
     def append_frames(
         self, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None] = nobody
     ) -> None:
-        """Append all frames, durably when it returns.
+        """Append all frames, durably when it returns. One that is `staged` becomes a segment of the file that it is in.
 
         Raises HeadMoved if the head is another one, DiskFull or StorageUnavailable if there is no room (what was
         appended before that, is durable: `head` tells), OSError if writing failed: then it is unknown what is on

@@ -168,6 +168,7 @@ class HomedLog(SegmentLog):
 
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
+        assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
         try:
             self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:

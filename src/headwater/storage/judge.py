@@ -24,6 +24,7 @@ from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
 from ..core.query import Query, QueryItem
 from ..core.settings import LogSettings
+from .adopting import SegmentColumns
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
 from .ids import IdHashes, are_distinct, as_list
@@ -142,6 +143,8 @@ class LogJudge:
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """See sequencer.Judge."""
+        if isinstance(group[0].columns, SegmentColumns):
+            return self._judge_segment(group[0], group[0].columns, first)
         columns = EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
         if are_distinct(hashes) and not self._index.ids.has_any(hashes):
@@ -192,6 +195,27 @@ class LogJudge:
             hashes = hashes_of(columns, self._id_seed)
         self._index.ids.insert(hashes, first)
         return Verdict(columns, partitions, marks)
+
+    def _judge_segment(self, request: AppendRequest, segment: SegmentColumns, first: int) -> Verdict:
+        """A staged segment passes if all is plain: who appended its rows instead would be told what is not."""
+        assert request.mark is not None and request.condition is None and self._partitioner.is_one
+        try:
+            if self._is_behind(request):
+                return Verdict(None, [])
+            if not are_distinct(segment.hashes) or self._index.ids.has_any(segment.hashes):
+                raise segment.refusal("an id of its events is, or may be, in the log")
+            if first + segment.count - 1 > SEQUENCE_NUMBER_MAX:
+                raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+        except EventLogError as error:
+            request.error = error
+            return Verdict(None, [])
+        marks: list[FrameMark] = []
+        for (number, part), mark in zip(segment.numbered(first), segment.marks(request.mark), strict=True):
+            self._index.apply_columns(number, part, [])
+            marks.append(frame_mark(self._writers.apply(mark, number, part.count, self._now), 0, part.count))
+        self._index.ids.insert(segment.hashes, first)
+        request.result = AppendResult(first, first + segment.count - 1)
+        return Verdict(segment, [], marks)
 
     def _apply(self, run: _Run, partitions: list[int]) -> None:
         """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
@@ -266,7 +290,10 @@ class LogJudge:
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """See sequencer.Judge."""
         self._recorded_at = frame.recorded_at
-        self._in_flight.append((frame.first, columns))
+        if isinstance(columns, SegmentColumns):
+            self._in_flight.extend(columns.numbered(frame.first))
+        else:
+            self._in_flight.append((frame.first, columns))
         self._passed.clear()
 
     def landed(self, head: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..core.consumer import stored_consumers
 from ..core.errors import StorageCorrupted
 from ..core.state import StateStore
-from .disk import Disk
+from .disk import Disk, sync_directory
 from .frame import BadFrame, Frame
 from .frame_layout import MAGIC
 from .meta import CleanStop, Meta
@@ -71,6 +71,7 @@ def open_segments(
             segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk)
             newest.open_to_write()
             disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
+            sync_directory(directory)  # nor that it is there: a staged file becomes a segment with all its frames
     return segments
 
 

@@ -22,8 +22,8 @@ import google_crc32c
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..core.event import SequencedEvent
 from .disk import Disk, private_opener, sync_directory
-from .frame import BadFrame, EncodedFrame, Frame
-from .framelog import Head, HeadMoved, Term, nobody
+from .frame import BadFrame, EncodedFrame, Frame, StagedFile
+from .framelog import Head, HeadMoved, NotAdopted, Term, nobody
 from .picking import pick
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
@@ -41,6 +41,7 @@ _HEADER = struct.Struct("<8sII16sQI16s")
 _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
+ADOPTED = "adopted.tmp"
 _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
 
@@ -65,10 +66,13 @@ def segment_paths(directory: Path) -> list[Path]:
 class Segment:
     """One segment file, mapped read-only, with the place of each of its frames."""
 
-    def __init__(self, path: Path, log_id: bytes) -> None:
-        """Map the file and check its header. Raises StorageCorrupted."""
+    def __init__(self, path: Path, log_id: bytes, first: int | None = None) -> None:
+        """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
+
+        Raises StorageCorrupted.
+        """
         self.path = path
-        self.first = int(path.stem)
+        self.first = int(path.stem) if first is None else first
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
         self.reset()
@@ -235,6 +239,7 @@ class SegmentLog:
         """Numbers up to this one are not given again."""
         self._preparing: threading.Thread | None = None
         (directory / PREPARED).unlink(missing_ok=True)
+        (directory / ADOPTED).unlink(missing_ok=True)
 
     @property
     def head(self) -> int:
@@ -290,6 +295,9 @@ class SegmentLog:
             raise HeadMoved(found)
         self._room.check()
         for run in self._split(frames):
+            if run[0].staged is not None:
+                self._adopt(run[0].staged)
+                continue
             segment = self._segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
             self._disk.write(segment.fd, buffers, segment.end)
@@ -360,9 +368,18 @@ class SegmentLog:
         (self._directory / PREPARED).unlink(missing_ok=True)
 
     def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
-        """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain)."""
+        """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain).
+
+        What is staged is a run by itself.
+        """
         run: list[EncodedFrame] = []
         for frame in frames:
+            if frame.staged is not None:
+                if run:
+                    yield run
+                yield [frame]
+                run = []
+                continue
             if not self._fits(run, frame):
                 if run:
                     yield run
@@ -370,7 +387,8 @@ class SegmentLog:
                 if not self._fits(run, frame):
                     self._roll(frame)
             run.append(frame)
-        yield run
+        if run:
+            yield run
 
     def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
         if not self._segments:
@@ -394,6 +412,9 @@ class SegmentLog:
         except OSError as error:
             (self._directory / PREPARED).unlink(missing_ok=True)
             raise self._refusal(error, needed) from error
+        self._go_on_in(segment)
+
+    def _go_on_in(self, segment: Segment) -> None:
         with self._replacing:
             kept = self._segments
             if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
@@ -403,6 +424,65 @@ class SegmentLog:
             if kept:
                 kept[-1].give_back_rest()
                 kept[-1].close()
+
+    def _adopt(self, staged: StagedFile) -> None:
+        """Make a staged file the newest segment, with all its frames.
+
+        It gets a second name only when all of it is durable, and is never written on again under the first: a file with
+        two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: then nothing has changed.
+        """
+        self._sync_files()  # only the newest segment may end in what is not durable
+        first, adopted = staged.frames[0][1].first, self._directory / ADOPTED
+        try:
+            fd = os.open(staged.path, os.O_RDWR)
+        except OSError as error:
+            raise NotAdopted(staged.path, f"it cannot be opened: {error.strerror}") from error
+        try:
+            self._write_heads(fd, staged, first)
+            self._disk.sync(fd)
+            segment = self._linked(staged, adopted, first)
+        except BaseException:
+            os.close(fd)
+            adopted.unlink(missing_ok=True)
+            raise
+        segment.path, segment.fd = self._directory / segment_name(first), fd
+        try:
+            self._disk.rename(adopted, segment.path)
+        except OSError as failure:
+            if failure.errno not in NO_SPACE:
+                raise  # and the process ends: the segment may be there
+            segment.close()
+            adopted.unlink(missing_ok=True)
+            raise self._refusal(failure, 0) from failure
+        sync_directory(self._directory)
+        for offset, frame in staged.frames:
+            segment.add(frame, offset)
+        self._go_on_in(segment)
+
+    def _write_heads(self, fd: int, staged: StagedFile, first: int) -> None:
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) != staged.inode or found.st_size != staged.end:
+            raise NotAdopted(staged.path, "it is another file than the one that was looked at")
+        if found.st_nlink != 1:
+            raise NotAdopted(staged.path, "it has another name besides")
+        try:
+            self._disk.write(fd, [segment_header(self._log_id, first, self.crc_seed)], 0)
+            for offset, frame in staged.frames:
+                self._disk.write(fd, frame.buffers, offset)
+        except OSError as error:
+            raise self._refusal(error, 0) from error
+
+    def _linked(self, staged: StagedFile, adopted: Path, first: int) -> Segment:
+        """The segment, mapped, under a name that is not read yet."""
+        try:
+            adopted.unlink(missing_ok=True)
+            self._disk.link(staged.path, adopted)
+            found = os.stat(adopted)
+            if (found.st_dev, found.st_ino) != staged.inode:
+                raise NotAdopted(staged.path, "it was replaced")
+            return Segment(adopted, self._log_id, first)
+        except OSError as error:  # a file system without links, say
+            raise NotAdopted(staged.path, f"it cannot be linked: {error.strerror}") from error
 
     def _make_segment(self, frame: EncodedFrame, needed: int) -> Segment:
         prepared = self._directory / PREPARED

@@ -29,8 +29,9 @@ from typing import NamedTuple, Protocol
 from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, LogStatistics
+from .adopting import SegmentColumns
 from .frame import Chain, EncodedFrame, encode
-from .framelog import FrameLog, Head, HeadMoved, NotKept
+from .framelog import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from .writers import FrameMark
 
 logger = logging.getLogger("headwater.storage")
@@ -258,11 +259,11 @@ class Sequencer:
             if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
                 self._held = request
                 break
-            if group and not request.columns.count:
+            if group and _goes_alone(request):
                 self._held = request
                 break
             group.append(request)
-            if not request.columns.count:  # it goes by itself
+            if _goes_alone(request):
                 break
             try:
                 request = self._inbox.get_nowait()
@@ -281,12 +282,19 @@ class Sequencer:
         columns, partitions, marks = self._judge.judge(group, self._applied_head + 1)
         frame = None
         if columns is not None:
-            self._nonce += 1
-            link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
-            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
+            frame = self._encoded(columns, partitions, recorded_at, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
         self._send(_Flight(frame, group))
+
+    def _encoded(
+        self, columns: EventColumns, partitions: list[int], recorded_at: int, marks: Sequence[FrameMark]
+    ) -> EncodedFrame:
+        self._nonce += len(marks) if isinstance(columns, SegmentColumns) else 1
+        link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
+        if isinstance(columns, SegmentColumns):
+            return columns.encode(self._applied_head + 1, recorded_at, link, list(marks))
+        return encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
 
     def _record(self, group: list[AppendRequest]) -> None:
         """Keep a mark that comes without events: rare, so it waits until everything before it is durable."""
@@ -341,16 +349,22 @@ class Sequencer:
             self._judge.catch_up(self._frame_log, self.durable_head)
             self.durable_head, self._durable_crc = self._frame_log.head, self._frame_log.last_crc
             self._publish(self.durable_head)
-            for flight in grounded:
-                for request in flight.requests:
-                    request.result = request.error = None
-            self._again.extendleft([flight.requests for flight in reversed(grounded)])
+            self._judge_again(grounded)
+        elif isinstance(refusal, NotAdopted):  # of the first: nobody else's append is to fail by it
+            self._refuse(grounded[0].requests, refusal)
+            self._judge_again(grounded[1:])
         elif refusal is not None:
             for flight in grounded:
                 self._refuse(flight.requests, refusal)
         self._applied_head, self._last_crc = self._frame_log.head, self._frame_log.last_crc
         self._grounded, self._refusal = [], None
         self._resume.set()
+
+    def _judge_again(self, flights: list[_Flight]) -> None:
+        for flight in flights:
+            for request in flight.requests:
+                request.result = request.error = None
+        self._again.extendleft([flight.requests for flight in reversed(flights)])
 
     def _refuse(self, requests: list[AppendRequest], refusal: EventLogError) -> None:
         for request in requests:
@@ -513,6 +527,11 @@ class Sequencer:
             statistics.queued_requests -= count
         for deliver, finished in by_caller.items():
             deliver(finished)
+
+
+def _goes_alone(request: AppendRequest) -> bool:
+    """Whether it is a group by itself: a mark alone, or what is a segment."""
+    return not request.columns.count or isinstance(request.columns, SegmentColumns)
 
 
 def _is_small(flight: _Flight) -> bool:

@@ -20,7 +20,7 @@ from .home import Home
 from .homed import HomedLog
 from .refusals import refusing
 from .staged_part import PART_SUFFIX
-from .staging import MANIFEST_NAME, Manifest, exclusively, manifest_bytes, writer_directory
+from .staging import MANIFEST_NAME, Manifest, exclusively, make_plain, manifest_bytes, writer_directory
 
 logger = logging.getLogger("headwater.storage")
 
@@ -48,6 +48,9 @@ class StagedAtHome:
 
         Raises StorageUnavailable, NotPrimary.
         """
+        with refusing(folder, "the staged batch cannot be read"):
+            for stage in manifest.stages:
+                make_plain(self._directory, folder, stage)
         parts = {stage: _pieces(folder / f"{stage}{PART_SUFFIX}") for stage in manifest.stages}
         self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
 

@@ -54,6 +54,10 @@ class PartFile:
         """How many bytes were written."""
         return self._file.tell()
 
+    def touch(self) -> None:
+        """It is still being written, if not here: what nobody writes on is forgotten after a while."""
+        os.utime(self._file.fileno())
+
     def close(self) -> None:
         """Close the file, finished or not."""
         self._file.close()

@@ -1,11 +1,13 @@
 """Staged batches: rows of an exactly-once writer that lie beside the log, durable, until the batch is committed.
 
     LOG/staged/WRITER/BATCH/PART-ATTEMPT.arrow    the rows of one task, checked, as an Arrow file
+    LOG/staged/WRITER/BATCH/PART-ATTEMPT.frames   or, if they are many, a table of files that may become segments
     LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
     LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more is staged of the batch
 
 WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`committing`). How
-the rows of a part lie in its file, and how it is known that they are those that were staged, is in `staged_part`.
+the rows of a part lie in its files, and how it is known that they are those that were staged, is in `staged_part` and
+`staged_frames`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,18 +30,30 @@ from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, 
 from ..core.limits import STAGED_BYTES_MAX, show
 from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
-from ..formats.arrow_columns import batch_of
 from ..formats.late import pa
 from .checked_file import CheckedFile, earlier_struct, with_checksum
+from .copy_mark import COPY_NAME
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .room import Room
+from .staged_frames import (
+    SEGMENT_SUFFIX,
+    TABLE_SUFFIX,
+    SegmentsPart,
+    StagedSegment,
+    check_segments,
+    read_table,
+    segment_rows,
+)
 from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile, check_part, opened_part
+from .staged_rows import StagedRows
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_FORMAT = 2
 GIVEN_UP_NAME = "GIVEN_UP"
+PART_SUFFIXES = frozenset({PART_SUFFIX, TABLE_SUFFIX, SEGMENT_SUFFIX})
+"""Of the files that parts are made of."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """What was staged and not committed for so long is forgotten."""
 RELOOK_S = 5.0
@@ -70,6 +85,18 @@ class _FirstManifest(msgspec.Struct):
     stages: list[str]
     partition: int | None
     on_duplicate: str
+
+
+class SegmentPiece(NamedTuple):
+    """One file of a part that may become a segment."""
+
+    path: Path
+    segment: StagedSegment
+    room: int
+
+
+Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
+"""Rows of a part."""
 
 
 class Staging:
@@ -112,7 +139,16 @@ class Staging:
             self._orphans_looked_at = time.monotonic()
             drop_orphans(self.directory)
         self._check_room(0)
-        return StagedFile(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
+        return StagedFile(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}", writer)
+
+    def _segments(self, directory: Path, id: str, writer: str) -> SegmentsPart | None:
+        """What takes a large part; None where no segment is taken into the log as it lies there.
+
+        With several partitions each event has its own, which the log tells; a log with a home is appended to there.
+        """
+        if self.settings.partitions > 1 or (self.directory.parent.parent / COPY_NAME).exists():
+            return None
+        return SegmentsPart(directory, id, writer, self._disk)
 
     def staged_bytes(self) -> int:
         """What all staged files of the log take."""
@@ -151,12 +187,10 @@ class Staging:
 class StagedFile:
     """A stage being written: `write`, and then `close` or `abort`. One thread at a time."""
 
-    def __init__(self, staging: Staging, directory: Path, id: str) -> None:
+    def __init__(self, staging: Staging, directory: Path, id: str, writer: str) -> None:
         self._staging, self._directory, self.id = staging, directory, id
         self.rows = 0
-        self._path = _part(directory, id)
-        self._file: PartFile | None = None
-        self._sink: pa.ipc.RecordBatchFileWriter | None = None
+        self._file: StagedRows | None = None
         with staging._telling(), exclusively(staging.directory):
             if (directory / MANIFEST_NAME).exists():
                 return
@@ -164,41 +198,45 @@ class StagedFile:
                 raise InvalidInput("it was given up; stage under another number", "batch")
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
-            self._file = PartFile(self._temporary)
-        from ..formats.arrow_columns import EVENT_SCHEMA
-
-        self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
+            self._file = StagedRows(PartFile(self._temporary), staging._segments(directory, id, writer))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
         from ..formats.arrow_events import appends_of
 
         for columns in appends_of([batch], self._staging.settings):
-            if self._sink is not None:
+            if self._file is not None:
                 self._staging._check_room(columns.bytes)
                 with self._staging._telling(columns.bytes):
-                    self._sink.write_batch(batch_of(columns))
+                    self._file.write(columns)
             self.rows += columns.count
 
     def close(self) -> Staged:
         """The rows are durable when this returns. Raises DiskFull, StorageUnavailable: nothing is left then."""
-        if self._file is None or self._sink is None:
+        if self._file is None:
             return Staged(self.id, self.rows, 0)
         try:
             with self._staging._telling():
-                return self._close(self._file, self._sink)
+                return self._close(self._file)
         except BaseException:
             self.abort()
             raise
 
-    def _close(self, file: PartFile, sink: pa.ipc.RecordBatchFileWriter) -> Staged:
-        sink.close()
+    def _close(self, file: StagedRows) -> Staged:
         size = file.finish()
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
-                self._temporary.unlink(missing_ok=True)
+                self.abort()
                 return Staged(self.id, self.rows, 0)
-            os.replace(self._temporary, self._path)
+            path, table = _part(self._directory, self.id), _table(self._directory, self.id)
+            if file.segments is not None:
+                size = file.segments.keep()
+                self._temporary.unlink()
+                path.unlink(missing_ok=True)
+                file.close()
+            else:
+                os.replace(self._temporary, path)
+                table.unlink(missing_ok=True)
             for directory in (self._directory, *self._directory.parents[:3]):
                 sync_directory(directory)
         return Staged(self.id, self.rows, size)
@@ -253,7 +291,7 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
     """Raises InvalidInput if a stage is not there, or is named twice."""
     seen: set[str] = set()
     for index, stage in enumerate(stages):
-        if not _is_stage(stage) or not _part(directory, stage).exists():
+        if not _is_stage(stage) or not (_part(directory, stage).exists() or has_segments(directory, stage)):
             raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
         if stage in seen:
             raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
@@ -263,23 +301,84 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
 def check_parts(directory: Path, manifest: Manifest) -> None:
     """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
     for stage in manifest.stages:
-        check_part(_part(directory, stage), may_be_plain=manifest.format < MANIFEST_FORMAT)
+        if has_segments(directory, stage):
+            check_segments(directory, stage)
+        else:
+            check_part(_part(directory, stage), may_be_plain=manifest.format < MANIFEST_FORMAT)
+
+
+def has_segments(directory: Path, stage: str) -> bool:
+    """Whether a part is files that may become segments."""
+    return _table(directory, stage).exists()
+
+
+def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
+    """Make an Arrow file of a part that was looked at, if it is none. Raises StorageCorrupted, OSError."""
+    if not has_segments(directory, stage):
+        return
+    path = _part(directory, stage)
+    temporary = path.with_name(f"{stage}.{os.urandom(4).hex()}.tmp")
+    rows = StagedRows(PartFile(temporary), None)
+    try:
+        for batch in staged_batches(directory, [stage]):
+            rows.write_batch(batch)
+        rows.finish()
+        with exclusively(log_directory):
+            os.replace(temporary, path)
+            _table(directory, stage).unlink()
+            sync_directory(directory)
+    finally:
+        rows.close()
+        temporary.unlink(missing_ok=True)
+
+
+def staged_pieces(directory: Path, stages: Sequence[str]) -> Iterator[Piece]:
+    """The rows of these stages, in order, mapped; of segments the files. Raises StorageCorrupted."""
+    for stage in stages:
+        if has_segments(directory, stage):
+            table = read_table(directory, stage)
+            for segment in table.segments:
+                yield SegmentPiece(directory / segment.name, segment, table.room)
+            continue
+        with opened_part(_part(directory, stage)) as reader:
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index)
+
+
+def batches_of(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece. Raises StorageCorrupted."""
+    if isinstance(piece, SegmentPiece):
+        yield from segment_rows(piece.path, piece.segment)
+    else:
+        yield piece
 
 
 def staged_batches(directory: Path, stages: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of these stages, in order, mapped. Raises StorageCorrupted."""
-    for stage in stages:
-        with opened_part(_part(directory, stage)) as reader:
-            for index in range(reader.num_record_batches):
-                yield reader.get_batch(index)
+    for piece in staged_pieces(directory, stages):
+        yield from batches_of(piece)
 
 
 def staged_rows(directory: Path, stages: Sequence[str]) -> int:
     """How many rows these stages have. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
+        if has_segments(directory, stage):
+            total += sum(segment.count for segment in read_table(directory, stage).segments)
+            continue
         with opened_part(_part(directory, stage)) as reader:
             total += sum(reader.get_batch(index).num_rows for index in range(reader.num_record_batches))
+    return total
+
+
+def staged_size(directory: Path, stages: Sequence[str]) -> int:
+    """How many bytes these stages take, about. Raises StorageCorrupted."""
+    total = 0
+    for stage in stages:
+        if has_segments(directory, stage):
+            total += sum(segment.end for segment in read_table(directory, stage).segments)
+        else:
+            total += _part(directory, stage).stat().st_size
     return total
 
 
@@ -293,6 +392,8 @@ def is_whole(directory: Path) -> bool:
         else:
             for path in directory.glob(f"*{PART_SUFFIX}"):
                 check_part(path)
+            for path in directory.glob(f"*{TABLE_SUFFIX}"):
+                check_segments(directory, path.stem)
         return True
     except (StorageCorrupted, InvalidInput):
         return False
@@ -335,8 +436,13 @@ def give_up_batch(log_directory: Path, directory: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove the files of a batch. Its manifest goes first: what is left by an interruption will not be committed."""
+    """Remove the files of a batch. Its manifest goes first: what is left by an interruption will not be committed.
+
+    So do tables: what one names is there.
+    """
     (directory / MANIFEST_NAME).unlink(missing_ok=True)
+    for path in directory.glob(f"*{TABLE_SUFFIX}"):
+        path.unlink()
     sync_directory(directory)
     for path in directory.iterdir():
         path.unlink(missing_ok=True)
@@ -352,8 +458,12 @@ def drop_orphans(log_directory: Path, now: float | None = None) -> None:
             with contextlib.suppress(FileNotFoundError):  # it was aborted this moment
                 age = now - path.stat().st_mtime
                 is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
+                if path.suffix == SEGMENT_SUFFIX and has_segments(path.parent, path.name.partition(".")[0]):
+                    continue  # its table goes first
                 if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
                     path.unlink()
+                    if path.suffix == TABLE_SUFFIX:
+                        sync_directory(path.parent)
         for directory in (*log_directory.glob(f"{STAGED}/*/*/"), *log_directory.glob(f"{STAGED}/*/")):
             if not any(directory.iterdir()):
                 directory.rmdir()
@@ -371,6 +481,10 @@ def exclusively(log_directory: Path) -> Iterator[None]:
 
 def _part(directory: Path, stage: str) -> Path:
     return directory / f"{stage}{PART_SUFFIX}"
+
+
+def _table(directory: Path, stage: str) -> Path:
+    return directory / f"{stage}{TABLE_SUFFIX}"
 
 
 def _is_stage(stage: object) -> bool:

@@ -23,6 +23,8 @@ from .link import Answering, Call
 logger = logging.getLogger("headwater.server")
 
 STARTS_WITHIN_S = 60.0
+PROGRAM = "from headwater.server.bulk.process import main; main()"
+"""What the process runs."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 10.0
 """Between the death of a bulk process and the start of the next; longer each time, until one lives for a while."""
 LIVES_S = 30.0
@@ -194,7 +196,7 @@ class Supervisor:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                "from headwater.server.bulk.process import main; main()",
+                PROGRAM,
                 str(theirs.fileno()),
                 msgspec.json.encode(self._settings).decode(),
                 *(str(each.fileno()) for each in held),

@@ -1,0 +1,137 @@
+"""A large part is staged as segment files, whose rows are read as those of any other part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.core import Event, LogSettings
+from headwater.core.errors import StorageCorrupted
+from headwater.core.event import Encoding
+from headwater.core.limits import check_append
+from headwater.formats.arrow_columns import batch_of
+from headwater.storage import Engine, StoredLog, staged_frames
+from headwater.storage.check_staged import check_staged
+from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
+from headwater.storage.staging import (
+    ORPHAN_AGE_S,
+    STAGED,
+    Staging,
+    batch_directory,
+    drop_orphans,
+    make_plain,
+    staged_batches,
+    staged_rows,
+)
+
+PLAIN = [Event("E", b"data %d" % number, id=str(number)) for number in range(40)]
+RICH = [
+    Event("Tèst", b"", ("a:1", f"b:{number % 3}") if number % 4 else (), f"{number}.é", "source" * (number % 2),
+          {"k": "v" * number} if number % 5 == 0 else {}, "key" if number % 7 else "", b"env" * (number % 2),
+          Encoding.AMQP if number % 2 else Encoding.DATA)
+    for number in range(40)
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1000)
+    monkeypatch.setattr(staged_frames, "STAGED_SEGMENT_EVENTS_MAX", 25)
+
+
+@pytest.fixture
+def log(data: Path) -> Iterator[StoredLog]:
+    with Engine(data, maintains=False) as engine:
+        yield engine.create("orders")
+
+
+def stage(log: StoredLog, events: list[Event], attempt: int = 0) -> str:
+    batch = batch_of(check_append(events, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, attempt, batch.schema)
+    for start in range(0, len(events), 7):
+        writer.write(batch.slice(start, 7))
+    return writer.close().stage
+
+
+def files(log: StoredLog, suffix: str) -> list[Path]:
+    return sorted(log.directory.glob(f"{STAGED}/*/*/*{suffix}"))
+
+
+@pytest.mark.parametrize("events", [PLAIN, RICH], ids=["plain", "rich"])
+def test_the_rows_are_those_that_were_staged(log: StoredLog, events: list[Event]) -> None:
+    stage(log, events)
+    folder = batch_directory(log.directory, "w", 1)
+    assert files(log, TABLE_SUFFIX) and len(files(log, SEGMENT_SUFFIX)) > 1 and not files(log, ".arrow")
+    batches = list(staged_batches(folder, ["0-0"]))
+    for batch in batches:
+        batch.validate(full=True)
+    assert pa.Table.from_batches(batches).equals(
+        pa.Table.from_batches([batch_of(check_append(events, LogSettings().event_bytes_max))])
+    )
+    assert staged_rows(folder, ["0-0"]) == len(events)
+    make_plain(log.directory, folder, "0-0")
+    assert files(log, ".arrow") and not files(log, TABLE_SUFFIX)
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches(list(staged_batches(folder, ["0-0"]))))
+
+
+def test_few_rows_are_an_arrow_file(log: StoredLog) -> None:
+    stage(log, PLAIN[:5])
+    assert files(log, ".arrow") and not files(log, TABLE_SUFFIX) and not files(log, SEGMENT_SUFFIX)
+
+
+def test_a_part_that_is_staged_again_is_there_once(log: StoredLog) -> None:
+    stage(log, PLAIN)
+    first = files(log, SEGMENT_SUFFIX)
+    stage(log, PLAIN)
+    assert not {*first} & {*files(log, SEGMENT_SUFFIX)} and len(files(log, "")) == 1 + len(first)
+    stage(log, PLAIN[:5])
+    assert staged_rows(batch_directory(log.directory, "w", 1), ["0-0"]) == 5
+    stage(log, PLAIN)
+    assert staged_rows(batch_directory(log.directory, "w", 1), ["0-0"]) == 40 and not files(log, ".arrow")
+
+
+def test_what_is_aborted_leaves_nothing(log: StoredLog) -> None:
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, 0, batch.schema)
+    for start in range(0, 40, 7):
+        writer.write(batch.slice(start, 7))
+    assert len(files(log, ".tmp")) > 2
+    writer.abort()
+    assert files(log, "") == []
+
+
+def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> None:
+    stage(log, PLAIN)
+    later = time.time() + ORPHAN_AGE_S + 60
+    drop_orphans(log.directory, later)
+    assert not files(log, TABLE_SUFFIX)
+    drop_orphans(log.directory, later)
+    assert files(log, "") == []
+
+
+def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:
+    stage(log, PLAIN)
+    problems: list[str] = []
+    check_staged(log.directory, problems, [])
+    assert not problems
+    path = files(log, SEGMENT_SUFFIX)[0]
+    content = path.read_bytes()
+    [table] = files(log, TABLE_SUFFIX)
+    for frame in staged_frames.read_table(table.parent, table.stem).segments[0].frames:
+        room = staged_frames.read_table(table.parent, table.stem).room
+        for at in (frame.offset + room, frame.offset + frame.length - 1):
+            hurt = bytearray(content)
+            hurt[at] ^= 1
+            path.write_bytes(hurt)
+            with pytest.raises(StorageCorrupted, match="checksum"):
+                staged_frames.check_segments(table.parent, table.stem)
+    path.write_bytes(content[:-8])
+    check_staged(log.directory, problems, [])
+    assert problems and "was staged with" in problems[0]
+    path.unlink()
+    with pytest.raises(StorageCorrupted, match="not there"):
+        staged_frames.check_segments(table.parent, table.stem)
