@@ -15,6 +15,7 @@ from headwater.core.event import Encoding
 from headwater.core.limits import check_append
 from headwater.formats.arrow_columns import batch_of
 from headwater.storage import Engine, StoredLog, staged_frames
+from headwater.storage import staged_rows as rows_module
 from headwater.storage.check_staged import check_staged
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
 from headwater.storage.staging import (
@@ -135,3 +136,21 @@ def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:
     path.unlink()
     with pytest.raises(StorageCorrupted, match="not there"):
         staged_frames.check_segments(table.parent, table.stem)
+
+
+def test_parts_hold_no_more_together_than_there_is_room_for(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1 << 30)
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    monkeypatch.setattr(rows_module, "HELD_BYTES_MAX", 200)
+    staging = Staging(log.directory)
+    parts = [staging.stage("w", 1, part, 0, batch.schema) for part in range(3)]
+    for start in range(0, len(PLAIN), 4):
+        for part in parts:
+            part.write(batch.slice(start, 4))
+            assert 0 <= rows_module._room._taken <= 200
+    parts[2].abort()
+    assert [part.close().rows for part in parts[:2]] == [len(PLAIN)] * 2
+    assert rows_module._room._taken == 0
+    stages = [part.id for part in parts[:2]]
+    read = pa.Table.from_batches(list(staged_batches(batch_directory(log.directory, "w", 1), stages)))
+    assert read["id"].to_pylist() == [event.id for event in PLAIN] * 2
