@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import Event, LogSettings
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.event import Encoding
 from headwater.core.limits import check_append
 from headwater.formats.arrow_columns import batch_of
-from headwater.storage import Engine, StoredLog, staged_frames
+from headwater.storage import Engine, StoredLog, checked_file, staged_frames
 from headwater.storage.check_staged import check_staged
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
 from headwater.storage.staging import (
@@ -102,6 +104,27 @@ def test_what_is_aborted_leaves_nothing(log: StoredLog) -> None:
     assert len(files(log, ".tmp")) > 2
     writer.abort()
     assert files(log, "") == []
+
+
+def test_where_there_is_no_room_for_the_table_nothing_is_left(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But what was staged under that name before."""
+
+    def refuse(path: Path, *_: bytes) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full:
+        full.setattr(checked_file, "write_whole", refuse)
+        with pytest.raises(DiskFull):
+            stage(log, PLAIN)
+    assert files(log, "") == []
+    stage(log, PLAIN)
+    before = files(log, "")
+    with monkeypatch.context() as full:
+        full.setattr(checked_file, "write_whole", refuse)
+        with pytest.raises(DiskFull):
+            stage(log, PLAIN)
+    assert files(log, "") == before
+    staged_frames.check_segments(before[0].parent, "0-0")
 
 
 def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from ..core.errors import EventLogError
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import batch_of, sizes_of
 from ..formats.late import pa
@@ -130,12 +131,22 @@ class SegmentsPart:
         return sum(segment.end for segment in self._table.segments)
 
     def close(self) -> None:
-        """Forget it."""
+        """Forget it, if it is no part of its batch."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        is_kept = self._is_kept()
         for segment in self._table.segments:
             self._unfinished(segment).unlink(missing_ok=True)
+            if not is_kept:  # there was no room for the table, say
+                (self._directory / segment.name).unlink(missing_ok=True)
+
+    def _is_kept(self) -> bool:
+        """Whether the table that is there is this one."""
+        try:
+            return read_table(self._directory, self._id).segments == self._table.segments
+        except (EventLogError, OSError):
+            return False
 
     def _fits(self, body: EncodedBody, weight: int) -> bool:
         if self._fd < 0:
