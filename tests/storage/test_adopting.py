@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import Event, LogSettings, Mark, Query, QueryItem, WriterState
-from headwater.core.errors import DiskFull, DuplicateEventId, StorageCorrupted, TooLarge
+from headwater.core.errors import DiskFull, DuplicateEventId, InvalidPosition, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
 from headwater.formats.arrow_columns import batch_of
@@ -220,6 +220,16 @@ def test_what_cannot_be_adopted_is_appended(
         check_log(log, 1, events())
         if how == "linked":
             assert [(data / f"other{number}").read_bytes() for number in range(len(paths))] == before
+
+
+def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk: WatchedDisk) -> None:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        with pytest.raises(InvalidPosition):
+            commit(log, stages, partition=1)
+        assert log.head() == 0 and not disk.adopted
+        assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
 
 
 def test_what_is_larger_than_the_log_takes_by_now_is_refused(data: Path, disk: WatchedDisk) -> None:

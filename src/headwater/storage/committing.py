@@ -392,8 +392,9 @@ def _append_segment(
     """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
     from ..formats.arrow_events import appends_of
 
+    mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
     try:
-        log.append_columns(segment, mark=Mark(manifest.writer, manifest.batch, rows, rows == total))
+        log.append_columns(segment, partition=manifest.partition, mark=mark)
     except NotAdopted as refusal:
         logger.info("%s", refusal)
         rows -= segment.count
