@@ -127,6 +127,36 @@ def test_where_there_is_no_room_for_the_table_nothing_is_left(log: StoredLog, mo
     staged_frames.check_segments(before[0].parent, "0-0")
 
 
+def test_rows_that_come_one_by_one_take_little_memory(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 10**6)
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    given = batch.take([number % 40 for number in range(1000)]).set_column(
+        3, "id", pa.array(map(str, range(1000)), pa.string())
+    )
+    writer, before = Staging(log.directory).stage("w", 1, 0, 0, batch.schema), pa.total_allocated_bytes()
+    for number in range(1000):
+        writer.write(given.take([number]))  # with buffers of its own
+    assert pa.total_allocated_bytes() - before < 500_000
+    writer.close()
+    found = pa.Table.from_batches(staged_batches(batch_directory(log.directory, "w", 1), ["0-0"]))
+    assert found.to_pylist() == given.to_pylist()
+
+
+def test_what_comes_slowly_is_not_forgotten(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.storage.staged_rows.TOUCH_S", 0.0)
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, 0, batch.schema)
+    for row in range(40):
+        writer.write(batch.slice(row, 1))
+        drop_orphans(log.directory)
+        for path in files(log, ".tmp"):
+            os.utime(path, (0, 0))  # long before the next one
+    writer.write(batch.slice(39, 1))
+    drop_orphans(log.directory)
+    assert writer.close().rows == 41
+    assert staged_rows(batch_directory(log.directory, "w", 1), ["0-0"]) == 41
+
+
 def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> None:
     stage(log, PLAIN)
     later = time.time() + ORPHAN_AGE_S + 60

@@ -111,8 +111,12 @@ class SegmentsPart:
         size, most = columns.bytes, _payload_max(columns)
         segment.frames.append(StagedFrame(offset, body.length, body.events, body.tags, crc, size, most, body.directory))
         self._weight += columns.bytes
-        for each in self._table.segments[:-1]:  # nobody writes on these, but they are not forgotten
-            os.utime(self._unfinished(each))
+        self.touch()
+
+    def touch(self) -> None:
+        """All of its files are still needed, if nobody writes on them: else they are forgotten after a while."""
+        for segment in self._table.segments:
+            os.utime(self._unfinished(segment))
 
     def finish(self) -> None:
         """What was written is durable when this returns, but for the table: see `keep`."""

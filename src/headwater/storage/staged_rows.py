@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, batch_of
 from ..formats.late import pa
 from . import staged_frames
 from .staged_frames import SegmentsPart
 from .staged_part import PartFile
+
+PIECES_MAX = 128
+"""So many pieces that came are copied into one. Each takes some 10 KiB besides its rows, and may be of one row."""
+TOUCH_S = 60.0
+"""How often files are told from those that nobody writes on, while what comes is gathered."""
 
 
 class StagedRows:
@@ -17,8 +24,11 @@ class StagedRows:
         """`segments`: None if an Arrow file is all that the part may be."""
         self._file, self._segments = file, segments
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
-        self._held: list[EventColumns] = []
+        self._joined: list[pa.RecordBatch] = []
+        self._pieces: list[EventColumns] = []
+        """What came behind those."""
         self._held_events = self._held_bytes = 0
+        self._touched_at = time.monotonic()
 
     @property
     def segments(self) -> SegmentsPart | None:
@@ -31,11 +41,13 @@ class StagedRows:
             self.write_batch(batch_of(columns))
             return
         events, size = self._held_events + columns.count, self._held_bytes + columns.bytes
-        if self._held and (events > staged_frames.FRAME_EVENTS_MAX or size > staged_frames.FRAME_BYTES):
+        if self._held_events and (events > staged_frames.FRAME_EVENTS_MAX or size > staged_frames.FRAME_BYTES):
             self._write_frame(self._segments)
-        self._held.append(columns)
-        self._held_events += columns.count
-        self._held_bytes += columns.bytes
+        self._hold(columns)
+        if time.monotonic() - self._touched_at >= TOUCH_S:
+            self._touched_at = time.monotonic()
+            self._file.touch()
+            self._segments.touch()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows to the Arrow file."""
@@ -44,13 +56,13 @@ class StagedRows:
     def finish(self) -> int:
         """What was written is durable when this returns; answers the size of the Arrow file, if it is one."""
         if self._segments is not None:
-            if self._held and (self._segments.is_begun or self._held_bytes >= staged_frames.FRAME_BYTES):
+            if self._held_events and (self._segments.is_begun or self._held_bytes >= staged_frames.FRAME_BYTES):
                 self._write_frame(self._segments)
             if self._segments.is_begun:
                 self._segments.finish()
                 return 0
-        for columns in self._held:
-            self.write_batch(batch_of(columns))
+        for batch in self._take_held():
+            self.write_batch(batch)
         self._sink_of_file().close()
         return self._file.finish()
 
@@ -60,12 +72,24 @@ class StagedRows:
             self._segments.close()
         self._file.close()
 
+    def _hold(self, columns: EventColumns) -> None:
+        self._pieces.append(columns)
+        self._held_events += columns.count
+        self._held_bytes += columns.bytes
+        if len(self._pieces) >= PIECES_MAX:
+            self._joined.append(pa.concat_batches(map(batch_of, self._pieces)))
+            self._pieces = []
+
+    def _take_held(self) -> list[pa.RecordBatch]:
+        batches = [*self._joined, *map(batch_of, self._pieces)]
+        self._joined, self._pieces, self._held_events, self._held_bytes = [], [], 0, 0
+        return batches
+
     def _write_frame(self, segments: SegmentsPart) -> None:
-        batches = [batch_of(columns) for columns in self._held]
+        size, batches = self._held_bytes, self._take_held()
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        segments.write(ArrowColumns(batch, self._held_bytes))
+        segments.write(ArrowColumns(batch, size))
         self._file.touch()
-        self._held, self._held_events, self._held_bytes = [], 0, 0
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:
         from ..formats.arrow_columns import EVENT_SCHEMA
