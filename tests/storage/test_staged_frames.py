@@ -26,6 +26,7 @@ from headwater.storage.staging import (
     batch_directory,
     drop_orphans,
     make_plain,
+    remove_batch,
     staged_batches,
     staged_rows,
 )
@@ -155,6 +156,21 @@ def test_what_comes_slowly_is_not_forgotten(log: StoredLog, monkeypatch: pytest.
     drop_orphans(log.directory)
     assert writer.close().rows == 41
     assert staged_rows(batch_directory(log.directory, "w", 1), ["0-0"]) == 41
+
+
+@pytest.mark.parametrize("ends", [1, 20, 40])
+def test_who_writes_on_when_the_batch_is_decided_is_not_told_of_an_error(log: StoredLog, ends: int) -> None:
+    """As a task that another one was faster than."""
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, 0, batch.schema)
+    for row in range(40):
+        if row == ends:
+            remove_batch(log.directory, batch_directory(log.directory, "w", 1))
+        writer.write(batch.slice(row, 1))
+    if ends == 40:
+        remove_batch(log.directory, batch_directory(log.directory, "w", 1))
+    assert writer.close().rows == 40
+    assert files(log, "") == []
 
 
 def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> None:
