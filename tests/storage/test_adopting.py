@@ -232,6 +232,16 @@ def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk
         assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
 
 
+def test_a_log_of_many_segments_takes_rows(data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "SEGMENTS_MAX", 3)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        for batch in range(1, 4):
+            assert commit(log, [stage(log, events(batch * 1000), batch)], batch).events == ROWS
+        assert len(segments(log)) <= 3 + 2, "one was made ready while another was written; then one takes all rows"
+        check_log(log, 0, [each for batch in range(1, 4) for each in events(batch * 1000)])
+
+
 def test_what_is_larger_than_the_log_takes_by_now_is_refused(data: Path, disk: WatchedDisk) -> None:
     with Engine(data, maintains=False, disk=disk) as engine:
         log = engine.create("orders")

@@ -63,6 +63,9 @@ logger = logging.getLogger("headwater.storage")
 
 ADOPTED_BYTES_MIN = 8 * 1024 * 1024
 """A smaller segment is not worth a file of the log: its rows are appended."""
+SEGMENTS_MAX = 16_384
+"""A log with more takes rows, which fill segments of up to 256 MiB: each one is an open file, and a map, of this
+process and of that which serves Flight. One that opens the log must get all of them."""
 
 
 def commit_staged(
@@ -350,6 +353,8 @@ def _behind(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
 def _is_fit(piece: Piece, log: LocalLog) -> bool:
     """Whether a piece is a segment worth a file of the log, with events as the log takes them now."""
     if not isinstance(piece, SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
+        return False
+    if log.statistics.segments >= SEGMENTS_MAX:
         return False
     return max(frame.payload_max for frame in piece.segment.frames) <= log.settings.event_bytes_max
 
