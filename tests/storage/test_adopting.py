@@ -232,6 +232,25 @@ def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk
         assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
 
 
+def test_a_file_system_without_links_is_not_asked_again(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is judged in vain, and then as rows, takes three times as long."""
+    asked: list[Path] = []
+
+    def refuse(source: Path, target: Path) -> None:
+        asked.append(source)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(disk, "link", refuse)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        for batch in range(1, 4):
+            assert commit(log, [stage(log, events(batch * 1000), batch)], batch).events == ROWS
+        assert 1 <= len(asked) <= 2, "the second was made ready while the first was judged"
+        check_log(log, 0, [each for batch in range(1, 4) for each in events(batch * 1000)])
+
+
 def test_a_log_of_many_segments_takes_rows(data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "SEGMENTS_MAX", 3)
     with Engine(data, maintains=False, disk=disk) as engine:

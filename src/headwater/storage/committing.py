@@ -323,10 +323,10 @@ def _appends(log: LocalLog, directory: Path, folder: Path, manifest: Manifest, r
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
     from ..formats.arrow_events import appends_of
 
-    may_adopt = manifest.on_duplicate == "fail" and takes_segments(log)
+    may_adopt = manifest.on_duplicate == "fail"
     id_seed = read_meta(directory).id_seed
     pieces = _behind(staged_pieces(folder, manifest.stages), rows)
-    for is_segment, run in groupby(pieces, lambda piece: may_adopt and _is_fit(piece, log)):
+    for is_segment, run in groupby(pieces, lambda piece: may_adopt and takes_segments(log) and _is_fit(piece, log)):
         if is_segment:
             for piece in run:
                 assert isinstance(piece, SegmentPiece)
