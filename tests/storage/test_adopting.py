@@ -188,14 +188,6 @@ def test_with_a_condition_the_rows_are_one_append(data: Path, disk: WatchedDisk)
         assert not disk.adopted and len(list(log.frames.read(1))) == 1
 
 
-def test_a_partition_that_the_log_has_not_is_refused(data: Path, disk: WatchedDisk) -> None:
-    with Engine(data, maintains=False, disk=disk) as engine:
-        log = engine.create("orders")
-        with pytest.raises(InvalidPosition):
-            commit(log, [stage(log, events())], partition=1)
-        assert log.head() == 0 and not disk.adopted
-
-
 def test_a_file_that_was_altered_is_refused(data: Path, disk: WatchedDisk) -> None:
     with Engine(data, maintains=False, disk=disk) as engine:
         log = engine.create("orders")
@@ -246,6 +238,45 @@ def test_what_cannot_be_adopted_is_appended(
         check_log(log, 1, events())
         if how == "linked":
             assert [(data / f"other{number}").read_bytes() for number in range(len(paths))] == before
+
+
+def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk: WatchedDisk) -> None:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        with pytest.raises(InvalidPosition):
+            commit(log, stages, partition=1)
+        assert log.head() == 0 and not disk.adopted
+        assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
+
+
+def test_a_file_system_without_links_is_not_asked_again(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is judged in vain, and then as rows, takes three times as long."""
+    asked: list[Path] = []
+
+    def refuse(source: Path, target: Path) -> None:
+        asked.append(source)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(disk, "link", refuse)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        for batch in range(1, 4):
+            assert commit(log, [stage(log, events(batch * 1000), batch)], batch).events == ROWS
+        assert 1 <= len(asked) <= 2, "the second was made ready while the first was judged"
+        check_log(log, 0, [each for batch in range(1, 4) for each in events(batch * 1000)])
+
+
+def test_a_log_of_many_segments_takes_rows(data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "SEGMENTS_MAX", 3)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        for batch in range(1, 4):
+            assert commit(log, [stage(log, events(batch * 1000), batch)], batch).events == ROWS
+        assert len(segments(log)) <= 3 + 2, "one was made ready while another was written; then one takes all rows"
+        check_log(log, 0, [each for batch in range(1, 4) for each in events(batch * 1000)])
 
 
 def test_what_is_larger_than_the_log_takes_by_now_is_refused(data: Path, disk: WatchedDisk) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import Event, LogSettings
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.event import Encoding
 from headwater.core.limits import check_append
 from headwater.formats.arrow_columns import batch_of
-from headwater.storage import Engine, StoredLog, staged_frames
+from headwater.storage import Engine, StoredLog, checked_file, staged_frames
 from headwater.storage import staged_rows as rows_module
 from headwater.storage.check_staged import check_staged
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
@@ -25,6 +27,7 @@ from headwater.storage.staging import (
     batch_directory,
     drop_orphans,
     make_plain,
+    remove_batch,
     staged_batches,
     staged_rows,
 )
@@ -105,6 +108,72 @@ def test_what_is_aborted_leaves_nothing(log: StoredLog) -> None:
     assert files(log, "") == []
 
 
+def test_where_there_is_no_room_for_the_table_nothing_is_left(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But what was staged under that name before."""
+
+    def refuse(path: Path, *_: bytes) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full:
+        full.setattr(checked_file, "write_whole", refuse)
+        with pytest.raises(DiskFull):
+            stage(log, PLAIN)
+    assert files(log, "") == []
+    stage(log, PLAIN)
+    before = files(log, "")
+    with monkeypatch.context() as full:
+        full.setattr(checked_file, "write_whole", refuse)
+        with pytest.raises(DiskFull):
+            stage(log, PLAIN)
+    assert files(log, "") == before
+    staged_frames.check_segments(before[0].parent, "0-0")
+
+
+def test_rows_that_come_one_by_one_take_little_memory(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 10**6)
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    given = batch.take([number % 40 for number in range(1000)]).set_column(
+        3, "id", pa.array(map(str, range(1000)), pa.string())
+    )
+    writer, before = Staging(log.directory).stage("w", 1, 0, 0, batch.schema), pa.total_allocated_bytes()
+    for number in range(1000):
+        writer.write(given.take([number]))  # with buffers of its own
+    assert pa.total_allocated_bytes() - before < 500_000
+    writer.close()
+    found = pa.Table.from_batches(staged_batches(batch_directory(log.directory, "w", 1), ["0-0"]))
+    assert found.to_pylist() == given.to_pylist()
+
+
+def test_what_comes_slowly_is_not_forgotten(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.storage.staged_rows.TOUCH_S", 0.0)
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, 0, batch.schema)
+    for row in range(40):
+        writer.write(batch.slice(row, 1))
+        drop_orphans(log.directory)
+        for path in files(log, ".tmp"):
+            os.utime(path, (0, 0))  # long before the next one
+    writer.write(batch.slice(39, 1))
+    drop_orphans(log.directory)
+    assert writer.close().rows == 41
+    assert staged_rows(batch_directory(log.directory, "w", 1), ["0-0"]) == 41
+
+
+@pytest.mark.parametrize("ends", [1, 20, 40])
+def test_who_writes_on_when_the_batch_is_decided_is_not_told_of_an_error(log: StoredLog, ends: int) -> None:
+    """As a task that another one was faster than."""
+    batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
+    writer = Staging(log.directory).stage("w", 1, 0, 0, batch.schema)
+    for row in range(40):
+        if row == ends:
+            remove_batch(log.directory, batch_directory(log.directory, "w", 1))
+        writer.write(batch.slice(row, 1))
+    if ends == 40:
+        remove_batch(log.directory, batch_directory(log.directory, "w", 1))
+    assert writer.close().rows == 40
+    assert files(log, "") == []
+
+
 def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> None:
     stage(log, PLAIN)
     later = time.time() + ORPHAN_AGE_S + 60
@@ -142,6 +211,7 @@ def test_parts_hold_no_more_together_than_there_is_room_for(log: StoredLog, monk
     monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1 << 30)
     batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
     monkeypatch.setattr(rows_module, "HELD_BYTES_MAX", 200)
+    monkeypatch.setattr(rows_module, "HELD_BYTES_MIN", 0)
     staging = Staging(log.directory)
     parts = [staging.stage("w", 1, part, 0, batch.schema) for part in range(3)]
     for start in range(0, len(PLAIN), 4):

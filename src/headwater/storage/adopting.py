@@ -89,6 +89,8 @@ def _body(frame: StagedFrame) -> EncodedBody:
 
 
 def takes_segments(log: LocalLog) -> bool:
-    """Whether a log takes segments: it is in local files, and has one partition."""
+    """Whether a log takes segments: it is in local files, which may have two names, and has one partition."""
     frames = getattr(log, "frames", None)
-    return isinstance(frames, SegmentLog) and not isinstance(frames, HomedLog) and log.settings.partitions == 1
+    if not isinstance(frames, SegmentLog) or isinstance(frames, HomedLog):
+        return False
+    return frames.has_links and log.settings.partitions == 1

@@ -59,6 +59,9 @@ logger = logging.getLogger("headwater.storage")
 
 ADOPTED_BYTES_MIN = 8 * 1024 * 1024
 """A smaller segment is not worth a file of the log: its rows are appended."""
+SEGMENTS_MAX = 16_384
+"""A log with more takes rows, which fill segments of up to 256 MiB: each one is an open file, and a map, of this
+process and of that which serves Flight. One that opens the log must get all of them."""
 
 
 def commit_staged(
@@ -316,10 +319,10 @@ def _appends(log: LocalLog, directory: Path, folder: Path, manifest: Manifest, r
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
     from ..formats.arrow_events import appends_of
 
-    may_adopt = manifest.on_duplicate == "fail" and takes_segments(log)
+    may_adopt = manifest.on_duplicate == "fail"
     id_seed = read_meta(directory).id_seed
     pieces = _behind(staged_pieces(folder, manifest.stages), rows)
-    for is_segment, run in groupby(pieces, lambda piece: may_adopt and _is_fit(piece, log)):
+    for is_segment, run in groupby(pieces, lambda piece: may_adopt and takes_segments(log) and _is_fit(piece, log)):
         if is_segment:
             for piece in run:
                 assert isinstance(piece, SegmentPiece)
@@ -346,6 +349,8 @@ def _behind(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
 def _is_fit(piece: Piece, log: LocalLog) -> bool:
     """Whether a piece is a segment worth a file of the log, with events as the log takes them now."""
     if not isinstance(piece, SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
+        return False
+    if log.statistics.segments >= SEGMENTS_MAX:
         return False
     return max(frame.payload_max for frame in piece.segment.frames) <= log.settings.event_bytes_max
 
@@ -388,8 +393,8 @@ def _append_segment(
     """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
     from ..formats.arrow_events import appends_of
 
+    mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
     try:
-        mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
         log.append_columns(segment, partition=manifest.partition, mark=mark)
     except NotAdopted as refusal:
         logger.info("%s", refusal)

@@ -6,6 +6,7 @@ the others never change. Recovery of the newest after a crash is in `recovery`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import mmap
 import os
@@ -42,6 +43,7 @@ _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
 ADOPTED = "adopted.tmp"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
 
@@ -237,6 +239,8 @@ class SegmentLog:
         """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
         self.floor = floor
         """Numbers up to this one are not given again."""
+        self.has_links = True
+        """Whether the file system gives a file another name, as far as is known: without it nothing is adopted."""
         self._preparing: threading.Thread | None = None
         (directory / PREPARED).unlink(missing_ok=True)
         (directory / ADOPTED).unlink(missing_ok=True)
@@ -481,7 +485,8 @@ class SegmentLog:
             if (found.st_dev, found.st_ino) != staged.inode:
                 raise NotAdopted(staged.path, "it was replaced")
             return Segment(adopted, self._log_id, first)
-        except OSError as error:  # a file system without links, say
+        except OSError as error:
+            self.has_links = error.errno not in _NO_LINKS
             raise NotAdopted(staged.path, f"it cannot be linked: {error.strerror}") from error
 
     def _make_segment(self, frame: EncodedFrame, needed: int) -> Segment:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from ..core.errors import EventLogError
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import batch_of, sizes_of
 from ..formats.late import pa
@@ -110,8 +111,12 @@ class SegmentsPart:
         size, most = columns.bytes, _payload_max(columns)
         segment.frames.append(StagedFrame(offset, body.length, body.events, body.tags, crc, size, most, body.directory))
         self._weight += columns.bytes
-        for each in self._table.segments[:-1]:  # nobody writes on these, but they are not forgotten
-            os.utime(self._unfinished(each))
+        self.touch()
+
+    def touch(self) -> None:
+        """All of its files are still needed, if nobody writes on them: else they are forgotten after a while."""
+        for segment in self._table.segments:
+            os.utime(self._unfinished(segment))
 
     def finish(self) -> None:
         """What was written is durable when this returns, but for the table: see `keep`."""
@@ -130,12 +135,22 @@ class SegmentsPart:
         return sum(segment.end for segment in self._table.segments)
 
     def close(self) -> None:
-        """Forget it."""
+        """Forget it, if it is no part of its batch."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        is_kept = self._is_kept()
         for segment in self._table.segments:
             self._unfinished(segment).unlink(missing_ok=True)
+            if not is_kept:  # there was no room for the table, say
+                (self._directory / segment.name).unlink(missing_ok=True)
+
+    def _is_kept(self) -> bool:
+        """Whether the table that is there is this one."""
+        try:
+            return read_table(self._directory, self._id).segments == self._table.segments
+        except (EventLogError, OSError):
+            return False
 
     def _fits(self, body: EncodedBody, weight: int) -> bool:
         if self._fd < 0:

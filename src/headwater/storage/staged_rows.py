@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, batch_of
@@ -11,8 +12,14 @@ from . import staged_frames
 from .staged_frames import SegmentsPart
 from .staged_part import PartFile
 
+PIECES_MAX = 128
+"""So many pieces that came are copied into one. Each takes some 10 KiB besides its rows, and may be of one row."""
+TOUCH_S = 60.0
+"""How often files are told from those that nobody writes on, while what comes is gathered."""
 HELD_BYTES_MAX = 128 * 1024 * 1024
-"""All parts that are being staged hold no more rows than that; where they would, frames are smaller."""
+"""All parts that are being staged hold no more than that, besides what each always may; else frames are smaller."""
+HELD_BYTES_MIN = 1024 * 1024
+"""So much each part always may, lest frames are tiny."""
 
 
 class _Room:
@@ -45,8 +52,11 @@ class StagedRows:
         """`segments`: None if an Arrow file is all that the part may be."""
         self._file, self._segments = file, segments
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
-        self._held: list[EventColumns] = []
+        self._joined: list[pa.RecordBatch] = []
+        self._pieces: list[EventColumns] = []
+        """What came behind those."""
         self._held_events = self._held_bytes = self._taken = 0
+        self._touched_at = time.monotonic()
 
     @property
     def segments(self) -> SegmentsPart | None:
@@ -59,15 +69,17 @@ class StagedRows:
             self.write_batch(batch_of(columns))
             return
         events, size = self._held_events + columns.count, self._held_bytes + columns.bytes
-        if self._held and (events > staged_frames.FRAME_EVENTS_MAX or size > staged_frames.FRAME_BYTES):
+        if self._held_events and (events > staged_frames.FRAME_EVENTS_MAX or size > staged_frames.FRAME_BYTES):
             self._write_frame(self._segments)
-        self._held.append(columns)
-        self._held_events += columns.count
-        self._held_bytes += columns.bytes
+        self._hold(columns)
         if _room.take(columns.bytes):
             self._taken += columns.bytes
-        else:
+        elif self._held_bytes >= HELD_BYTES_MIN:
             self._write_frame(self._segments)
+        if time.monotonic() - self._touched_at >= TOUCH_S:
+            self._touched_at = time.monotonic()
+            self._file.touch()
+            self._segments.touch()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows to the Arrow file."""
@@ -76,14 +88,13 @@ class StagedRows:
     def finish(self) -> int:
         """What was written is durable when this returns; answers the size of the Arrow file, if it is one."""
         if self._segments is not None:
-            if self._held and (self._segments.is_begun or self._held_bytes >= staged_frames.FRAME_BYTES):
+            if self._held_events and (self._segments.is_begun or self._held_bytes >= staged_frames.FRAME_BYTES):
                 self._write_frame(self._segments)
             if self._segments.is_begun:
                 self._segments.finish()
                 return 0
-        for columns in self._held:
-            self.write_batch(batch_of(columns))
-        self._forget_held()
+        for batch in self._take_held():
+            self.write_batch(batch)
         self._sink_of_file().close()
         return self._file.finish()
 
@@ -94,16 +105,28 @@ class StagedRows:
             self._segments.close()
         self._file.close()
 
-    def _write_frame(self, segments: SegmentsPart) -> None:
-        batches = [batch_of(columns) for columns in self._held]
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        segments.write(ArrowColumns(batch, self._held_bytes))
-        self._file.touch()
+    def _hold(self, columns: EventColumns) -> None:
+        self._pieces.append(columns)
+        self._held_events += columns.count
+        self._held_bytes += columns.bytes
+        if len(self._pieces) >= PIECES_MAX:
+            self._joined.append(pa.concat_batches(map(batch_of, self._pieces)))
+            self._pieces = []
+
+    def _take_held(self) -> list[pa.RecordBatch]:
+        batches = [*self._joined, *map(batch_of, self._pieces)]
         self._forget_held()
+        return batches
 
     def _forget_held(self) -> None:
         _room.give_back(self._taken)
-        self._held, self._held_events, self._held_bytes, self._taken = [], 0, 0, 0
+        self._joined, self._pieces, self._held_events, self._held_bytes, self._taken = [], [], 0, 0, 0
+
+    def _write_frame(self, segments: SegmentsPart) -> None:
+        size, batches = self._held_bytes, self._take_held()
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        segments.write(ArrowColumns(batch, size))
+        self._file.touch()
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:
         from ..formats.arrow_columns import EVENT_SCHEMA

@@ -207,7 +207,7 @@ class StagedFile:
         for columns in appends_of([batch], self._staging.settings):
             if self._file is not None:
                 self._staging._check_room(columns.bytes)
-                with self._staging._telling(columns.bytes):
+                with self._staging._telling(columns.bytes), self._may_be_decided():
                     self._file.write(columns)
             self.rows += columns.count
 
@@ -223,7 +223,9 @@ class StagedFile:
             raise
 
     def _close(self, file: StagedRows) -> Staged:
-        size = file.finish()
+        size = 0
+        with self._may_be_decided():
+            size = file.finish()
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self.abort()
@@ -240,6 +242,17 @@ class StagedFile:
             for directory in (self._directory, *self._directory.parents[:3]):
                 sync_directory(directory)
         return Staged(self.id, self.rows, size)
+
+    @contextlib.contextmanager
+    def _may_be_decided(self) -> Iterator[None]:
+        """The files are gone when the batch was committed or discarded meanwhile: what comes is counted, no more."""
+        try:
+            yield
+        except FileNotFoundError:
+            if self._temporary.exists() or not self._staging.directory.exists():
+                raise
+            self.abort()
+            self._file = None
 
     def abort(self) -> None:
         """Forget the rows. Raises nothing."""
