@@ -232,6 +232,38 @@ def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk
         assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
 
 
+def test_a_segment_is_its_owners_alone_and_that_is_the_directorys(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may have staged it, in a directory of another user's: who serves the log must be able to open it."""
+    given: list[tuple[int, int, int]] = []
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        for path in log.directory.glob(f"{STAGED}/*/*/*{SEGMENT_SUFFIX}"):
+            path.chmod(0o644)
+        real = os.fstat
+
+        def of_root(descriptor: int) -> Any:
+            found = real(descriptor)
+            return os.stat_result(
+                (found.st_mode, found.st_ino, found.st_dev, found.st_nlink, 0, 0, found.st_size, 0, 0, 0)
+            )
+
+        def give(descriptor: int, owner: int, group: int) -> None:
+            given.append((real(descriptor).st_ino, owner, group))
+
+        with monkeypatch.context() as root:
+            root.setattr(os, "geteuid", lambda: 0)
+            root.setattr(os, "fstat", of_root)
+            root.setattr(os, "fchown", give)
+            root.setattr("headwater.storage.disk.owner_above", lambda directory: (12345, 12345))
+            assert commit(log, stages).events == ROWS
+        assert len(disk.adopted) == 5
+        for path in (log.directory / "log").glob("*.log"):
+            assert path.stat().st_mode & 0o777 == 0o600 and (path.stat().st_ino, 12345, 12345) in given
+
+
 def test_a_file_system_without_links_is_not_asked_again(
     data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
