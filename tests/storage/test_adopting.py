@@ -17,9 +17,10 @@ from headwater.core.errors import DiskFull, DuplicateEventId, InvalidPosition, S
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
 from headwater.formats.arrow_columns import batch_of
-from headwater.storage import Engine, StoredLog, check_directory, committing, staged_frames
+from headwater.storage import Engine, StoredLog, check_directory, committing, maintenance, staged_frames
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.mapped import MappedLog
+from headwater.storage.places import places_name
 from headwater.storage.segments import ADOPTED
 from headwater.storage.staged_frames import SEGMENT_SUFFIX
 from headwater.storage.staging import STAGED, Staging
@@ -262,6 +263,32 @@ def test_a_segment_is_its_owners_alone_and_that_is_the_directorys(
         assert len(disk.adopted) == 5
         for path in (log.directory / "log").glob("*.log"):
             assert path.stat().st_mode & 0o777 == 0o600 and (path.stat().st_ino, 12345, 12345) in given
+
+
+def test_a_segment_that_is_indexed_is_not_looked_at_again(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then there may be thousands, and each second they are gone through."""
+    asked: list[int] = []
+
+    def name_of(first: int) -> str:
+        asked.append(first)
+        return places_name(first)
+
+    monkeypatch.setattr(maintenance, "places_name", name_of)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        commit(log, [stage(log, events())])
+        engine.maintain()
+        engine.maintain()
+        assert set(asked) == set(segments(log)[:-1])
+        asked.clear()
+        engine.maintain()
+        assert asked == []
+        commit(log, [stage(log, events(1000), 2)], 2)
+        engine.maintain()
+        indexed = {path.name for path in (log.directory / "idx").glob("*.places")}
+        assert indexed == {places_name(first) for first in segments(log)[:-1]} and len(indexed) == 9
 
 
 def test_a_file_system_without_links_is_not_asked_again(

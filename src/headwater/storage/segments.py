@@ -77,6 +77,8 @@ class Segment:
         self.first = int(path.stem) if first is None else first
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
+        self.is_indexed = False
+        """Whether the files derived from it were seen: see `maintenance`."""
         self.reset()
         with open(path, "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
