@@ -21,6 +21,7 @@ from headwater.storage import Engine, StoredLog, check_directory, committing, ma
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.mapped import MappedLog
 from headwater.storage.places import places_name
+from headwater.storage.sealing import postings_ranges
 from headwater.storage.segments import ADOPTED
 from headwater.storage.staged_frames import SEGMENT_SUFFIX
 from headwater.storage.staging import STAGED, Staging
@@ -289,6 +290,32 @@ def test_a_segment_that_is_indexed_is_not_looked_at_again(
         engine.maintain()
         indexed = {path.name for path in (log.directory / "idx").glob("*.places")}
         assert indexed == {places_name(first) for first in segments(log)[:-1]} and len(indexed) == 9
+
+
+def test_an_opening_lists_the_index_as_often_whatever_there_is(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listed all of it for each segment: with thousands, a log took minutes to open."""
+    listed: list[Path] = []
+
+    def ranges(directory: Path) -> list[tuple[int, int]]:
+        listed.append(directory)
+        return postings_ranges(directory)
+
+    monkeypatch.setattr("headwater.storage.sealing.postings_ranges", ranges)
+    for batch in range(1, 3):
+        with Engine(data, maintains=False, disk=disk) as engine:
+            log = engine.create("orders") if batch == 1 else engine.open("orders")
+            commit(log, [stage(log, events(batch * 1000), batch)], batch)
+            engine.maintain()
+        listed.clear()
+        with Engine(data, maintains=False, disk=disk) as engine:
+            log = engine.open("orders")
+            assert len(listed) == 1
+            log.trim(log.head())
+            engine.maintain()
+            assert len(segments(log)) == 1 and len(listed) <= 3
+            check_log(log, log.head() - 1, events(batch * 1000)[-1:])
 
 
 def test_a_file_system_without_links_is_not_asked_again(
