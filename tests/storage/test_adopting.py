@@ -24,9 +24,11 @@ from headwater.core.errors import (
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
 from headwater.formats.arrow_columns import batch_of
-from headwater.storage import Engine, StoredLog, check_directory, committing, staged_frames
+from headwater.storage import Engine, StoredLog, check_directory, committing, maintenance, staged_frames
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.mapped import MappedLog
+from headwater.storage.places import places_name
+from headwater.storage.sealing import postings_ranges
 from headwater.storage.segments import ADOPTED
 from headwater.storage.staged_frames import SEGMENT_SUFFIX
 from headwater.storage.staging import STAGED, Staging
@@ -248,6 +250,90 @@ def test_a_partition_that_is_not_there_is_told_as_of_any_commit(data: Path, disk
             commit(log, stages, partition=1)
         assert log.head() == 0 and not disk.adopted
         assert commit(log, stages, partition=0).events == ROWS and len(disk.adopted) == 5
+
+
+def test_a_segment_is_its_owners_alone_and_that_is_the_directorys(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may have staged it, in a directory of another user's: who serves the log must be able to open it."""
+    given: list[tuple[int, int, int]] = []
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        for path in log.directory.glob(f"{STAGED}/*/*/*{SEGMENT_SUFFIX}"):
+            path.chmod(0o644)
+        real = os.fstat
+
+        def of_root(descriptor: int) -> Any:
+            found = real(descriptor)
+            return os.stat_result(
+                (found.st_mode, found.st_ino, found.st_dev, found.st_nlink, 0, 0, found.st_size, 0, 0, 0)
+            )
+
+        def give(descriptor: int, owner: int, group: int) -> None:
+            given.append((real(descriptor).st_ino, owner, group))
+
+        with monkeypatch.context() as root:
+            root.setattr(os, "geteuid", lambda: 0)
+            root.setattr(os, "fstat", of_root)
+            root.setattr(os, "fchown", give)
+            root.setattr("headwater.storage.disk.owner_above", lambda directory: (12345, 12345))
+            assert commit(log, stages).events == ROWS
+        assert len(disk.adopted) == 5
+        for path in (log.directory / "log").glob("*.log"):
+            assert path.stat().st_mode & 0o777 == 0o600 and (path.stat().st_ino, 12345, 12345) in given
+
+
+def test_a_segment_that_is_indexed_is_not_looked_at_again(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then there may be thousands, and each second they are gone through."""
+    asked: list[int] = []
+
+    def name_of(first: int) -> str:
+        asked.append(first)
+        return places_name(first)
+
+    monkeypatch.setattr(maintenance, "places_name", name_of)
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        commit(log, [stage(log, events())])
+        engine.maintain()
+        engine.maintain()
+        assert set(asked) == set(segments(log)[:-1])
+        asked.clear()
+        engine.maintain()
+        assert asked == []
+        commit(log, [stage(log, events(1000), 2)], 2)
+        engine.maintain()
+        indexed = {path.name for path in (log.directory / "idx").glob("*.places")}
+        assert indexed == {places_name(first) for first in segments(log)[:-1]} and len(indexed) == 9
+
+
+def test_an_opening_lists_the_index_as_often_whatever_there_is(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listed all of it for each segment: with thousands, a log took minutes to open."""
+    listed: list[Path] = []
+
+    def ranges(directory: Path) -> list[tuple[int, int]]:
+        listed.append(directory)
+        return postings_ranges(directory)
+
+    monkeypatch.setattr("headwater.storage.sealing.postings_ranges", ranges)
+    for batch in range(1, 3):
+        with Engine(data, maintains=False, disk=disk) as engine:
+            log = engine.create("orders") if batch == 1 else engine.open("orders")
+            commit(log, [stage(log, events(batch * 1000), batch)], batch)
+            engine.maintain()
+        listed.clear()
+        with Engine(data, maintains=False, disk=disk) as engine:
+            log = engine.open("orders")
+            assert len(listed) == 1
+            log.trim(log.head())
+            engine.maintain()
+            assert len(segments(log)) == 1 and len(listed) <= 3
+            check_log(log, log.head() - 1, events(batch * 1000)[-1:])
 
 
 def test_a_file_system_without_links_is_not_asked_again(

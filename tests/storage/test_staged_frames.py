@@ -129,6 +129,23 @@ def test_where_there_is_no_room_for_the_table_nothing_is_left(log: StoredLog, mo
     staged_frames.check_segments(before[0].parent, "0-0")
 
 
+def test_a_part_that_is_staged_again_while_it_is_looked_at_is_not_damaged(
+    log: StoredLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(log, PLAIN)
+    mapped, looked_at = staged_frames.mapped_segment, list[str]()
+
+    def mapped_late(path: Path, segment: staged_frames.StagedSegment) -> pa.Buffer:
+        looked_at.append(path.name)
+        if len(looked_at) == 2:
+            stage(log, PLAIN)
+        return mapped(path, segment)
+
+    monkeypatch.setattr(staged_frames, "mapped_segment", mapped_late)
+    staged_frames.check_segments(batch_directory(log.directory, "w", 1), "0-0")
+    assert {path.name for path in files(log, SEGMENT_SUFFIX)} == set(looked_at[2:])
+
+
 def test_rows_that_come_one_by_one_take_little_memory(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_frames, "FRAME_BYTES", 10**6)
     batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))

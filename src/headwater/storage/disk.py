@@ -104,12 +104,17 @@ def private_opener(path: str, flags: int) -> int:
     What root makes belongs to whom the directory belongs, so that the server can use it: commands are run by root too.
     """
     descriptor = os.open(path, flags, FILE_MODE)
+    make_private(descriptor, os.path.dirname(path) or "." if flags & os.O_CREAT else None)
+    return descriptor
+
+
+def make_private(descriptor: int, directory: str | Path | None) -> None:
+    """Make an open file its owner's alone; of one of root's that is new in a directory, the owner is that one's."""
     found = os.fstat(descriptor)
     if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE_MODE:
         os.fchmod(descriptor, FILE_MODE)
-    if found.st_uid == 0 and flags & os.O_CREAT and (owner := owner_above(os.path.dirname(path) or ".")) is not None:
+    if found.st_uid == 0 and directory is not None and (owner := owner_above(directory)) is not None:
         os.fchown(descriptor, *owner)
-    return descriptor
 
 
 def owner_above(directory: str | Path) -> tuple[int, int] | None:

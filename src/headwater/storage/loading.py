@@ -24,7 +24,7 @@ from .index import Index
 from .meta import Meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import FilePostings
-from .sealing import HISTORY, INDEX, frames_of, is_sealed, range_of, seal
+from .sealing import HISTORY, INDEX, Sealed, frames_of, range_of, seal
 from .segments import Segment, SegmentLog
 from .writers import WRITERS_NAME, KeptMarks, StoredWriterTable, read_writers, write_writers
 
@@ -50,8 +50,9 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     for place in (directory, directory / INDEX, directory / HISTORY):
         for unfinished in place.glob("*.tmp"):
             unfinished.unlink(missing_ok=True)  # an indexing process that outlived its server may be at it
+    sealed = Sealed(directory)
     for segment in frames.segments[:-1]:
-        if not is_sealed(directory, segment):
+        if not sealed.has(segment):
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)
             seal(directory, segment.path.name, segment.last)
     replay_after, files = _usable_postings(directory, frames, meta)

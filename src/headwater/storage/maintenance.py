@@ -47,8 +47,11 @@ _Ranged = TypeVar("_Ranged", FilePostings, IdFile)
 def seal_segments(log: StoredLog, run: RunJob) -> None:
     """Index the segments that are not written any more; then their part of the index in memory is let go."""
     for segment in log.frames.segments[:-1]:
+        if segment.is_indexed:  # there may be thousands
+            continue
         covered = any(file.first <= segment.first and segment.last <= file.last for file in log.index.files)
         if covered and (log.directory / INDEX / places_name(segment.first)).exists():
+            segment.is_indexed = True
             continue
         if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
             logger.error("log %s: indexing %s failed: %s", log.name, segment.path.name, problem)

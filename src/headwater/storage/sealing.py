@@ -5,7 +5,9 @@ Runs in a worker process (file names in, file names out), or in line where a log
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +69,22 @@ def index_part(log_directory: Path, segment_name: str, first: int, last: int) ->
     write_postings(log_directory / INDEX, first, last, postings.encoded_terms())
 
 
-def is_sealed(log_directory: Path, segment: Segment) -> bool:
-    """Whether the files derived from a segment are there, postings perhaps as part of merged ones."""
-    directory = log_directory / INDEX
-    return (directory / places_name(segment.first)).exists() and any(
-        first <= segment.first and segment.last <= last for first, last in postings_ranges(directory)
-    )
+class Sealed:
+    """Of which segments the files derived from them are there: the directory is listed once, for any number of them."""
+
+    def __init__(self, log_directory: Path) -> None:
+        directory = log_directory / INDEX
+        self._places = {path.name for path in directory.glob("*.places")}
+        ranges = postings_ranges(directory)
+        self._firsts = [first for first, _ in ranges]
+        self._lasts = list(accumulate((last for _, last in ranges), max))
+        """The highest last number of the first so many ranges."""
+
+    def has(self, segment: Segment) -> bool:
+        """Whether those of a segment are, postings perhaps as part of merged ones."""
+        begun = bisect_right(self._firsts, segment.first)
+        is_covered = begun > 0 and self._lasts[begun - 1] >= segment.last
+        return is_covered and places_name(segment.first) in self._places
 
 
 def postings_ranges(directory: Path) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ import google_crc32c
 
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..core.event import SequencedEvent
-from .disk import Disk, private_opener, sync_directory
+from .disk import Disk, make_private, private_opener, sync_directory
 from .frame import BadFrame, EncodedFrame, Frame, StagedFile
 from .framelog import Head, HeadMoved, NotAdopted, Term, nobody
 from .picking import pick
@@ -77,6 +77,8 @@ class Segment:
         self.first = int(path.stem) if first is None else first
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
+        self.is_indexed = False
+        """Whether the files derived from it were seen: see `maintenance`."""
         self.reset()
         with open(path, "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
@@ -470,6 +472,7 @@ class SegmentLog:
         if found.st_nlink != 1:
             raise NotAdopted(staged.path, "it has another name besides")
         try:
+            make_private(fd, self._directory)  # as what is made here is
             self._disk.write(fd, [segment_header(self._log_id, first, self.crc_seed)], 0)
             for offset, frame in staged.frames:
                 self._disk.write(fd, frame.buffers, offset)

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..core.errors import EventLogError
+from ..core.errors import EventLogError, StorageCorrupted
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import batch_of, sizes_of
 from ..formats.late import pa
@@ -187,6 +187,15 @@ def read_table(directory: Path, stage: str) -> Table:
 def check_segments(directory: Path, stage: str) -> None:
     """Look at every byte of a part but the heads. Raises StorageCorrupted if it is not what was staged."""
     table = read_table(directory, stage)
+    try:
+        _check_bodies(directory, table)
+    except StorageCorrupted:
+        if not (directory / f"{stage}{TABLE_SUFFIX}").exists() or read_table(directory, stage) == table:
+            raise
+        check_segments(directory, stage)  # it was staged again meanwhile: its files were other ones
+
+
+def _check_bodies(directory: Path, table: Table) -> None:
     for segment in table.segments:
         path = directory / segment.name
         content = mapped_segment(path, segment)

@@ -17,7 +17,7 @@ from ..core.state import StateStore, kinds_of_log
 from ..formats.decoders import json_decoder
 from .meta import FORMAT_CHECKED, Meta, read_meta
 from .recovery import highest_kept
-from .sealing import is_sealed
+from .sealing import Sealed
 from .segments import Segment
 
 _RESTORE = "restore a backup (headwater restore)"
@@ -92,12 +92,14 @@ def unused_segments(directory: Path, segments: Sequence[Segment], meta: Meta, be
     say in their names. Raises StorageCorrupted.
     """
     found: list[Segment] = []
+    sealed: Sealed | None = None
     for segment, following in pairwise(segments):
         upto = highest_kept(meta.gaps, following.first - 1)
         if max(segment.last, upto) >= below:
             break
         _check_neighbours(segment, following, upto, bytes.fromhex(meta.segments_id))
-        if not is_sealed(directory, segment):
+        sealed = sealed or Sealed(directory)
+        if not sealed.has(segment):
             break
         found.append(segment)
     return found
