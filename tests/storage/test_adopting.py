@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -134,7 +135,7 @@ def test_the_files_become_segments_of_the_log(data: Path, disk: WatchedDisk) -> 
         log.trim(60)
         engine.maintain()
         assert segments(log)[0] == 50 and next(iter(log.read())).sequence_number == 60
-    assert not check_directory(data).problems
+    assert check_directory(data).is_sound
 
 
 def test_it_begins_an_empty_log(data: Path, disk: WatchedDisk) -> None:
@@ -430,7 +431,7 @@ def test_appends_of_others_come_before_or_behind_a_segment(data: Path, disk: Wat
         assert all(found[number].type == "o" for number in numbers)
         assert len(found) == log.head() == len(numbers) + 5 * ROWS
         check_log(log, 0, [each for batch in range(1, 6) for each in events(batch * 1000)])
-    assert not check_directory(data).problems
+    assert check_directory(data).is_sound
 
 
 def test_a_full_disk_refuses_and_the_same_commit_goes_on(data: Path, disk: WatchedDisk) -> None:
@@ -457,3 +458,23 @@ def test_a_mark_that_is_not_ahead_adds_nothing(data: Path, disk: WatchedDisk) ->
         log.append_columns(EventColumns.none(), mark=Mark("w", 2, 0, True))
         assert commit(log, stages) == Committed(0, 0, 0, 0, True)
         assert log.head() == 0 and not disk.adopted
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["first frame", "last"])
+def test_rot_in_the_newest_segment_is_damage_after_a_crash(data: Path, disk: WatchedDisk, place: int) -> None:
+    """All of it was durable before it was a segment, so that nothing of it can be a torn tail."""
+    kept = data.with_name("crashed")
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        commit(log, [stage(log, events(count=96))])
+        newest = log.frames.segments[-1]
+        assert len(newest.offsets) == 2
+        shutil.copytree(data, kept, ignore=shutil.ignore_patterns("*.sock"))
+        path, frame = kept / newest.path.relative_to(data), newest.offsets[place]
+    content = bytearray(path.read_bytes())
+    content[frame + 400] ^= 1
+    path.write_bytes(content)
+    with Engine(kept, maintains=False) as engine, pytest.raises(StorageCorrupted, match="are damaged"):
+        engine.open("orders")
+    (checked,) = check_directory(kept).logs
+    assert any("are damaged" in problem for problem in checked.problems)

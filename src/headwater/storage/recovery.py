@@ -1,7 +1,8 @@
 """Opening the segments of a log: after a clean stop by trust, after a crash by looking at every frame of the newest.
 
-A bad frame above everything that later frames call durable is a torn tail: it is cut, and the rest of the segment is
-made zeros again. A bad frame at or below that is damage: the log refuses to open, unless its loss was accepted.
+A bad frame above everything that later frames, or the segment's header, call durable is a torn tail: it is cut, and the
+rest of the segment is made zeros again. A bad frame at or below that is damage: the log refuses to open, unless its
+loss was accepted.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ class Scan:
 
     def known_durable(self, otherwise: int) -> int:
         """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""
-        return highest_kept(self._gaps, max(otherwise, self.durable_upto, self.durable_behind()))
+        told = max(otherwise, self.durable_upto, self.segment.whole_upto, self.durable_behind())
+        return highest_kept(self._gaps, told)
 
     def durable_behind(self) -> int:
         """The highest number that good frames behind the bad one call durable."""

@@ -37,7 +37,7 @@ SEGMENT_EVENTS_MAX = 262_144
 """Bounds what is indexed at once, and what is looked at after a crash."""
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
-_HEADER = struct.Struct("<8sII16sQI16s")
+_HEADER = struct.Struct("<8sII16sQIQ8s")
 """magic, version, generation, log id, first number, seed of the frames' checksums, spare"""
 _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
@@ -88,7 +88,7 @@ class Segment:
         self.allocated = self.size
         """What the file takes; less than its size when it was opened, once its rest was given back."""
         self.buffer = memoryview(self.map)
-        self.crc_seed = self._check_header(log_id)
+        self.crc_seed, self.whole_upto = self._check_header(log_id)
 
     def open_to_write(self) -> None:
         """From now on it is written. Raises OSError."""
@@ -201,9 +201,10 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
-    def _check_header(self, log_id: bytes) -> int:
+    def _check_header(self, log_id: bytes) -> tuple[int, int]:
+        """Answers the seed of the checksums, and the number up to which all was there from the first."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
-        magic, version, _, found_id, first, crc_seed, _ = _HEADER.unpack_from(head)
+        magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
         (crc,) = _CHECKSUM.unpack_from(head, _HEADER.size)
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
             raise self.header_damaged("the header of the segment is damaged")
@@ -211,12 +212,15 @@ class Segment:
             raise StorageUnavailable(f"{self.path}: segment format {version} is newer; use a newer headwater")
         if found_id != log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
-        return int(crc_seed)
+        return int(crc_seed), int(whole_upto)
 
 
-def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0) -> bytes:
-    """The header of a segment file. `generation` counts rewrites (redaction)."""
-    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, b"")
+def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0, whole_upto: int = 0) -> bytes:
+    """The header of a segment file. `generation` counts rewrites (redaction).
+
+    `whole_upto`: up to that number it was durable before it became a segment, so that what is missing is no torn tail.
+    """
+    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, whole_upto, b"")
     return head + _CHECKSUM.pack(google_crc32c.value(head))
 
 
@@ -473,7 +477,8 @@ class SegmentLog:
             raise NotAdopted(staged.path, "it has another name besides")
         try:
             make_private(fd, self._directory)  # as what is made here is
-            self._disk.write(fd, [segment_header(self._log_id, first, self.crc_seed)], 0)
+            header = segment_header(self._log_id, first, self.crc_seed, whole_upto=staged.frames[-1][1].last)
+            self._disk.write(fd, [header], 0)
             for offset, frame in staged.frames:
                 self._disk.write(fd, frame.buffers, offset)
         except OSError as error:
