@@ -231,7 +231,8 @@ class HwLog extends View {
       ]);
       const ms = performance.now() - asked;
       if (turn !== this.turn) return;
-      if (!this.asking.querySelector("input:focus")?.value) this.query(); // what is being typed stays
+      const typed = /** @type {HTMLInputElement | null} */ (this.asking.querySelector("input:focus"));
+      if (!typed?.value) this.query(); // what is being typed stays
       timed(this, found, ms, bars);
       this.incarnation = found.incarnation;
       this.bounds = range ? [from, before - 1n] : null;
