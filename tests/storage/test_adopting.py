@@ -24,6 +24,7 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
+from headwater.formats import arrow_events
 from headwater.formats.arrow_columns import batch_of
 from headwater.storage import Engine, StoredLog, check_directory, committing, maintenance, staged_frames
 from headwater.storage.committing import commit_staged, discard_staged
@@ -364,6 +365,33 @@ def test_a_log_of_many_segments_takes_rows(data: Path, disk: WatchedDisk, monkey
             assert commit(log, [stage(log, events(batch * 1000), batch)], batch).events == ROWS
         assert len(segments(log)) <= 3 + 2, "one was made ready while another was written; then one takes all rows"
         check_log(log, 0, [each for batch in range(1, 4) for each in events(batch * 1000)])
+
+
+def test_a_commit_goes_on_in_the_middle_of_a_file(
+    data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows were appended, and some of them are in the log: the rest of it is appended too, the others are taken."""
+    monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", 10)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(name: str) -> None:
+        if name == "appended":
+            raise Stopped
+
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        path = min(log.directory.glob(f"{STAGED}/*/*/*{SEGMENT_SUFFIX}"))
+        os.link(path, data / "other")
+        with pytest.raises(Stopped):
+            commit(log, stages, step=stop)
+        assert log.head() == 10 and not disk.adopted
+        (data / "other").unlink()
+        assert commit(log, stages) == Committed(1, 100, 100, 0, False)
+        assert disk.adopted == [25, 49, 73, 97]
+        check_log(log, 0, events())
 
 
 def test_what_is_larger_than_the_log_takes_by_now_is_refused(data: Path, disk: WatchedDisk) -> None:

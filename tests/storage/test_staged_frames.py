@@ -20,17 +20,8 @@ from headwater.storage import Engine, StoredLog, checked_file, staged_frames
 from headwater.storage import staged_rows as rows_module
 from headwater.storage.check_staged import check_staged
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
-from headwater.storage.staging import (
-    ORPHAN_AGE_S,
-    STAGED,
-    Staging,
-    batch_directory,
-    drop_orphans,
-    make_plain,
-    remove_batch,
-    staged_batches,
-    staged_rows,
-)
+from headwater.storage.staged_reading import make_plain, staged_batches, staged_rows
+from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Staging, batch_directory, drop_orphans, remove_batch
 
 PLAIN = [Event("E", b"data %d" % number, id=str(number)) for number in range(40)]
 RICH = [

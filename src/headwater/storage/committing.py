@@ -29,27 +29,29 @@ from .adopting import SegmentColumns, takes_segments
 from .framelog import NotAdopted
 from .meta import read_meta
 from .staged_home import StagedAtHome
-from .staging import (
-    MANIFEST_NAME,
-    STAGED,
-    Manifest,
+from .staged_reading import (
     Piece,
     SegmentPiece,
-    batch_directory,
     batches_of,
     check_parts,
-    check_stages,
-    drop_orphans,
-    give_up_batch,
-    has_segments,
     is_whole,
-    read_manifest,
-    remove_batch,
-    remove_committed,
     staged_batches,
     staged_pieces,
     staged_rows,
     staged_size,
+)
+from .staging import (
+    MANIFEST_NAME,
+    STAGED,
+    Manifest,
+    batch_directory,
+    check_stages,
+    drop_orphans,
+    give_up_batch,
+    has_segments,
+    read_manifest,
+    remove_batch,
+    remove_committed,
     unfreeze,
     write_manifest,
     writer_directory,

@@ -20,7 +20,8 @@ from .home import Home
 from .homed import HomedLog
 from .refusals import refusing
 from .staged_part import PART_SUFFIX
-from .staging import MANIFEST_NAME, Manifest, exclusively, make_plain, manifest_bytes, writer_directory
+from .staged_reading import make_plain
+from .staging import MANIFEST_NAME, Manifest, exclusively, manifest_bytes, writer_directory
 
 logger = logging.getLogger("headwater.storage")
 

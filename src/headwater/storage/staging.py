@@ -22,11 +22,10 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageUnavailable
 from ..core.limits import STAGED_BYTES_MAX, show
 from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
@@ -40,12 +39,8 @@ from .staged_frames import (
     SEGMENT_SUFFIX,
     TABLE_SUFFIX,
     SegmentsPart,
-    StagedSegment,
-    check_segments,
-    read_table,
-    segment_rows,
 )
-from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile, check_part, opened_part
+from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile
 from .staged_rows import StagedRows
 
 STAGED = "staged"
@@ -85,18 +80,6 @@ class _FirstManifest(msgspec.Struct):
     stages: list[str]
     partition: int | None
     on_duplicate: str
-
-
-class SegmentPiece(NamedTuple):
-    """One file of a part that may become a segment."""
-
-    path: Path
-    segment: StagedSegment
-    room: int
-
-
-Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
-"""Rows of a part."""
 
 
 class Staging:
@@ -230,7 +213,7 @@ class StagedFile:
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self.abort()
                 return Staged(self.id, self.rows, 0)
-            path, table = _part(self._directory, self.id), _table(self._directory, self.id)
+            path, table = part_path(self._directory, self.id), table_path(self._directory, self.id)
             if file.segments is not None:
                 size = file.segments.keep()
                 self._temporary.unlink()
@@ -304,112 +287,16 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
     """Raises InvalidInput if a stage is not there, or is named twice."""
     seen: set[str] = set()
     for index, stage in enumerate(stages):
-        if not _is_stage(stage) or not (_part(directory, stage).exists() or has_segments(directory, stage)):
+        if not _is_stage(stage) or not (part_path(directory, stage).exists() or has_segments(directory, stage)):
             raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
         if stage in seen:
             raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
         seen.add(stage)
 
 
-def check_parts(directory: Path, manifest: Manifest) -> None:
-    """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
-    for stage in manifest.stages:
-        if has_segments(directory, stage):
-            check_segments(directory, stage)
-        else:
-            check_part(_part(directory, stage), may_be_plain=manifest.format < MANIFEST_FORMAT)
-
-
 def has_segments(directory: Path, stage: str) -> bool:
     """Whether a part is files that may become segments."""
-    return _table(directory, stage).exists()
-
-
-def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
-    """Make an Arrow file of a part that was looked at, if it is none. Raises StorageCorrupted, OSError."""
-    if not has_segments(directory, stage):
-        return
-    path = _part(directory, stage)
-    temporary = path.with_name(f"{stage}.{os.urandom(4).hex()}.tmp")
-    rows = StagedRows(PartFile(temporary), None)
-    try:
-        for batch in staged_batches(directory, [stage]):
-            rows.write_batch(batch)
-        rows.finish()
-        with exclusively(log_directory):
-            os.replace(temporary, path)
-            _table(directory, stage).unlink()
-            sync_directory(directory)
-    finally:
-        rows.close()
-        temporary.unlink(missing_ok=True)
-
-
-def staged_pieces(directory: Path, stages: Sequence[str]) -> Iterator[Piece]:
-    """The rows of these stages, in order, mapped; of segments the files. Raises StorageCorrupted."""
-    for stage in stages:
-        if has_segments(directory, stage):
-            table = read_table(directory, stage)
-            for segment in table.segments:
-                yield SegmentPiece(directory / segment.name, segment, table.room)
-            continue
-        with opened_part(_part(directory, stage)) as reader:
-            for index in range(reader.num_record_batches):
-                yield reader.get_batch(index)
-
-
-def batches_of(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece. Raises StorageCorrupted."""
-    if isinstance(piece, SegmentPiece):
-        yield from segment_rows(piece.path, piece.segment)
-    else:
-        yield piece
-
-
-def staged_batches(directory: Path, stages: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these stages, in order, mapped. Raises StorageCorrupted."""
-    for piece in staged_pieces(directory, stages):
-        yield from batches_of(piece)
-
-
-def staged_rows(directory: Path, stages: Sequence[str]) -> int:
-    """How many rows these stages have. Raises StorageCorrupted."""
-    total = 0
-    for stage in stages:
-        if has_segments(directory, stage):
-            total += sum(segment.count for segment in read_table(directory, stage).segments)
-            continue
-        with opened_part(_part(directory, stage)) as reader:
-            total += sum(reader.get_batch(index).num_rows for index in range(reader.num_record_batches))
-    return total
-
-
-def staged_size(directory: Path, stages: Sequence[str]) -> int:
-    """How many bytes these stages take, about. Raises StorageCorrupted."""
-    total = 0
-    for stage in stages:
-        if has_segments(directory, stage):
-            total += sum(segment.end for segment in read_table(directory, stage).segments)
-        else:
-            total += _part(directory, stage).stat().st_size
-    return total
-
-
-def is_whole(directory: Path) -> bool:
-    """Whether a commit could go on with what is there of a batch."""
-    try:
-        manifest = read_manifest(directory)
-        if manifest is not None:
-            check_stages(directory, manifest.stages)
-            check_parts(directory, manifest)
-        else:
-            for path in directory.glob(f"*{PART_SUFFIX}"):
-                check_part(path)
-            for path in directory.glob(f"*{TABLE_SUFFIX}"):
-                check_segments(directory, path.stem)
-        return True
-    except (StorageCorrupted, InvalidInput):
-        return False
+    return table_path(directory, stage).exists()
 
 
 def unfreeze(log_directory: Path, directory: Path) -> None:
@@ -492,11 +379,13 @@ def exclusively(log_directory: Path) -> Iterator[None]:
         yield
 
 
-def _part(directory: Path, stage: str) -> Path:
+def part_path(directory: Path, stage: str) -> Path:
+    """Where a part is, if it is an Arrow file."""
     return directory / f"{stage}{PART_SUFFIX}"
 
 
-def _table(directory: Path, stage: str) -> Path:
+def table_path(directory: Path, stage: str) -> Path:
+    """Where its table is, if it is not."""
     return directory / f"{stage}{TABLE_SUFFIX}"
 
 
