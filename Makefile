@@ -23,7 +23,7 @@ demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -
 
 test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 QUICK := tests/core tests/formats tests/amqp/protocol tests/amqp/filters tests/amqp/streams
 
@@ -32,7 +32,7 @@ quick: $(STAMP)         ## what needs no disk and no server: under a minute; the
 	$(BIN)/python -m pytest -q tests/contract -k memory
 
 spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 lowest: $(STAMP)        ## the lowest versions that pyproject.toml allows serve every way in; one of the tests
 	$(BIN)/python -m pytest -q tests/packaging/test_lowest.py
