@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,24 +34,27 @@ def spark_environment() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCES), *filter(None, known)])
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A classic session on two cores."""
+@contextlib.contextmanager
+def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
+    """A classic session; a dot in the name of a setting, which begins with `spark.`, is two underscores."""
     spark_environment()
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master(master).appName("tests")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    for name, value in settings.items():
+        builder = builder.config(f"spark.{name.replace('__', '.')}", value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A classic session on two cores."""
+    more = {"sql__session__timeZone": "UTC", "sql__python__filterPushdown__enabled": "true"}
+    with session_on("local[2]", driver__memory="1g", **more) as session:
+        yield session
 
 
 class Clock:

@@ -19,7 +19,7 @@ from headwater.flight.wire import StageCommand
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryStage
 
-from .conftest import Backend, spark_environment
+from .conftest import Backend, session_on
 from .processes import descendants
 
 
@@ -67,19 +67,8 @@ def backend(store: MemoryStore) -> Deadly:
 @pytest.fixture
 def cluster() -> Iterator[SparkSession]:
     """A session with one executor, which is a process of its own, and is started again when it dies."""
-    spark_environment()
-    session = (
-        SparkSession.builder.master("local-cluster[1,2,512]")
-        .config("spark.executor.memory", "512m")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    with session_on("local-cluster[1,2,512]", executor__memory="512m", driver__host="127.0.0.1") as session:
+        yield session
 
 
 @pytest.mark.timeout(600)

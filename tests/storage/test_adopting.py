@@ -27,6 +27,7 @@ from headwater.core.mark import Committed
 from headwater.formats import arrow_events
 from headwater.formats.arrow_columns import batch_of
 from headwater.storage import Engine, StoredLog, check_directory, committing, maintenance, staged_frames
+from headwater.storage.check import accept_loss
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.mapped import MappedLog
 from headwater.storage.places import places_name
@@ -506,3 +507,8 @@ def test_rot_in_the_newest_segment_is_damage_after_a_crash(data: Path, disk: Wat
         engine.open("orders")
     (checked,) = check_directory(kept).logs
     assert any("are damaged" in problem for problem in checked.problems)
+    assert accept_loss(kept, "orders")
+    with Engine(kept, maintains=False) as engine:
+        log = engine.open("orders")
+        assert [each.sequence_number for each in log.read()][:72] == list(range(1, 73))
+        assert log.append([event("after")]).first == 97

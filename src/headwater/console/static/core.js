@@ -664,7 +664,7 @@ export async function lagsLately(consumers, ending) {
 
 /** What a survey asks for; what the user may not see is left out by the server. `early.js` begins the first one. */
 const SERVERS = "homeServer",
-  SURVEYED = ["log", "consumer", "consumerGroup", "durableLink", "stream", "subscription", "server", "client", SERVERS];
+  SURVEYED = /** @type {string[]} */ (early.surveyed);
 /** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients}.
     @type {Signal<any>} */
 export const world = signal(null);

@@ -21,10 +21,12 @@ try {
   const session = asked("/console/session");
   const then = (/** @type {string} */ path, /** @type {AbortSignal} */ signal = undefined) =>
     session.then((answer) => (answer?.ok ? asked(path, signal) : null));
-  const survey =
-    "/management?types=log,consumer,consumerGroup,durableLink,stream,subscription,server,client,homeServer&count=1000";
+  const types = ["log", "consumer", "consumerGroup", "durableLink", "stream", "subscription", "server", "client"];
+  const surveyed = [...types, "homeServer"];
+  const survey = `/management?types=${surveyed.join(",")}&count=1000`;
   return {
     ending, // of the stream
+    surveyed,
     answers: {
       "/console/session": session,
       [survey]: then(survey),
