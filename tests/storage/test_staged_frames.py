@@ -19,6 +19,7 @@ from headwater.formats.arrow_columns import batch_of
 from headwater.storage import Engine, StoredLog, checked_file, staged_frames
 from headwater.storage import staged_rows as rows_module
 from headwater.storage.check_staged import check_staged
+from headwater.storage.frame import encode_body
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
 from headwater.storage.staged_reading import make_plain, staged_batches, staged_rows
 from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Staging, batch_directory, drop_orphans, remove_batch
@@ -71,6 +72,16 @@ def test_the_rows_are_those_that_were_staged(log: StoredLog, events: list[Event]
     make_plain(log.directory, folder, "0-0")
     assert files(log, ".arrow") and not files(log, TABLE_SUFFIX)
     assert pa.Table.from_batches(batches).equals(pa.Table.from_batches(list(staged_batches(folder, ["0-0"]))))
+
+
+@pytest.mark.parametrize("events", [PLAIN, RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize("piece", [1, 7, 40])
+def test_a_frame_of_several_batches_is_that_of_all_rows_together(events: list[Event], piece: int) -> None:
+    batch = batch_of(check_append(events, LogSettings().event_bytes_max))
+    whole = encode_body([batch], 256)
+    pieces = encode_body([batch.slice(start, piece) for start in range(0, len(events), piece)], 256)
+    assert b"".join(map(bytes, pieces.buffers)) == b"".join(map(bytes, whole.buffers))
+    assert pieces._replace(buffers=[]) == whole._replace(buffers=[])
 
 
 def test_few_rows_are_an_arrow_file(log: StoredLog) -> None:

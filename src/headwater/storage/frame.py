@@ -128,17 +128,20 @@ def encode(
     body = _Body()
     if any(partitions):
         body.add(Column.PARTITION, array("H", partitions).tobytes())
-    tags_count = body.add_arrow(columns.batch) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
+    tags_count = body.add_arrow([columns.batch]) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
     if marks:
         body.add_control(Control(tuple(marks)))
     return body.frame(columns.count, tags_count, first, recorded_at, chain_)
 
 
-def encode_body(columns: EventColumns, room: int) -> EncodedBody:
-    """What lies in a frame of these events behind its head, which takes `room` bytes: see `encode_head`."""
+def encode_body(batches: Sequence[pa.RecordBatch], room: int) -> EncodedBody:
+    """What lies in a frame of the events of these batches of EVENT_SCHEMA behind its head, which takes `room` bytes.
+
+    See `encode_head`. Values stay where they are: only offsets are made anew.
+    """
     body = _Body(room)
-    tags = body.add_arrow(columns.batch) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
-    return EncodedBody(body.buffers, body.length, body.directory, columns.count, tags)
+    tags = body.add_arrow(batches)
+    return EncodedBody(body.buffers, body.length, body.directory, sum([batch.num_rows for batch in batches]), tags)
 
 
 def encode_head(
@@ -197,9 +200,12 @@ class _Body:
         self.features = 0
 
     def add(self, slot: int, content: Content) -> None:
+        self.add_pieces(slot, [content])
+
+    def add_pieces(self, slot: int, pieces: Sequence[Content]) -> None:
         self.directory[slot] = self.length
-        self.buffers.append(content)
-        size = len(content)
+        self.buffers += pieces
+        size = sum(map(len, pieces))
         if rest := -size & 7:
             self.buffers.append(_PADDING[rest])
             size += rest
@@ -244,40 +250,43 @@ class _Body:
         self.add(slot, _offsets(values))
         self.add(slot + 1, b"".join(values))
 
-    def add_arrow(self, batch: pa.RecordBatch) -> int:
-        """The columns of a batch of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
-        encodings = numbers_of(batch.column("encoding")).tobytes()
+    def add_arrow(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """The columns of batches of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
+
+        def columns(name: str) -> list[pa.Array]:
+            return [batch.column(name) for batch in batches]
+
+        encodings = b"".join([numbers_of(column).tobytes() for column in columns("encoding")])
         if any(encodings):
             self.add(Column.ENCODING, encodings)
-        self.add_values(Column.ID, batch.column("id"))
-        self.add_if_any(Column.SOURCE, batch.column("source"))
-        self.add_values(Column.TYPE, batch.column("type"))
-        tags, attributes = batch.column("tags"), batch.column("attributes")
+        self.add_values(Column.ID, columns("id"))
+        self.add_if_any(Column.SOURCE, columns("source"))
+        self.add_values(Column.TYPE, columns("type"))
+        tags, attributes = columns("tags"), columns("attributes")
         if tags_count := self.add_lists(Column.TAG_LISTS, tags):
-            self.add_values(Column.TAG, tags.flatten())
-        self.add_if_any(Column.GROUP_KEY, batch.column("group_key"))
+            self.add_values(Column.TAG, [each.flatten() for each in tags])
+        self.add_if_any(Column.GROUP_KEY, columns("group_key"))
         if self.add_lists(Column.ATTRIBUTE_LISTS, attributes):
-            low, high = attributes.offsets[0].as_py(), attributes.offsets[-1].as_py()
-            self.add_values(Column.ATTRIBUTE_NAME, attributes.keys.slice(low, high - low))
-            self.add_values(Column.ATTRIBUTE_VALUE, attributes.items.slice(low, high - low))
-        self.add_if_any(Column.ENVELOPE, batch.column("envelope"))
-        self.add_values(Column.DATA, batch.column("data"))
+            pairs = [_pairs(each) for each in attributes]
+            self.add_values(Column.ATTRIBUTE_NAME, [names for names, _ in pairs])
+            self.add_values(Column.ATTRIBUTE_VALUE, [values for _, values in pairs])
+        self.add_if_any(Column.ENVELOPE, columns("envelope"))
+        self.add_values(Column.DATA, columns("data"))
         return tags_count
 
-    def add_if_any(self, slot: int, column: pa.Array) -> None:
-        if len(buffer_of(column)):
-            self.add_values(slot, column)
+    def add_if_any(self, slot: int, columns: Sequence[pa.Array]) -> None:
+        if any([len(buffer_of(column)) for column in columns]):
+            self.add_values(slot, columns)
 
-    def add_values(self, slot: int, column: pa.Array) -> None:
-        offsets = offsets_of(column)
-        self.add(slot, (offsets - offsets[0]).tobytes())
-        self.add(slot + 1, buffer_of(column))
+    def add_values(self, slot: int, columns: Sequence[pa.Array]) -> None:
+        self.add(slot, _joined_offsets(columns).tobytes())
+        self.add_pieces(slot + 1, [buffer_of(column) for column in columns])
 
-    def add_lists(self, slot: int, column: pa.Array) -> int:
+    def add_lists(self, slot: int, columns: Sequence[pa.Array]) -> int:
         """Where the lists begin; none of that if all are empty. Answers how many elements they have together."""
-        offsets = offsets_of(column)
-        if count := int(offsets[-1] - offsets[0]):
-            self.add(slot, (offsets - offsets[0]).tobytes())
+        offsets = _joined_offsets(columns)
+        if count := int(offsets[-1]):
+            self.add(slot, offsets.tobytes())
         return count
 
     def add_control(self, control: Control) -> None:
@@ -302,6 +311,25 @@ def _header(length: int, features: int, count: int, tags: int, first: int, recor
         length, FORMAT_VERSION, 0, features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
         recorded_at,
     )  # fmt: skip
+
+
+def _pairs(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """The names, and the values, of all attributes of a column."""
+    low, high = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    return column.keys.slice(low, high - low), column.items.slice(low, high - low)
+
+
+def _joined_offsets(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
+    """The offsets of the values of these arrays, one behind the other."""
+    if len(columns) == 1:
+        offsets = offsets_of(columns[0])
+        return np.asarray(offsets - offsets[0], np.int32)
+    parts, end = [np.zeros(1, np.int32)], np.int32(0)
+    for column in columns:
+        offsets = offsets_of(column)
+        parts.append(offsets[1:] + (end - offsets[0]))
+        end += offsets[-1] - offsets[0]
+    return np.concatenate(parts)
 
 
 def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:

@@ -11,15 +11,14 @@ them has hurt nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, StorageCorrupted
-from ..core.limits import EventColumns
-from ..formats.arrow_columns import batch_of, sizes_of
+from ..formats.arrow_columns import sizes_of
 from ..formats.late import pa
 from .checked_file import CheckedFile
 from .disk import Disk, private_opener, sync_directory
@@ -96,10 +95,10 @@ class SegmentsPart:
         """Whether anything was written."""
         return bool(self._table.segments)
 
-    def write(self, columns: EventColumns) -> None:
-        """Add a frame with these events."""
-        body = encode_body(columns, self._table.room)
-        if not self._fits(body, columns.bytes):
+    def write(self, batches: Sequence[pa.RecordBatch], weight: int) -> None:
+        """Add a frame with the events of these batches, which count so much where bytes are bounded."""
+        body = encode_body(batches, self._table.room)
+        if not self._fits(body, weight):
             self._end()
             self._begin()
         segment = self._table.segments[-1]
@@ -108,9 +107,11 @@ class SegmentsPart:
         crc = 0
         for buffer in body.buffers:
             crc = extended_crc(crc, buffer)
-        size, most = columns.bytes, _payload_max(columns)
-        segment.frames.append(StagedFrame(offset, body.length, body.events, body.tags, crc, size, most, body.directory))
-        self._weight += columns.bytes
+        most = max(map(_payload_max, batches))
+        segment.frames.append(
+            StagedFrame(offset, body.length, body.events, body.tags, crc, weight, most, body.directory)
+        )
+        self._weight += weight
         self.touch()
 
     def touch(self) -> None:
@@ -283,8 +284,7 @@ class _Columns:
         return self._content.slice(at, 4 * (count + 1)) if at else pa.py_buffer(bytes(4 * (count + 1)))
 
 
-def _payload_max(columns: EventColumns) -> int:
-    batch = batch_of(columns)
+def _payload_max(batch: pa.RecordBatch) -> int:
     return int((sizes_of(batch.column("data")) + sizes_of(batch.column("envelope"))).max())
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, batch_of
+from ..formats.arrow_columns import batch_of
 from ..formats.late import pa
 from . import staged_frames
 from .staged_frames import SegmentsPart
@@ -124,8 +124,7 @@ class StagedRows:
 
     def _write_frame(self, segments: SegmentsPart) -> None:
         size, batches = self._held_bytes, self._take_held()
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        segments.write(ArrowColumns(batch, size))
+        segments.write(batches, size)
         self._file.touch()
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:
