@@ -22,7 +22,7 @@ from rich.table import Table
 
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.limits import EventColumns, check_append
-from headwater.storage.frame import Chain, encode
+from headwater.storage.frame_encoding import Chain, encode
 from headwater.storage.index import Index
 from headwater.storage.matching import first_match
 from headwater.storage.places import hash_ids

@@ -25,7 +25,7 @@ from headwater.homes.postgres import PostgresHome
 from headwater.server.replica import Replica as ServedReplica
 from headwater.storage import Engine, journal_snapshot
 from headwater.storage.follower import Follower
-from headwater.storage.frame import EncodedFrame
+from headwater.storage.frame_encoding import EncodedFrame
 from headwater.storage.home import HomeWentBack
 from headwater.storage.log import StoredLog
 from headwater.storage.meta import Meta

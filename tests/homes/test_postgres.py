@@ -15,7 +15,7 @@ from headwater.homes import postgres_statements
 from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
 from headwater.homes.postgres_servers import ServerReport
-from headwater.storage.frame import Chain, EncodedFrame
+from headwater.storage.frame_encoding import Chain, EncodedFrame
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.framelog import Head, HeadMoved, nobody
 from headwater.storage.home import JOURNAL_KEY

@@ -20,7 +20,7 @@ from headwater.server.pushed import Listening
 from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND, SECRET_RECORD, PushedFrames, ensure_secret
 from headwater.storage.data_directory import open_state
 from headwater.storage.follower import Follower
-from headwater.storage.frame import EncodedFrame
+from headwater.storage.frame_encoding import EncodedFrame
 from headwater.storage.home import JOURNAL_KEY
 from headwater.storage.memory import MemoryState
 

@@ -12,7 +12,8 @@ from headwater.core import AppendCondition, Event, Query, SequencedEvent
 from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
 from headwater.storage.data_directory import open_state
-from headwater.storage.frame import Chain, EncodedFrame, Frame, encode
+from headwater.storage.frame import Frame
+from headwater.storage.frame_encoding import Chain, EncodedFrame, encode
 from headwater.storage.identity import IDENTITY_KIND
 
 SEED = 0x5EED

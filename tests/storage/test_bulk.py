@@ -17,7 +17,8 @@ from headwater.core.log import AppendRequest
 from headwater.formats.arrow_columns import ArrowColumns, batch_of
 from headwater.formats.arrow_events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
-from headwater.storage.frame import ARROW_MIN, Frame, encode
+from headwater.storage.frame import ARROW_MIN, Frame
+from headwater.storage.frame_encoding import encode
 from headwater.storage.id_table import IdTable
 from headwater.storage.ids import as_list
 from headwater.storage.index import Index

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from headwater.core import Encoding, Event
 from headwater.core.event import NO_ATTRIBUTES
 from headwater.core.limits import EventColumns
-from headwater.storage import frame as frame_module
-from headwater.storage.frame import BadFrame, Chain, Frame, UnknownFeature, encode
+from headwater.storage import crc, frame_encoding
+from headwater.storage.frame import BadFrame, Frame, UnknownFeature
+from headwater.storage.frame_encoding import Chain, encode
 from headwater.storage.frame_layout import FORMAT_VERSION, HEADER_BYTES, Column
 
 from .builders import CHAIN, SEED, columns, content, decoded, encoded, event
@@ -188,27 +189,27 @@ def test_many_lists_are_written_in_parts_byte_by_byte_as_all_at_once(monkeypatch
         for index in range(500)
     ]  # fmt: skip
     in_parts = content(encoded(batch, 5, at=123))
-    monkeypatch.setattr(frame_module, "PART_LISTS", len(batch))
+    monkeypatch.setattr(frame_encoding, "PART_LISTS", len(batch))
     assert content(encoded(batch, 5, at=123)) == in_parts
     assert decoded(encoded(batch, 5, at=123)).tags() == [given.tags for given in given_back(batch)]
 
 
 def test_no_call_joins_more_than_some_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[int] = []
-    original = frame_module._encoded
+    original = frame_encoding._encoded
 
     def counting(texts: Sequence[str]) -> tuple[bytes, object]:
         joined.append(len(texts))
         return original(texts)
 
-    monkeypatch.setattr(frame_module, "_encoded", counting)
+    monkeypatch.setattr(frame_encoding, "_encoded", counting)
     encoded([event("A", *(f"t:{tag}" for tag in range(100)), id=str(index)) for index in range(1000)], 1)
-    assert sum(joined) == 100_000 and max(joined) <= 128 * frame_module.PART_LISTS
+    assert sum(joined) == 100_000 and max(joined) <= 128 * frame_encoding.PART_LISTS
 
 
 def test_the_checksum_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = [event("A", data=b"x" * 1000, id=str(index)) for index in range(100)]
     whole = content(encoded(batch, 1))
-    monkeypatch.setattr(frame_module, "CRC_BYTES", 1000)
+    monkeypatch.setattr(crc, "CRC_BYTES", 1000)
     assert content(encoded(batch, 1)) == whole
     decoded(encoded(batch, 1)).verify()

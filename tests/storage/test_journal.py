@@ -21,7 +21,7 @@ from headwater.storage.journal import (
     read_journal,
     salvaged,
 )
-from headwater.storage.segments import segment_paths
+from headwater.storage.segment import segment_paths
 
 from .disks import FullDisk
 

@@ -12,7 +12,7 @@ from headwater.core import LogSettings
 from headwater.core.errors import LogExists, LogNotFound, StorageCorrupted
 from headwater.storage import accept_loss, accept_state_loss, adopt_log, check_directory
 from headwater.storage.log_directories import RESTORE_JUMP
-from headwater.storage.segments import segment_paths
+from headwater.storage.segment import segment_paths
 
 from .builders import engine, event, log_directory, numbers, without_identities
 

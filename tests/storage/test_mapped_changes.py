@@ -21,7 +21,7 @@ from headwater.formats.arrow import SCHEMA, record_batch
 from headwater.storage import Engine, StoredLog, accept_loss, following, mapped, segments, selecting
 from headwater.storage.mapped import MappedLog
 from headwater.storage.meta import read_meta
-from headwater.storage.segments import SEGMENT_HEADER_BYTES
+from headwater.storage.segment import SEGMENT_HEADER_BYTES
 
 from .builders import change, engine, event, fill, log_directory, newest
 

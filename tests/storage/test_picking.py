@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.build import IS_COMPILED
 from headwater.core.limits import check_append
-from headwater.storage.frame import Frame, encode
+from headwater.storage.frame import Frame
+from headwater.storage.frame_encoding import encode
 from headwater.storage.frame_layout import HEADER_BYTES
 from headwater.storage.picking import pick, pick_any, pick_plain
 

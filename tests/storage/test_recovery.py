@@ -15,11 +15,11 @@ from headwater.core import Event
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import Engine, accept_loss, check_directory
 from headwater.storage.disk import Disk
-from headwater.storage.frame import Chain
+from headwater.storage.frame_encoding import Chain
 from headwater.storage.frame_layout import HEADER_BYTES
 from headwater.storage.meta import CleanStop
 from headwater.storage.recovery import open_segments
-from headwater.storage.segments import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
+from headwater.storage.segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 
 from .builders import LOG_ID, SEED, chained, change, content, crashed, encoded, engine, event, log_directory, numbers
 from .disks import BrokenDisk

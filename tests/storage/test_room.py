@@ -171,7 +171,7 @@ def test_a_map_that_finds_no_memory_refuses_the_append(data: Path, monkeypatch: 
     with engine(data, fatal=fatal) as one:
         log = one.create("orders")
         with monkeypatch.context() as patched:
-            patched.setattr(segments_module.mmap, "mmap", no_memory)
+            patched.setattr(mmap, "mmap", no_memory)
             with pytest.raises(StorageUnavailable, match="out of memory"):
                 log.append([event()])
         assert log.append([event()]).first == 1

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from headwater.core.errors import DiskFull, StorageCorrupted, StorageUnavailable
+from headwater.storage import segment
 from headwater.storage import segments as module
 from headwater.storage.disk import Disk
-from headwater.storage.frame import EncodedFrame
+from headwater.storage.frame_encoding import EncodedFrame
 from headwater.storage.framelog import Head, HeadMoved, Term, new_term
 from headwater.storage.recovery import open_segments
 from headwater.storage.room import Room
-from headwater.storage.segments import PREPARED, SEGMENT_HEADER_BYTES, SegmentLog, segment_header, segment_paths
+from headwater.storage.segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name, segment_paths
+from headwater.storage.segments import PREPARED, SegmentLog
 from tests.compiled import replaces_methods
 
 from .builders import LOG_ID, SEED, chained, change
@@ -160,7 +162,7 @@ def test_frames_of_one_append_may_go_to_several_segments(logs: Logs, small_segme
 
 
 def test_a_first_frame_that_is_too_large_replaces_the_empty_segment(logs: Logs, small_segments: None) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1, SEED) + bytes(1000))
+    (logs.directory / segment_name(1)).write_bytes(segment_header(LOG_ID, 1, SEED) + bytes(1000))
     log = logs.open()
     assert (len(log.segments), log.head) == (1, 0)
     append(log, chained([100]), 0)
@@ -244,11 +246,10 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
     append(log, chained([10] * 30), 0)
     made = threading.Event()
     trimmed = threading.Event()
-    real = module.Segment
 
-    class Lingering(real):  # type: ignore[misc, valid-type]
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments)
+    class Lingering(Segment):
+        def __init__(self, path: Path, log_id: bytes, first: int | None = None) -> None:
+            super().__init__(path, log_id, first)
             made.set()
             trimmed.wait(0.3)
 
@@ -345,7 +346,7 @@ def test_no_room_for_the_next_segment_is_no_trouble_before_it_is_needed(
 
 
 def test_a_segment_of_another_log_is_refused(logs: Logs) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(bytes(16), 1, SEED) + bytes(1000))
+    (logs.directory / segment_name(1)).write_bytes(segment_header(bytes(16), 1, SEED) + bytes(1000))
     with pytest.raises(StorageCorrupted, match="belongs to another log, or was renamed"):
         logs.open()
 
@@ -355,7 +356,7 @@ def test_a_renamed_segment_is_refused(logs: Logs) -> None:
     append(log, chained([2]), 0)
     logs.close()
     (path,) = segment_paths(logs.directory)
-    path.rename(path.with_name(module.segment_name(5)))
+    path.rename(path.with_name(segment_name(5)))
     with pytest.raises(StorageCorrupted, match="was renamed"):
         logs.open()
 
@@ -365,15 +366,15 @@ def test_a_renamed_segment_is_refused(logs: Logs) -> None:
                              (bytes(5000), "the header of the segment is damaged")]
 )  # fmt: skip
 def test_a_file_that_is_no_segment_is_refused(logs: Logs, content: bytes, problem: str) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(content)
+    (logs.directory / segment_name(1)).write_bytes(content)
     with pytest.raises(StorageCorrupted, match=problem):
         logs.open()
 
 
 def test_a_newer_segment_format_is_refused(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SEGMENT_VERSION", 2)
+    monkeypatch.setattr(segment, "SEGMENT_VERSION", 2)
     header = segment_header(LOG_ID, 1, SEED)
     monkeypatch.undo()
-    (logs.directory / module.segment_name(1)).write_bytes(header + bytes(1000))
+    (logs.directory / segment_name(1)).write_bytes(header + bytes(1000))
     with pytest.raises((StorageCorrupted, StorageUnavailable), match="newer"):
         logs.open()

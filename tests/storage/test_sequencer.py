@@ -23,7 +23,8 @@ from headwater.core.errors import (
 from headwater.core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from headwater.core.mark import Mark
 from headwater.storage import sequencer as module
-from headwater.storage.frame import Chain, EncodedFrame, Frame
+from headwater.storage.frame import Frame
+from headwater.storage.frame_encoding import Chain, EncodedFrame
 from headwater.storage.framelog import Head, HeadMoved, NotKept, Term, new_term, nobody
 from headwater.storage.index import Index
 from headwater.storage.judge import LogJudge, Numbering

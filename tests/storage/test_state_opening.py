@@ -22,7 +22,7 @@ from headwater.storage.data_directory import open_state
 from headwater.storage.journal import JOURNAL, UNFINISHED, read_journal
 from headwater.storage.journal_state import JournalState
 from headwater.storage.private import make_directory
-from headwater.storage.segments import segment_paths
+from headwater.storage.segment import segment_paths
 from headwater.storage.state_files import STATE_NAME, prove, witness_path
 from headwater.storage.witness import read_witness
 

@@ -11,7 +11,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from ..storage.frame import EncodedFrame
+from ..storage.frame_encoding import EncodedFrame
 from ..storage.home import JOURNAL_KEY
 
 LENGTHS = struct.Struct("<II")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
-from ..storage.frame import EncodedFrame
+from ..storage.frame_encoding import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
 from . import postgres_lease, postgres_servers, postgres_staged

@@ -43,7 +43,7 @@ from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
-from ..storage.frame import EncodedFrame
+from ..storage.frame_encoding import EncodedFrame
 from ..storage.homed import CopyOutlived
 from . import pushing
 from .accounts import EVERYBODY, AccountDirectory

@@ -17,7 +17,7 @@ from ..core.local import LocalLog
 from ..core.mark import Mark
 from ..formats.arrow_columns import ArrowColumns
 from ..formats.late import pa
-from .frame import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
+from .frame_encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
 from .framelog import NotAdopted
 from .homed import HomedLog
 from .ids import Hashes

@@ -36,7 +36,7 @@ from .private import make_directory, make_file, tighten
 from .recovery import Scan
 from .renewing import renew, renew_floors
 from .sealing import FRAMES, HISTORY, INDEX, range_of
-from .segments import Segment, segment_paths
+from .segment import Segment, segment_paths
 from .staging import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .state import SqliteState, copy_state
 from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path

@@ -28,7 +28,7 @@ from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable, require_directory
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
-from .segments import Segment, segment_paths
+from .segment import Segment, segment_paths
 from .state_check import StateCheck, looking_at_state
 from .state_files import STATE_NAME
 from .trimming import accept_witness, check_witness, take_over

@@ -19,7 +19,7 @@ from .log_directories import LOGS, known_logs
 from .meta import Meta
 from .recovery import Scan
 from .sealing import FRAMES, frames_of
-from .segments import Segment, segment_paths
+from .segment import Segment, segment_paths
 from .trimming import take_over
 
 

@@ -42,7 +42,7 @@ from .data_directory import lock_directory, refuse_missing
 from .decoded import DecodedFrames
 from .disk import Disk, sync_directory
 from .follower import Follower
-from .frame import EncodedFrame
+from .frame_encoding import EncodedFrame
 from .home import Home
 from .homed import CopyOutlived, Homed
 from .identity import identified, known_identity, record_identity

@@ -24,7 +24,7 @@ from .log import StoredLog
 from .log_directories import LOG_KIND, LOGS, LogEntry, known_logs
 from .meta import read_meta
 from .sealing import FRAMES
-from .segments import segment_paths
+from .segment import segment_paths
 
 logger = logging.getLogger("headwater.storage")
 

@@ -22,7 +22,7 @@ from .frame import BadFrame
 from .frame_layout import HEADER_BYTES, MAGIC
 from .places import Places, places_name
 from .recovery import Ranges, is_covered
-from .segments import SEGMENT_HEADER_BYTES, Segment
+from .segment import SEGMENT_HEADER_BYTES, Segment
 
 _START = struct.Struct("<4sIQHHHHIIQ")
 """magic, crc, length, version, required and optional features, spare, count, tags, first: what a header begins with"""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import struct
+import sys
+
+import msgspec
+
+from .writers import FrameMark
+
+assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 
 MAGIC = b"HWF1"
 FORMAT_VERSION = 1
@@ -51,3 +58,10 @@ HEADER = struct.Struct("<QHHHHIIQQIIQQq")
 nonce, recorded_at"""
 DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
 HEADER_BYTES = LEAD.size + HEADER.size + DIRECTORY.size
+CONTROL_LENGTH = struct.Struct("<I")
+
+
+class Control(msgspec.Struct, omit_defaults=True):
+    """What a frame has besides events, as MessagePack."""
+
+    marks: tuple[FrameMark, ...] = ()

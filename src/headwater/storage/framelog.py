@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..core.errors import StorageUnavailable
-from .frame import EncodedFrame, Frame
+from .frame import Frame
+from .frame_encoding import EncodedFrame
 
 
 class Term(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ..core.errors import StorageUnavailable
-from .frame import EncodedFrame
+from .frame_encoding import EncodedFrame
 from .framelog import Head, Term
 
 JOURNAL_KEY = "$state"

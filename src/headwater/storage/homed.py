@@ -13,13 +13,15 @@ from pathlib import Path
 
 from ..core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from .disk import Disk
-from .frame import BadFrame, EncodedFrame, Frame
+from .frame import BadFrame, Frame
+from .frame_encoding import EncodedFrame
 from .framelog import Head, HeadMoved, NotKept, nobody
 from .home import Home, HomeChanged, HomeWentBack
 from .meta import CleanStop
 from .recovery import Ranges, Scan, check_order, cut, open_segments, require_directory
 from .room import Room
-from .segments import Segment, SegmentLog, segment_paths
+from .segment import Segment, segment_paths
+from .segments import SegmentLog
 
 logger = logging.getLogger("headwater.storage")
 

@@ -34,7 +34,8 @@ from ..core.limits import EventColumns
 from ..formats.decoders import msgpack_decoder
 from .copy_mark import mark_copy
 from .disk import Disk, sync_directory
-from .frame import Chain, Frame, encode
+from .frame import Frame
+from .frame_encoding import Chain, encode
 from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
 from .homed import Homed, HomedLog, open_copy
@@ -44,7 +45,8 @@ from .recovery import Scan, open_segments
 from .refusals import refusing
 from .room import Room, Standing
 from .sealing import FRAMES
-from .segments import Segment, SegmentLog, id_in, segment_paths
+from .segment import Segment, id_in, segment_paths
+from .segments import SegmentLog
 from .witness import REMEDY
 
 logger = logging.getLogger("headwater.storage")

@@ -25,7 +25,8 @@ from ..core.log import AppendRequest, AppendResult, LogStatistics
 from ..core.query import Query, QueryItem
 from ..core.settings import LogSettings
 from .adopting import SegmentColumns
-from .frame import EncodedFrame, Frame
+from .frame import Frame
+from .frame_encoding import EncodedFrame
 from .framelog import FrameLog
 from .ids import IdHashes, are_distinct, as_list
 from .index import Index

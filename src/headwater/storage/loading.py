@@ -25,7 +25,8 @@ from .meta import Meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import FilePostings
 from .sealing import HISTORY, INDEX, Sealed, frames_of, range_of, seal
-from .segments import Segment, SegmentLog
+from .segment import Segment
+from .segments import SegmentLog
 from .writers import WRITERS_NAME, KeptMarks, StoredWriterTable, read_writers, write_writers
 
 REOPENED_IDS_MAX = 64 * 1024

@@ -38,7 +38,8 @@ from .recovery import known_durable, open_segments
 from .refusals import refusing
 from .room import Room
 from .sealing import FRAMES, INDEX
-from .segments import Segment, SegmentLog
+from .segment import Segment
+from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .terms import terms_of
 from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in

@@ -23,7 +23,7 @@ from .log import StoredLog
 from .places import places_name
 from .postings import FilePostings, postings_name
 from .sealing import HISTORY, INDEX, postings_ranges, range_of
-from .segments import Segment
+from .segment import Segment
 from .trimming import unused_segments
 from .worker import Job
 

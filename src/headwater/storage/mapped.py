@@ -25,7 +25,7 @@ from .postings import PARTITION
 from .recovery import Ranges, highest_kept
 from .scanning import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .sealing import FRAMES, INDEX
-from .segments import segment_paths
+from .segment import segment_paths
 from .selecting import PostingsFiles, matching_numbers
 from .splitting import SPLITS_MAX, Weights
 

@@ -17,7 +17,8 @@ from .frame import Frame
 from .index import Index
 from .matching import listed, matching
 from .passed import Passed
-from .segments import Segment, SegmentLog
+from .segment import Segment
+from .segments import SegmentLog
 
 _first = attrgetter("first")
 LOOKS_MAX = 2048

@@ -22,7 +22,7 @@ from .frame import BadFrame, Frame
 from .frame_layout import MAGIC
 from .meta import CleanStop, Meta
 from .places import Places, places_name
-from .segments import SEGMENT_HEADER_BYTES, Segment, segment_paths
+from .segment import SEGMENT_HEADER_BYTES, Segment, segment_paths
 
 logger = logging.getLogger("headwater.storage")
 

@@ -19,7 +19,7 @@ from .meta import read_meta
 from .places import hashes_of_frame, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
-from .segments import Segment
+from .segment import Segment
 
 INDEX = "idx"
 HISTORY = "history"

@@ -30,7 +30,7 @@ from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Ove
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, LogStatistics
 from .adopting import SegmentColumns
-from .frame import Chain, EncodedFrame, encode
+from .frame_encoding import Chain, EncodedFrame, encode
 from .framelog import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from .writers import FrameMark
 

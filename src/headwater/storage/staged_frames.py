@@ -21,10 +21,11 @@ from ..core.errors import EventLogError, StorageCorrupted
 from ..formats.arrow_columns import sizes_of
 from ..formats.late import pa
 from .checked_file import CheckedFile
+from .crc import extended_crc
 from .disk import Disk, private_opener, sync_directory
-from .frame import EncodedBody, encode_body, extended_crc, head_room
+from .frame_encoding import EncodedBody, encode_body, head_room
 from .frame_layout import Column
-from .segments import SEGMENT_HEADER_BYTES
+from .segment import SEGMENT_HEADER_BYTES
 from .staged_part import STAGE_AGAIN, damaged_part
 
 TABLE_SUFFIX = ".frames"

@@ -18,7 +18,7 @@ from .identity import forget_identity, known_identity
 from .log_directories import LOGS, TRASH_KIND, known_logs
 from .meta import META_NAME, read_meta
 from .sealing import FRAMES
-from .segments import segment_paths
+from .segment import segment_paths
 
 logger = logging.getLogger("headwater.storage")
 

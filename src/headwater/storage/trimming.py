@@ -18,7 +18,7 @@ from ..formats.decoders import json_decoder
 from .meta import FORMAT_CHECKED, Meta, read_meta
 from .recovery import highest_kept
 from .sealing import Sealed
-from .segments import Segment
+from .segment import Segment
 
 _RESTORE = "restore a backup (headwater restore)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .segments import Segment
+from .segment import Segment
 
 
 def bytes_between(segments: Sequence[Segment], low: int, high: int) -> int:

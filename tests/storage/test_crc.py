@@ -7,7 +7,7 @@ import random
 import google_crc32c
 import pytest
 
-from headwater.storage.joined_crc import joined_crc
+from headwater.storage.crc import joined_crc
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 8, 1000, 4097, 3_000_001])
