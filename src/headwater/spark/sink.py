@@ -30,6 +30,7 @@ from ..core.limits import APPEND_EVENTS_MAX
 from ..core.mark import BATCH_MAX
 from .clients import client_of
 from .sink_options import SinkOptions, sink_options
+from .workers import settle
 
 STAGED_BYTES = 16 * 1024 * 1024
 """Small batches are put together until they have so much: a frame of many events is cheaper to read, again and again.
@@ -120,6 +121,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.RecordBatch]) -> Part:
     context = TaskContext.get()
     assert context is not None, "only Spark's tasks write"
+    settle()
     part = context.partitionId()
     # Not the attempt's number: a stage that is tried again counts from 0, while a task of the first may still write.
     attempt = context.taskAttemptId()

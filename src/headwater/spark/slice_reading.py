@@ -24,7 +24,7 @@ from .payload_schema import MALFORMED, PAYLOAD
 from .planning import LogSlice, route
 from .read_options import ReadOptions
 from .schema import arrow_schema
-from .typed_payloads import PayloadReader
+from .workers import settle
 
 logger = logging.getLogger("headwater.spark")
 TRIMS_MAX = 5
@@ -35,12 +35,15 @@ def read_slice(
     options: ReadOptions, query: Query, partitions: tuple[int, ...] | None, slice: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """The events of a slice, in order. Raises what BulkClient raises, ArchiveUnreadable, DataLoss."""
+    settle()
     batches = _read(options, query, partitions, slice)
     return batches if options.typed is None else typed(batches, options.typed)
 
 
 def typed(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Rows of that schema, made of the columns of a log, with payloads as columns."""
+    from .typed_payloads import PayloadReader  # its constants alone make Arrow import pandas: a quarter of a second
+
     shape = to_arrow_schema(schema, timezone="UTC")
     reader = PayloadReader(shape.field(PAYLOAD).type)
     for batch in batches:

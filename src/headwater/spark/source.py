@@ -14,6 +14,7 @@ from .options import read_options
 from .read_options import READING, batch_options, columns_asked, with_schema
 from .schema import select, with_payload
 from .stream_reading import StreamReader
+from .workers import settle
 
 
 def read_schema(options: Mapping[str, str]) -> StructType | str:
@@ -22,6 +23,7 @@ def read_schema(options: Mapping[str, str]) -> StructType | str:
 
     Raises InvalidOption, for any option that is wrong: so that `load` tells, and not the first action.
     """
+    settle()
     values = read_options(options, READING, "a read of format headwater")
     columns = columns_asked(values)
     return with_payload(columns, values["payloadSchema"]) if "payloadSchema" in values else select(columns)
@@ -29,6 +31,7 @@ def read_schema(options: Mapping[str, str]) -> StructType | str:
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """A batch read of the columns that the schema declares. Raises InvalidOption, InvalidInput (other columns)."""
+    settle()
     return reader_of(with_schema(batch_options(options), schema))
 
 

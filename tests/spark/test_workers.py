@@ -1,0 +1,109 @@
+"""Spark's Python workers look through everything after each task: what stays anyway is taken out of that."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from headwater.core.local import LocalLog
+from headwater.spark import workers
+from headwater.spark.batch_reading import BatchReader
+from headwater.spark.read_options import ReadOptions
+from headwater.spark.schema import EVENT_SCHEMA
+from headwater.spark.source import batch_reader
+from pyspark_headwater import DefaultSource
+
+
+class Telling(DefaultSource):
+    """The data source, whose tasks write into a directory how many objects the collector passes over."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "telling"
+
+    def schema(self) -> StructType:
+        return EVENT_SCHEMA
+
+    def reader(self, schema: StructType) -> TellingReader:
+        told = self.options.pop("told")
+        return TellingReader(batch_reader(self.options, schema).options, told)
+
+
+class TellingReader(BatchReader):
+    """See `Telling`."""
+
+    def __init__(self, options: ReadOptions, told: str) -> None:
+        super().__init__(options)
+        self._told = Path(told)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from super().read(partition)
+        (self._told / str(os.getpid())).write_text(str(gc.get_freeze_count()))
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The collector of this process, which has everything back afterwards."""
+    monkeypatch.setattr(workers, "_settled", 0)
+    yield
+    gc.unfreeze()
+
+
+def test_a_process_that_is_no_worker_keeps_its_collector(collector: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REUSE_WORKER", raising=False)
+    workers.settle()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_worker_passes_over_what_was_imported(
+    collector: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    workers.settle()
+    settled = gc.get_freeze_count()
+    assert settled > 10_000
+    later = [[]]  # type: list[list[object]]
+    workers.settle()
+    assert gc.is_tracked(later) and gc.get_freeze_count() <= settled, "nothing was imported since"
+
+    (tmp_path / "imported_later.py").write_text("many = [[] for _ in range(1000)]")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("imported_later")
+    workers.settle()
+    assert gc.get_freeze_count() > settled
+
+
+def test_garbage_of_the_tasks_before_is_not_kept(collector: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    Cycle()
+    workers.settle()
+    gc.unfreeze()
+    assert not any(type(each) is Cycle for each in gc.get_objects())
+
+
+def test_workers_that_read_are_settled(spark: SparkSession, url: str, orders: LocalLog, tmp_path: Path) -> None:
+    spark.dataSource.register(Telling)
+    frame = spark.read.format("telling").options(url=url, log="orders", told=str(tmp_path)).load()
+    assert frame.count() == 100
+    told = [int(path.read_text()) for path in tmp_path.iterdir()]
+    assert told and min(told) > 10_000
+
+
+def test_to_read_takes_no_pandas() -> None:
+    program = "import sys, headwater.spark.source, headwater.spark.sink; assert 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
