@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.running import Run
+from headwater.storage.segment import Segment, id_in, segment_paths
 from tests.server.running import RunningServer
 from tests.soak.server import free_ports
 
@@ -66,3 +67,14 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
         assert sorted(map(int, found)) == list(range(COUNT))
     finally:
         servers[-1].__exit__()
+
+
+@pytest.mark.timeout(300)
+def test_what_a_task_writes_much_of_becomes_segments_as_it_was_staged(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 60_000, numPartitions=2).selectExpr("'T' as type", "repeat(cast(id as string), 200) as data")
+    with RunningServer("--data", "data", "--log", "target", "--flight-enabled", "true", cwd=tmp_path) as server:
+        rows.write.format("headwater").options(url=server.further_url("grpc"), log="target").mode("append").save()
+        [directory] = (tmp_path / "data" / "logs").glob("target.*")
+        log_id = id_in(segment_paths(directory / "log")[0])
+        segments = [Segment(path, log_id) for path in segment_paths(directory / "log")]
+    assert sum(segment.whole_upto > 0 for segment in segments) >= 2, "of each task"

@@ -13,7 +13,7 @@ from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
 from headwater.core.mark import BATCH_MAX
 from headwater.spark.failures import cause_of
-from headwater.spark.sink import STAGED_BYTES, joined
+from headwater.spark.sink import JOINED_BYTES, PIECE_BYTES, joined, pieces
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryBackend, serving
 
@@ -180,8 +180,18 @@ def test_small_batches_are_put_together_and_none_grows_too_large() -> None:
 
     assert [piece.num_rows for piece in joined([batch(10_000)] * 14)] == [60_000, 60_000, 20_000]
     assert [piece.num_rows for piece in joined([batch(APPEND_EVENTS_MAX + 5), batch(1)])] == [APPEND_EVENTS_MAX + 5, 1]
-    assert [piece.num_rows for piece in joined([batch(1, STAGED_BYTES // 3)] * 5)] == [2, 2, 1]
+    assert [piece.num_rows for piece in joined([batch(1, JOINED_BYTES // 3)] * 5)] == [2, 2, 1]
     assert list(joined([])) == []
+
+
+def test_what_a_task_stages_at_a_time_is_bounded() -> None:
+    def batch(size: int) -> pa.RecordBatch:
+        return pa.record_batch([pa.array([b"x" * size])], names=["data"])
+
+    third = batch(PIECE_BYTES // 3 - 100)
+    assert [len(piece) for piece in pieces([third] * 7)] == [3, 3, 1]
+    assert [len(piece) for piece in pieces([batch(1), batch(PIECE_BYTES), batch(1)])] == [1, 1, 1]
+    assert list(pieces([])) == []
 
 
 def two_events(spark: SparkSession) -> DataFrame:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,16 +28,18 @@ from pyspark.sql.types import StructType
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.limits import APPEND_EVENTS_MAX
-from ..core.mark import BATCH_MAX
+from ..core.mark import BATCH_MAX, Staged
 from .clients import client_of
 from .sink_options import SinkOptions, sink_options
 from .workers import settle
 
-STAGED_BYTES = 16 * 1024 * 1024
+JOINED_BYTES = 16 * 1024 * 1024
 """Small batches are put together until they have so much: a frame of many events is cheaper to read, again and again.
 The client cuts the large ones."""
+PIECE_BYTES = 48 * 1024 * 1024
+"""A task stages so much at a time: what has more than one frame becomes a segment as it lies there."""
 PIECES_MAX = 2**20
-"""Of a task: 16 TiB."""
+"""Of a task: 48 TiB."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -125,12 +128,17 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
     part = context.partitionId()
     # Not the attempt's number: a stage that is tried again counts from 0, while a task of the first may still write.
     attempt = context.taskAttemptId()
-    client, stages = client_of(options.address), []
-    for number, piece in enumerate(joined(_of_log(options.columns, each) for each in batches if each.num_rows)):
-        # Each piece by itself: it is in memory, and so can be sent again when the server was away.
-        staged = client.stage(options.log, writer, batch, part * PIECES_MAX + number, attempt, [piece])
-        stages.append(staged.stage)
-    return Part(writer, batch, part, tuple(stages))
+    client = client_of(options.address)
+    rows = joined(_of_log(options.columns, each) for each in batches if each.num_rows)
+    sent: list[Future[Staged]] = []
+    with ThreadPoolExecutor(1) as sender:
+        for number, piece in enumerate(pieces(rows)):
+            if sent:
+                sent[-1].result()  # no more than one is on its way while the next is made
+            # Each piece by itself: it is in memory, and so can be sent again when the server was away.
+            where = (options.log, writer, batch, part * PIECES_MAX + number, attempt)
+            sent.append(sender.submit(client.stage, *where, piece))
+        return Part(writer, batch, part, tuple([piece.result().stage for piece in sent]))
 
 
 def _commit(options: SinkOptions, writer: str, batch: int, parts: Sequence[Part]) -> None:
@@ -168,11 +176,11 @@ def _of_log(columns: Sequence[str | None], batch: pa.RecordBatch) -> pa.RecordBa
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, each of up to STAGED_BYTES and as many rows as fit an append, or as it came."""
+    """The same rows in fewer batches, each of up to JOINED_BYTES and as many rows as fit an append, or as it came."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if waiting and (rows + batch.num_rows > APPEND_EVENTS_MAX or size + batch.nbytes > STAGED_BYTES):
+        if waiting and (rows + batch.num_rows > APPEND_EVENTS_MAX or size + batch.nbytes > JOINED_BYTES):
             yield pa.concat_batches(waiting)
             waiting, rows, size = [], 0, 0
         waiting.append(batch)
@@ -180,3 +188,17 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size += batch.nbytes
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """The batches in groups, each of up to PIECE_BYTES, or of one batch."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and size + batch.nbytes > PIECE_BYTES:
+            yield waiting
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield waiting
