@@ -72,7 +72,8 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
 @pytest.mark.timeout(300)
 def test_what_a_task_writes_much_of_becomes_segments_as_it_was_staged(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(0, 60_000, numPartitions=2).selectExpr("'T' as type", "repeat(cast(id as string), 200) as data")
-    with RunningServer("--data", "data", "--log", "target", "--flight-enabled", "true", cwd=tmp_path) as server:
+    with RunningServer("--data", "data", "--log", "target", "--flight-enabled", "true", "--flight-port", "0",
+                       cwd=tmp_path) as server:  # fmt: skip
         rows.write.format("headwater").options(url=server.further_url("grpc"), log="target").mode("append").save()
         [directory] = (tmp_path / "data" / "logs").glob("target.*")
         log_id = id_in(segment_paths(directory / "log")[0])

@@ -4,7 +4,8 @@ A producer appends 20 events every 20 ms over Flight; the query follows the log 
 batch begins when the one before has ended. The first quarter of each stream is not looked at. An event is on its way
 from when the log recorded it until its batch has ended, with what Spark writes down of it (`noop`), or until the second
 log recorded it (`headwater`). Spark's own
-`rate-micro-batch` source, which reads nothing, shows what Spark takes by itself.
+`rate-micro-batch` source, which reads nothing, shows what Spark takes by itself. With `asyncProgressTrackingEnabled`
+Spark writes down beside the next batches what is done, which it can do for some sinks, and for queries without state.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...measure import Case, Sample, expect
+from ...measure import Aim, Case, Sample, expect
 from ...samples import Samples
 from ..bench import SparkBench
 from ..live import RATE, Batch, appending, recorded, stop, watch
@@ -30,29 +31,34 @@ WARM_SHARE = 1 / 3
 """Of the time that is looked at, before it."""
 ROUNDS = 3
 NOOP, SINK, FLOOR = "headwater to noop", "headwater to headwater", "rate source to noop"
+ASYNC = "headwater to noop, progress beside it"
+BATCH_AIM_MS, EVENT_AIM_MS = 100, 150
 
 
 def cases(bench: SparkBench) -> Iterator[Case]:
     """Durations of batches, then latencies; p50 and p95."""
     kept = Samples()
     runs = {
-        NOOP: partial(_to_noop, bench, kept),
+        NOOP: partial(_to_noop, bench, kept, NOOP),
+        ASYNC: partial(_to_noop, bench, kept, ASYNC, asyncProgressTrackingEnabled=True),
         SINK: partial(_to_log, bench, kept),
         FLOOR: partial(_floor, bench, kept),
     }
-    yield Case("a batch, p50", "ms", runs, is_lower_better=True, rounds=ROUNDS)
-    for what, labels in (
-        ("a batch, p95", list(runs)),
-        ("an event, p50", [NOOP, SINK]),
-        ("an event, p95", [NOOP, SINK]),
-    ):
-        later = {label: partial(kept.take, f"{label} {what}") for label in labels}
-        yield Case(what, "ms", later, is_lower_better=True, rounds=ROUNDS)
+    yield Case("a batch, p50", "ms", runs, [Aim("", BATCH_AIM_MS)], is_lower_better=True, rounds=ROUNDS)
+    logs = [NOOP, ASYNC, SINK]
+    later: tuple[tuple[str, list[str], list[Aim]], ...] = (
+        ("a batch, p95", list(runs), []),
+        ("an event, p50", logs, [Aim("", EVENT_AIM_MS)]),
+        ("an event, p95", logs, []),
+    )
+    for what, labels, aims in later:
+        taken = {label: partial(kept.take, f"{label} {what}") for label in labels}
+        yield Case(what, "ms", taken, aims, is_lower_better=True, rounds=ROUNDS)
 
 
-def _to_noop(bench: SparkBench, kept: Samples) -> Sample:
+def _to_noop(bench: SparkBench, kept: Samples, label: str, **options: bool) -> Sample:
     log = bench.fresh_log()
-    batches = _follow(bench, log, lambda stream: stream.format("noop"))
+    batches = _follow(bench, log, lambda stream: stream.format("noop").options(**options))
     with bench.bulk() as bulk:
         times = recorded(bulk, log, "sequence_number")
     latencies: list[float] = []
@@ -61,7 +67,7 @@ def _to_noop(bench: SparkBench, kept: Samples) -> Sample:
             done.ended_ms - times[number] for number in range(before.upto + 1, done.upto + 1) if number in times
         ]
     bench.discard(log)
-    return _keep(kept, NOOP, batches, latencies)
+    return _keep(kept, label, batches, latencies)
 
 
 def _to_log(bench: SparkBench, kept: Samples) -> Sample:

@@ -16,7 +16,7 @@ from ..bench import SparkBench
 from ..events import batches
 
 TITLE = "Writing"
-AIM_RATE = 500_000
+PARQUET_AIM, KAFKA_AIM = 1, 1.5
 WRITER = "benchmark"
 
 
@@ -24,9 +24,11 @@ def cases(bench: SparkBench) -> Iterator[Case]:
     """With Spark; then staging and commit apart."""
     path = bench.plain_parquet
     runs = {"headwater": partial(_to_log, bench, path), "parquet": partial(_to_parquet, bench, path)}
+    aims = [Aim("parquet", PARQUET_AIM)]
     if bench.kafka is not None:
         runs["kafka"] = partial(_to_topic, bench, path)
-    yield Case("Parquet into a log, with the commit", "events/s", runs, [Aim("", AIM_RATE)])
+        aims.append(Aim("kafka", KAFKA_AIM))
+    yield Case("Parquet into a log, with the commit", "events/s", runs, aims)
     kept = Samples()
     yield Case("staging alone, one client", "events/s", {"headwater": partial(_stage_and_commit, bench, kept)})
     yield Case("commit alone", "events/s", {"headwater": partial(kept.take, "commit")})
