@@ -188,8 +188,8 @@ def test_what_a_task_stages_at_a_time_is_bounded() -> None:
     def batch(size: int) -> pa.RecordBatch:
         return pa.record_batch([pa.array([b"x" * size])], names=["data"])
 
-    third = batch(PIECE_BYTES // 3 - 100)
-    assert [len(piece) for piece in pieces([third] * 7)] == [3, 3, 1]
+    half = batch(PIECE_BYTES // 2 - 100)
+    assert [len(piece) for piece in pieces([half] * 5)] == [2, 2, 1]
     assert [len(piece) for piece in pieces([batch(1), batch(PIECE_BYTES), batch(1)])] == [1, 1, 1]
     assert list(pieces([])) == []
 

@@ -36,10 +36,10 @@ from .workers import settle
 JOINED_BYTES = 16 * 1024 * 1024
 """Small batches are put together until they have so much: a frame of many events is cheaper to read, again and again.
 The client cuts the large ones."""
-PIECE_BYTES = 48 * 1024 * 1024
-"""A task stages so much at a time: what has more than one frame becomes a segment as it lies there."""
+PIECE_BYTES = 32 * 1024 * 1024
+"""A task stages so much at a time, while it makes as much: what has two frames becomes a segment as it lies there."""
 PIECES_MAX = 2**20
-"""Of a task: 48 TiB."""
+"""Of a task: 32 TiB."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -142,6 +142,7 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
 
 
 def _commit(options: SinkOptions, writer: str, batch: int, parts: Sequence[Part]) -> None:
+    settle()
     stages = [stage for part in parts for stage in part.stages]
     client_of(options.address).commit(
         options.log,
