@@ -53,7 +53,6 @@ def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
 def spark() -> Iterator[SparkSession]:
     """A classic session on two cores."""
     more = {"sql__session__timeZone": "UTC", "sql__python__filterPushdown__enabled": "true"}
-    more["python__unix__domain__socket__enabled"] = "true"  # as `headwater.spark.session` has it
     with session_on("local[2]", driver__memory="1g", **more) as session:
         yield session
 

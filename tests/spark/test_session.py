@@ -64,7 +64,6 @@ def test_a_machine_without_java_and_without_a_home_gets_a_session(tmp_path: Path
         ("spark.sql.python.filterPushdown.enabled", "true"),
         ("spark.sql.execution.arrow.pyspark.enabled", "true"),
         ("spark.ui.enabled", "false"),
-        ("spark.python.unix.domain.socket.enabled", "true"),
         ("spark.ui.showConsoleProgress", "false"),
         ("spark.sql.shuffle.partitions", "3"),  # given
         ("spark.driver.memory", "1g"),  # given

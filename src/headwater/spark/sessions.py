@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,8 +34,6 @@ FOR_LOGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 """What every session gets, on every kind of cluster."""
-_LOCAL_SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Between Java and its Python workers. Over TCP each small task waits 40 ms for an answer that is delayed (Nagle)."""
 CONNECT = "sc://"
 
 
@@ -148,8 +145,6 @@ def _is_local(master: str | None) -> bool:
 def _defaults(master: str) -> dict[str, str]:
     defaults = dict(FOR_LOGS)
     defaults["spark.ui.enabled"] = "false"
-    if hasattr(socket, "AF_UNIX"):
-        defaults[_LOCAL_SOCKETS] = "true"
     if found := re.match(r"local(?:\[(\d+|\*))?", master):
         # A stream of events makes as many state stores and tasks as this says in every batch; Spark's own is 200.
         cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
