@@ -13,10 +13,11 @@ import pytest
 
 from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.limits import EventColumns
-from headwater.storage import Engine, backup, id_files, places, postings, segments, staged_frames
+from headwater.storage import Engine, backup, id_files, places, postings, segment, segments, staged_frames
 from headwater.storage.checked_file import CRC_FIELD
 from headwater.storage.frame_layout import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
 from headwater.storage.meta import Meta
+from headwater.storage.segment import SEGMENT_HEADER_BYTES
 from headwater.storage.staged_part import PART_MAGIC
 from headwater.storage.staging import Staging
 
@@ -53,7 +54,7 @@ def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
     for name in (
         "frame_layout.LEAD frame_layout.HEADER",
-        "segments._HEADER",
+        "segment._HEADER",
         "postings._HEADER",
         "places._HEADER",
         "id_files._HEADER",
@@ -66,13 +67,13 @@ def test_columns_are_those_of_the_code():
     assert {row[1]: int(row[0]) for row in table_after(FORMAT, "columns")} == slots
 
 
-@pytest.mark.parametrize("magic", [MAGIC, segments.SEGMENT_MAGIC, postings.MAGIC, places.MAGIC, id_files.MAGIC])
+@pytest.mark.parametrize("magic", [MAGIC, segment.SEGMENT_MAGIC, postings.MAGIC, places.MAGIC, id_files.MAGIC])
 def test_magic_is_told(magic):
     assert f"`{magic.rstrip(bytes(1)).decode()}`" in TEXT
 
 
 def test_sizes_told_in_prose_are_those_of_the_code():
-    assert segments.SEGMENT_HEADER_BYTES == 64 and "a header of 64 bytes" in TEXT
+    assert segment.SEGMENT_HEADER_BYTES == 64 and "a header of 64 bytes" in TEXT
     assert HEADER_BYTES - 4 * DIRECTORY_SLOTS == 80 and "header of 80 bytes, a directory of 28 slots" in TEXT
     assert DIRECTORY_SLOTS == 28 and HEADER_BYTES == 192 and "at least 192" in TEXT
     assert segments.SEGMENT_BYTES_MIN == 4 << 20 and "4 MiB at first" in TEXT
@@ -182,7 +183,7 @@ def test_staged_segments_are_as_they_are_described(tmp_path, monkeypatch):
         (segment,) = table["segments"]
         (frame,) = segment["frames"]
         offset, length, count, tags, crc, _, largest, directory = frame
-        assert (offset, count, tags, largest) == (segments.SEGMENT_HEADER_BYTES, 2, 0, 7)
+        assert (offset, count, tags, largest) == (SEGMENT_HEADER_BYTES, 2, 0, 7)
         content = (path.parent / segment["name"]).read_bytes()
         assert len(content) == offset + length
         assert crc32c(content[offset + table["room"] :]) == crc

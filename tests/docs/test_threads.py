@@ -11,6 +11,7 @@ SEEN_TO = {
     "core/threads.py": "begins again what failed, and tells it: for all that lasts as long as the server",
     "storage/sequencer.py": "committer and writer: if one fails, the process ends",
     "storage/segments.py": "prepares one segment; what it could not do, the roll does, and tells the producer",
+    "spark/sink.py": "its results are asked for",
     "storage/patient.py": "whoever asked for a change is told what it raised; the rest is logged",
     "storage/committing.py": "its results are asked for",
     "server/app.py": "awaited by who starts the server",

@@ -120,9 +120,9 @@ def test_what_a_failed_write_has_staged_is_discarded(spark: SparkSession, store:
     backend = MemoryBackend(store)
     with serving(backend) as server:
         # One task that has staged a piece when it fails: others may still run when Spark gives up.
-        last = APPEND_EVENTS_MAX + 50_000
+        last = 3 * PIECE_BYTES // 1000
         frame = spark.range(0, last + 1, numPartitions=1)
-        bad = frame.selectExpr(f"if(id < {last}, 'T', raise_error('no')) as type", "'x' as data")
+        bad = frame.selectExpr(f"if(id < {last}, 'T', raise_error('no')) as type", "repeat('x', 1000) as data")
         options = {"url": f"grpc://127.0.0.1:{server.port}", "log": "target", "writerId": "w"}
         with pytest.raises(Exception, match="no"):
             bad.write.format("headwater").mode("append").options(**options).save()

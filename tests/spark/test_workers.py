@@ -55,6 +55,7 @@ class TellingReader(BatchReader):
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The collector of this process, which has everything back afterwards."""
+    gc.unfreeze()
     monkeypatch.setattr(workers, "_settled", 0)
     yield
     gc.unfreeze()
@@ -77,6 +78,7 @@ def test_a_worker_passes_over_what_was_imported(
     workers.settle()
     assert gc.is_tracked(later) and gc.get_freeze_count() <= settled, "nothing was imported since"
 
+    monkeypatch.delitem(sys.modules, "imported_later", raising=False)
     (tmp_path / "imported_later.py").write_text("many = [[] for _ in range(1000)]")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("imported_later")
@@ -90,8 +92,12 @@ def test_garbage_of_the_tasks_before_is_not_kept(collector: None, monkeypatch: p
             self.itself = self
 
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
-    Cycle()
-    workers.settle()
+    gc.disable()  # else it may be gone already
+    try:
+        Cycle()
+        workers.settle()
+    finally:
+        gc.enable()
     gc.unfreeze()
     assert not any(type(each) is Cycle for each in gc.get_objects())
 
@@ -104,6 +110,6 @@ def test_workers_that_read_are_settled(spark: SparkSession, url: str, orders: Lo
     assert told and min(told) > 10_000
 
 
-def test_to_read_takes_no_pandas() -> None:
+def test_what_reads_and_writes_imports_no_pandas() -> None:
     program = "import sys, headwater.spark.source, headwater.spark.sink; assert 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, Encoding, Event, LogSettings, Query, QueryItem, SequencedEvent
 from headwater.core.errors import StorageCorrupted
-from headwater.storage import StoredLog, accept_loss, reader, segments
+from headwater.storage import StoredLog, accept_loss, reader, segment, segments
 from headwater.storage.frame import Frame
 from headwater.storage.mapped import MappedLog
 from headwater.storage.postings import FilePostings, Numbers, write_postings
@@ -127,7 +127,7 @@ def test_frames_of_single_appends_are_made_once_however_many_there_are(
         log = one.create("orders")
         for n in range(700):
             log.append([event("A", f"n:{n % 70}")])
-        monkeypatch.setattr(segments, "Frame", Counted)
+        monkeypatch.setattr(segment, "Frame", Counted)
         for _ in range(2):
             for n in range(70):
                 assert len(log.read_page(Query.where(tags=[f"n:{n}"]), 0).events) == 10

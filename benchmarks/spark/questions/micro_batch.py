@@ -5,7 +5,8 @@ batch begins when the one before has ended. The first quarter of each stream is 
 from when the log recorded it until its batch has ended, with what Spark writes down of it (`noop`), or until the second
 log recorded it (`headwater`). Spark's own
 `rate-micro-batch` source, which reads nothing, shows what Spark takes by itself. With `asyncProgressTrackingEnabled`
-Spark writes down beside the next batches what is done, which it can do for some sinks, and for queries without state.
+Spark writes down beside the next batches what is done, which it can do for some sinks, and for queries without state:
+there an event is on its way until its batch has ended without that.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ JOINED_BYTES = 16 * 1024 * 1024
 """Small batches are put together until they have so much: a frame of many events is cheaper to read, again and again.
 The client cuts the large ones."""
 PIECE_BYTES = 32 * 1024 * 1024
-"""A task stages so much at a time, while it makes as much: what has two frames becomes a segment as it lies there."""
+"""A task stages so much at a time, while it makes the next: it holds up to three times as much. What has two frames
+becomes a segment as it lies there."""
 PIECES_MAX = 2**20
 """Of a task: 32 TiB."""
 
@@ -132,13 +133,21 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
     rows = joined(_of_log(options.columns, each) for each in batches if each.num_rows)
     sent: list[Future[Staged]] = []
     with ThreadPoolExecutor(1) as sender:
-        for number, piece in enumerate(pieces(rows)):
+        for number, piece in enumerate(pieces(_while_taken(rows, sent))):
             if sent:
                 sent[-1].result()  # no more than one is on its way while the next is made
             # Each piece by itself: it is in memory, and so can be sent again when the server was away.
             where = (options.log, writer, batch, part * PIECES_MAX + number, attempt)
             sent.append(sender.submit(client.stage, *where, piece))
         return Part(writer, batch, part, tuple([piece.result().stage for piece in sent]))
+
+
+def _while_taken(batches: Iterable[pa.RecordBatch], sent: Sequence[Future[Staged]]) -> Iterator[pa.RecordBatch]:
+    """The batches, until one that was sent is refused: that is raised, and no more need be made."""
+    for batch in batches:
+        if sent and sent[-1].done():
+            sent[-1].result()
+        yield batch
 
 
 def _commit(options: SinkOptions, writer: str, batch: int, parts: Sequence[Part]) -> None:
@@ -182,8 +191,9 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = size = 0
     for batch in batches:
         if waiting and (rows + batch.num_rows > APPEND_EVENTS_MAX or size + batch.nbytes > JOINED_BYTES):
-            yield pa.concat_batches(waiting)
-            waiting, rows, size = [], 0, 0
+            made = pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0  # not held while that is sent
+            yield made
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
