@@ -9,13 +9,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core import LogSettings
+from headwater.core.access import User
+from headwater.core.errors import InvalidInput
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
 from headwater.core.mark import BATCH_MAX
+from headwater.flight.wire import StageCommand
 from headwater.spark.failures import cause_of
 from headwater.spark.sink import JOINED_BYTES, PIECE_BYTES, joined, pieces
 from headwater.storage.memory import MemoryStore
-from tests.flight.memory_backend import MemoryBackend, serving
+from tests.flight.memory_backend import MemoryBackend, MemoryStage, serving
 
 from .conftest import event
 
@@ -116,17 +119,24 @@ def test_a_condition_that_does_not_hold_stops_the_whole_write(
     assert target.head() == 4
 
 
+class RefusesTheThird(MemoryBackend):
+    """Takes two stages."""
+
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> MemoryStage:
+        if self.stages == 2:
+            raise InvalidInput("no more", "events")
+        return super().stage(user, command, schema)
+
+
 def test_what_a_failed_write_has_staged_is_discarded(spark: SparkSession, store: MemoryStore, target: LocalLog) -> None:
-    backend = MemoryBackend(store)
+    backend = RefusesTheThird(store)
     with serving(backend) as server:
-        # One task that has staged a piece when it fails: others may still run when Spark gives up.
-        last = 3 * PIECE_BYTES // 1000
-        frame = spark.range(0, last + 1, numPartitions=1)
-        bad = frame.selectExpr(f"if(id < {last}, 'T', raise_error('no')) as type", "repeat('x', 1000) as data")
-        options = {"url": f"grpc://127.0.0.1:{server.port}", "log": "target", "writerId": "w"}
-        with pytest.raises(Exception, match="no"):
-            bad.write.format("headwater").mode("append").options(**options).save()
-        assert backend.stages > 0
+        # One task: others may still stage when Spark gives up, and that is forgotten only when it is old.
+        rows = spark.range(0, 4 * PIECE_BYTES // 1000, numPartitions=1)
+        written = rows.selectExpr("'T' as type", "repeat('x', 1000) as data").write.format("headwater").mode("append")
+        with pytest.raises(Exception, match="no more"):
+            written.options(url=f"grpc://127.0.0.1:{server.port}", log="target", writerId="w").save()
+        assert backend.stages == 2
         assert backend.staged("target", "w") == []
         assert backend.open_stages == 0
     assert target.head() == 0
