@@ -74,7 +74,7 @@ def test_a_worker_passes_over_what_was_imported(
     workers.settle()
     settled = gc.get_freeze_count()
     assert settled > 10_000
-    later = [[]]  # type: list[list[object]]
+    later: list[list[object]] = [[]]
     workers.settle()
     assert gc.is_tracked(later) and gc.get_freeze_count() <= settled, "nothing was imported since"
 
