@@ -17,6 +17,7 @@ from headwater.server import brake as brake_module
 from headwater.server import password_checks, security
 from headwater.server.accounts import (
     KIND,
+    NEWEST_S,
     NOBODY_PASSWORD,
     Account,
     AccountDirectory,
@@ -238,6 +239,25 @@ def test_a_removed_user_is_out_within_a_second_in_spite_of_remembered_logins() -
         setting.state.delete(KIND, "alice")
         setting.clock.pass_(1)
         assert not await setting.is_in(RIGHT)
+
+    asyncio.run(scenario())
+
+
+def test_a_user_who_was_just_added_can_log_in_however_lately_the_accounts_were_read() -> None:
+    async def scenario() -> None:
+        token, key = new_token(), b"k" * 32
+        eve = Account("eve", ALL, password=HASH, tokens=(hash_token(token),), key=key)
+        for credentials in (Credentials("eve", PASSWORD), Credentials("", token), None):
+            setting = Setting()
+            assert await setting.is_in(RIGHT)
+            setting.state.put(KIND, "eve", encode_account(eve))
+            setting.clock.pass_(2 * NEWEST_S)
+            if credentials:
+                found = await setting.guard.authenticate(credentials, "10.0.0.1")
+            else:
+                found = await setting.guard.authenticate_signature("eve", lambda given: given == key, "10.0.0.1")
+            assert found.name == "eve"
+            assert setting.clock.slept == []
 
     asyncio.run(scenario())
 

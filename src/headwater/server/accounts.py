@@ -46,6 +46,8 @@ PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1024
 KEY_BYTES_MIN = 16
 REREAD_S = 1.0
 """A user added, changed or removed by another process is noticed within that time."""
+NEWEST_S = 0.05
+"""So old is at most what credentials are refused by: a user who was just added can log in."""
 _PHC = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII
 )
@@ -255,10 +257,14 @@ class AccountDirectory:
         """
         return not self.current().by_name and self._had_users is False
 
-    def current(self) -> Accounts:
+    def newest(self) -> Accounts:
+        """As `current`, at most `NEWEST_S` old: for credentials that are not known, of a user who was just made."""
+        return self.current(NEWEST_S)
+
+    def current(self, age_s_max: float = REREAD_S) -> Accounts:
         """The accounts, at most a second old; the same object until something changes."""
         now = self._clock()
-        if now - self._read_at >= REREAD_S:
+        if now - self._read_at >= age_s_max:
             self._read_at = now
             stored = list(self._state.items(KIND))
             had_users = self._state.had_users()

@@ -127,7 +127,8 @@ class AccountGuard:
             if user is not None:
                 return user
         elif is_token(credentials):
-            await self._wait((place_of(peer), ""), peer)
+            if (user := await self._token_looked_up(credentials, peer)) is not None:
+                return user
         elif (user := await self._checked(credentials, peer)) is not None:
             return user
         raise self._refusal("wrong", credentials.name, peer)
@@ -174,7 +175,7 @@ class AccountGuard:
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. Keys are random and long, so that a wrong signature need not make the next one wait."""
-        account = self._directory.current().by_name.get(name)
+        account = self._directory.current().by_name.get(name) or self._directory.newest().by_name.get(name)
         key = account.key if account else None
         if not is_right(key or self._no_key) or account is None or key is None:
             raise self._refusal("wrong", name, peer)
@@ -201,6 +202,12 @@ class AccountGuard:
         if token.is_over(round(self._wall_clock() * 1000)):
             return None
         return replace(account.user, expires_at=token.expires_at / 1000)
+
+    async def _token_looked_up(self, credentials: Credentials, peer: str) -> User | None:
+        """The user of a token of an account that was not known a moment ago."""
+        if (user := self._recalled(credentials, self._directory.newest())) is None:
+            await self._wait((place_of(peer), ""), peer)
+        return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
         """The user of an issuer's token. A right one waits for nothing but for its key, if that is new."""
@@ -255,7 +262,7 @@ class AccountGuard:
         await self._wait(attempt, peer)
         try:
             async with self._checks.turn(place):
-                accounts = self._directory.current()
+                accounts = self._directory.newest()
                 user = self._logins.get(digest, accounts)  # another place may have shown it meanwhile
                 if user is None and (account := await self._account_of_password(accounts, credentials)) is not None:
                     self._logins.put(digest, account, accounts)
