@@ -96,8 +96,9 @@ export class List {
         scale === 1
           ? Math.floor(view.scrollTop / ROW)
           : Math.round((view.scrollTop / Math.max(1, whole - height)) * Math.max(0, rows.length - fits + 1));
-    const from = Math.max(0, first - 10),
-      to = Math.min(rows.length - 1, first + fits + 10);
+    const beyond = rows.isPaused === false ? 2 : 10, // who scrolls a tail pauses it
+      from = Math.max(0, first - beyond),
+      to = Math.min(rows.length - 1, first + fits + beyond);
     rows.need(Math.max(0, from - 20), to + 20, () => this.redraw());
     this.page.finder?.refresh();
     const lines = [],

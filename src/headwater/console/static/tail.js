@@ -6,6 +6,7 @@ import { asJson } from "./query.js";
 import { row } from "./rows.js";
 
 const KEPT = 5000;
+const PAUSE_MS = 100; // between two times that what came is drawn: nobody reads faster, and each costs 30 ms of a core
 
 /** The newest events as they come: all are counted, the newest are and what is not shown is said. */
 export class Tail {
@@ -27,14 +28,24 @@ export class Tail {
     return this.rows.findIndex((each) => each.number === number);
   }
   get(index) {
-    return this.rows[index];
+    const found = this.rows[index];
+    return found?.text === undefined ? found : (this.rows[index] = this.made(found.text));
   }
   loaded() {
-    return this.rows;
+    return this.rows.map((_, index) => this.get(index));
+  }
+  /** A row of what came, and a colour for its type: made when it is looked at, since most pass unseen. */
+  made(text) {
+    const { page } = this,
+      found = row(parse(text)),
+      { type } = found.event;
+    if (!page.palette.has(type)) page.palette = colours([...page.palette.keys(), type]);
+    return found;
   }
   need() {}
   stop() {
     this.ending.abort();
+    clearTimeout(this.soon);
     cancelAnimationFrame(this.frame);
   }
   pause() {
@@ -128,7 +139,7 @@ export class Tail {
         if (id) this.after = BigInt(id[1]);
         if (data) {
           came += 1;
-          this.held.push(data[1]);
+          this.held.push({ number: this.after, text: data[1] });
         }
       }
       if (!came) continue;
@@ -136,22 +147,30 @@ export class Tail {
       this.perSecond.push([performance.now(), came]);
       if (this.held.length > KEPT) this.held.splice(0, this.held.length - KEPT);
       if (this.isPaused) this.waiting += came;
-      this.frame ??= requestAnimationFrame(() => {
-        this.frame = undefined;
-        this.draw();
-      });
+      this.drawSoon();
     }
   }
 
+  /** In the next frame, or when the pause since the last time is over. */
+  drawSoon() {
+    if (this.soon) return;
+    const left = Math.max(0, (this.drawn ?? 0) + PAUSE_MS - performance.now());
+    this.soon = setTimeout(() => {
+      this.frame = requestAnimationFrame(() => {
+        this.soon = undefined;
+        this.draw();
+      });
+    }, left);
+  }
+
   draw() {
+    this.drawn = performance.now();
     if (!this.isPaused && this.held.length) {
-      const come = this.held.map((text) => row(parse(text))).reverse();
+      const come = this.held.reverse();
       this.held = [];
       this.rows = come.length >= KEPT ? come.slice(0, KEPT) : [...come, ...this.rows].slice(0, KEPT);
-      for (const each of come)
-        if (!this.page.palette.has(each.event.type))
-          this.page.palette = colours([...this.page.palette.keys(), each.event.type]);
     }
+    this.page.list?.redraw(); // first: it asks for its height, before there is anything else to lay out for that
     const head = stats.peek()?.logs?.[this.page.log]?.head,
       behind = head === undefined || this.after === null ? 0 : Math.max(0, Number(BigInt(head) - this.after));
     put(
@@ -172,6 +191,5 @@ export class Tail {
         this.note ? h("span", { class: "warn" }, this.note) : null,
       ),
     );
-    this.page.list?.redraw();
   }
 }
