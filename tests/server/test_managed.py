@@ -182,8 +182,9 @@ def test_a_subscription_tells_what_its_webhook_answered_last_and_since_when_it_f
 
 
 def test_the_server_tells_of_its_disk_and_its_health(tmp_path: Path) -> None:
-    with RunningServer(cwd=tmp_path) as server:
+    with RunningServer("--http-connections-max", "77", cwd=tmp_path) as server:
         told = json.loads(server.ask("/management/server/self")[1])
+        assert (told["connectionsMax"], told["httpConnectionsMax"]) == (10_000, 77)
         assert told["diskBytes"] >= told["diskFreeBytes"] > 0 and told["diskReserveBytes"] > 0
         assert (told["unready"], told["troubles"], told["logs"]) == (None, [], 1)
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:

@@ -118,6 +118,8 @@ SERVER = EntityType(
         _number("diskFreeBytes", "what of it is free for the data"),
         _number("diskReserveBytes", "what must be free; below that, appends are refused"),
         _number("connections", "AMQP connections at present"),
+        _number("connectionsMax", "so many AMQP connections may be open"),
+        _number("httpConnectionsMax", "so many HTTP connections may be open"),
         _number("connectionsTaken", "AMQP connections accepted"),
         _number("connectionsRefused", "refused: too many, or the server was stopping"),
         _number("faults", "connections that ended because the peer broke the protocol"),

@@ -382,7 +382,7 @@ class Server:
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)
-        itself = Itself(container, store, self.unready, self.troubles)
+        itself = Itself(container, store, self.unready, self.troubles, config.http.connections_max)
         reports = None if self._membership is None else self._membership.driver.asked.servers
         serve_management(
             management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)

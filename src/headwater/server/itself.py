@@ -22,8 +22,10 @@ class Itself(ReadOnly):
         store: LogStore,
         unready: Callable[[], str | None],
         troubles: Callable[[], Sequence[str]],
+        http_connections_max: int,
     ) -> None:
         """`unready` and `troubles`: see Health."""
+        self._http_connections_max = http_connections_max
         self._of_amqp, self._store, self._unready, self._troubles = Servers(container), store, unready, troubles
 
     async def names(self, user: User) -> Sequence[str]:
@@ -32,8 +34,8 @@ class Itself(ReadOnly):
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
-        of_amqp = await self._of_amqp.read(user, name)
-        return {**of_amqp, **await asyncio.to_thread(self._disk), **await asyncio.to_thread(self._health)}
+        told = {**await self._of_amqp.read(user, name), "httpConnectionsMax": self._http_connections_max}
+        return {**told, **await asyncio.to_thread(self._disk), **await asyncio.to_thread(self._health)}
 
     def _health(self) -> Attributes:
         return {"unready": self._unready(), "troubles": list(self._troubles())}

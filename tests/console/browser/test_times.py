@@ -10,6 +10,7 @@ from playwright.sync_api import Route
 from headwater.client import connect
 from headwater.core import Event
 from tests.server.running import RunningServer
+from tests.waiting import eventually
 
 from .conftest import Opening, Seen
 from .test_queries import run
@@ -19,8 +20,9 @@ ROWS = """() => [...document.querySelectorAll('hw-bars tbody tr')].map(
 
 
 def numbers(seen: Seen) -> list[list[str]]:
-    """The chart as numbers: [from, events]."""
-    found: list[list[str]] = seen.page.evaluate(ROWS)
+    """The chart as numbers: [from, events]. A redraw takes them away for a moment."""
+    found = list[list[str]]()
+    eventually(lambda: found.extend(seen.page.evaluate(ROWS)) or found)
     return found
 
 

@@ -86,6 +86,7 @@ class Servers(_OfServer):
             "startedAt": self._started_at,
             "logs": len(await asyncio.to_thread(container.store.names)),
             "connections": len(container.connections),
+            "connectionsMax": container.shared.settings.connections_max,
             "connectionsTaken": statistics.connections,
             "connectionsRefused": statistics.connections_refused,
             "faults": statistics.faults,

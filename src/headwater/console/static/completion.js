@@ -31,7 +31,8 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
     });
   let found = [],
     chosen = 0,
-    turn = 0;
+    turn = 0,
+    looked = Promise.resolve();
   const draw = () => {
     list.hidden = !found.length;
     input.setAttribute("aria-expanded", String(found.length > 0));
@@ -55,7 +56,8 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
     );
     list.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
   };
-  const looking = async () => {
+  const looking = () => (looked = lookUp());
+  const lookUp = async () => {
     const asked = ++turn;
     try {
       const entries = await look(input.value);
@@ -80,6 +82,15 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
     draw();
     take(each);
   };
+  /** Do it with what is found for the text that is there, which may still be on its way: who types fast means that. */
+  const soon = (act) => {
+    const asked = turn;
+    looked.then(() => asked === turn && act());
+  };
+  const enter = () => {
+    if (found.length && (chosen || found[0].text.startsWith(input.value)) && input.value) took(found[chosen]);
+    else if (input.value.trim()) typed(input.value.trim(), found, took);
+  };
   input.addEventListener("input", looking);
   input.addEventListener("focus", looking);
   input.addEventListener("blur", () => {
@@ -94,11 +105,10 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
       event.preventDefault();
     } else if (event.key === "Tab" && found.length && input.value) {
       event.preventDefault();
-      took(found[chosen]);
+      soon(() => found.length && took(found[chosen]));
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (found.length && (chosen || found[0].text.startsWith(input.value)) && input.value) took(found[chosen]);
-      else if (input.value.trim()) typed(input.value.trim(), found, took);
+      soon(enter);
     } else if (event.key === "Escape") {
       if (found.length) {
         found = [];

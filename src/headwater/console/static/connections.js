@@ -17,6 +17,7 @@ import {
   go,
   h,
   happenings,
+  history,
   icon,
   lasting,
   mayAct,
@@ -32,6 +33,7 @@ import {
   time,
   trouble,
   who,
+  world,
   stats,
   grown,
   shell,
@@ -40,6 +42,7 @@ import { spark } from "./charts.js";
 import { kindOf, worded } from "./telling.js";
 
 const STALLED_MS = 30000,
+  LATELY = ["amqp_connections", "requests", "futoin_events_out", "flight_events_out", "refusals"],
   REFUSALS = /connection\.refused|authentication\.failed|link\.refused|forbidden/;
 
 /** What a link does, in a word: [text, kind]; null where nothing is to be said. The server says what it waits for;
@@ -125,6 +128,10 @@ class HwConnections extends View {
       void happenings.value;
       if (this.connections) this.draw();
     });
+    this.every(10000, async (ending) => {
+      this.past = await history(LATELY, 1, ending);
+      if (this.connections) this.draw();
+    });
   }
 
   again() {
@@ -201,7 +208,9 @@ class HwConnections extends View {
         h("span", {}, `${bytes(held)} from producers on the way to the disk`),
       ),
     );
-    const tile = (kind, label, number, note) =>
+    const past = this.past?.series ?? {},
+      server = world.peek()?.server;
+    const tile = (kind, label, number, unit, note, lately, looks = {}) =>
       h(
         "button",
         {
@@ -209,7 +218,12 @@ class HwConnections extends View {
           onclick: () => go(at(`/connections/${kind}`)),
         },
         h("div", { class: "label" }, h("strong", {}, label)),
-        h("div", { class: "figure" }, h("div", { class: "big" }, count(number))),
+        h(
+          "div",
+          { class: "figure" },
+          h("div", { class: "big" }, count(number), unit ? h("small", {}, ` ${unit}`) : null),
+          lately ? spark(lately, looks) : null,
+        ),
         h("div", { class: "note" }, note),
       );
     put(
@@ -221,22 +235,35 @@ class HwConnections extends View {
           "amqp",
           "AMQP 1.0",
           connections.length,
+          server?.connectionsMax ? `of ${count(server.connectionsMax)}` : null,
           `${plural(links.length, "link")}, ${rate(grown(now, null, "amqp_messages_received"))} /s in, ` +
             `${rate(grown(now, null, "amqp_messages_sent"))} /s out`,
+          past.amqp_connections,
+          { unit: "connections" },
         ),
         tile(
           "http",
           "HTTP",
           of("http").length,
+          server?.httpConnectionsMax ? `of ${count(server.httpConnectionsMax)}` : null,
           `${plural(of("http").filter((each) => each.isAnswering).length, "request")} run`,
+          past.requests,
+          { unit: "requests/s" },
         ),
-        tile("websocket", "WebSockets", of("websocket").length, "of FutoIn"),
-        tile("flight", "Arrow Flight", of("flight").length, "heard of in the last hour"),
+        tile("websocket", "WebSockets", of("websocket").length, null, "of FutoIn", past.futoin_events_out, {
+          unit: "events/s sent",
+        }),
+        tile("flight", "Arrow Flight", of("flight").length, null, "heard of in the last hour", past.flight_events_out, {
+          unit: "events/s sent",
+        }),
         tile(
           "refused",
           "Refused",
           this.refusals ? this.refusals.reduce((sum, each) => sum + Number(each.count), 0) : refused.length,
-          this.refusals ? "in the last hour" : "since this page was opened",
+          this.refusals ? "in the hour" : "since this page was opened",
+          "credentials, rights, limits",
+          past.refusals,
+          { kind: "warn", unit: "refused/s" },
         ),
       ),
     );

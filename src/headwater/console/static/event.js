@@ -164,8 +164,8 @@ class HwEvent extends View {
           kept("headwater.form", "CloudEvent"),
           (name) => keep("headwater.form", name),
           (problem) => trouble(problem),
+          h("small", { title: "of data" }, bytes(sizeOf(event))),
         ),
-        h("p", { class: "n faint small", title: "of data" }, bytes(sizeOf(event)), "\u00a0\u00a0"),
       ),
     );
     await this.tell();

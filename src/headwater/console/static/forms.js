@@ -236,10 +236,10 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
   return shown;
 }
 
-/** Tabs over the forms of an event; `chosen` is kept by `pick`. */
-export function formTabs(all, chosen, pick, failed) {
+/** Tabs over the forms of an event, and what stands beside them; `chosen` is kept by `pick`. */
+export function formTabs(all, chosen, pick, failed, beside = null) {
   const body = h("div", { role: "tabpanel" }),
-    bar = h("div", { class: "tabs", role: "tablist" });
+    bar = h("div", { role: "tablist" });
   const open = async (name) => {
     for (const each of bar.children)
       each.setAttribute("aria-selected", String(each.getAttribute("data-name") === name));
@@ -267,5 +267,5 @@ export function formTabs(all, chosen, pick, failed) {
     ),
   );
   open(all[chosen] ? chosen : "Data");
-  return [bar, body];
+  return [h("div", { class: "tabs" }, bar, beside), body];
 }
