@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
+from ..core.following import Follower, FollowerKind
 from ..core.limits import check_append
 from ..core.local import LocalLog
 from ..core.slices import Slices
@@ -195,6 +196,20 @@ class Service:
         """All endpoints that are delivered to at the moment; may be called from any thread."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
+
+    def position(self, subscription: Subscription) -> int | None:
+        """Up to which number its endpoint is done with all that concerns it; None: nothing is sent."""
+        feed = self._supervisor.present
+        endpoint = None if feed is None else feed.endpoints.get(subscription.endpoint)
+        return None if feed is None or endpoint is None else feed.done_with(endpoint)
+
+    def followers(self) -> Iterator[Follower]:
+        """Where the webhooks of all subscriptions stand in the log, on the event loop."""
+        feed = self._supervisor.present
+        if feed is not None:
+            for each in self.subscriptions.by_id.values():
+                if (position := self.position(each)) is not None:
+                    yield Follower(feed.log, FollowerKind.WEBHOOK, each.id, "", position)
 
     async def _take_landed(self) -> None:
         """What was changed though whoever asked could not be told: it holds here too, a moment later."""
