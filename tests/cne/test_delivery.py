@@ -629,14 +629,14 @@ def test_a_webhook_tells_where_it_stands_in_the_log(play):
 
         async def until_it_stands_at(number: int) -> None:
             async with asyncio.timeout(PATIENCE_S):
-                while [each.after for each in world.app.service.followers()] != [number]:
+                while [each.after for each in await world.app.service.followers()] != [number]:
                     await asyncio.sleep(0.005)
 
         subscriber = await world.subscriber(behave)
         id = await world.subscribe(subscriber.uri(), f"/cluster/node/worker-0{SYNC_STATE}")
         await world.publish(other, "of no concern")
         await until_it_stands_at(3)
-        [follower] = world.app.service.followers()
+        [follower] = await world.app.service.followers()
         assert (follower.log.name, follower.kind, follower.owner) == ("cne", FollowerKind.WEBHOOK, id)
         is_up = False
         await world.publish(own, "waits")
@@ -646,7 +646,7 @@ def test_a_webhook_tells_where_it_stands_in_the_log(play):
         is_up = True
         await until_it_stands_at(5)
         await world.app.service.unsubscribe(world.app.service.subscriptions.by_id[id])
-        assert not list(world.app.service.followers())
+        assert await world.app.service.followers() == []
 
     play(scenario)
 

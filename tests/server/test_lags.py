@@ -39,7 +39,14 @@ def measured(
 ) -> Mapping[str, Lag]:
     watch = ConsumerWatch(Bus(), store.opened, wall_clock=lambda: NOW_MS)
     watch.look(list(followers))
-    return asyncio.run(Lags(watch, lambda: webhooks).now())
+    return now(watch, webhooks)
+
+
+def now(watch: ConsumerWatch, webhooks: Iterable[Follower] = ()) -> Mapping[str, Lag]:
+    async def told() -> Iterable[Follower]:
+        return webhooks
+
+    return asyncio.run(Lags(watch, told).now())
 
 
 def test_the_lag_of_each_consumer_is_measured_by_its_name_and_the_furthest_behind_come_first(
@@ -67,6 +74,7 @@ def test_groups_durable_links_streams_and_webhooks_are_measured_by_their_kinds(s
             Follower(log, FollowerKind.DURABLE, "ann@shop", "in,1", 2, user="ann"),
             Follower(log, FollowerKind.RECEIVER, "ann@shop", "out", 3, user="ann"),
             Follower(log, FollowerKind.DURABLE, "shop", "", 8),
+            Follower(log, FollowerKind.DURABLE, "shop", "x" * lags.NAME_BYTES_MAX, 0),
         ],
         [Follower(log, FollowerKind.WEBHOOK, "7b1c", "", 7)],
     )
@@ -84,12 +92,12 @@ def test_groups_durable_links_streams_and_webhooks_are_measured_by_their_kinds(s
 def test_a_group_is_as_far_behind_as_its_partitions_together_and_as_its_oldest_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now = MADE_MS
-    store = MemoryStore(clock=lambda: now)
+    made = MADE_MS
+    store = MemoryStore(clock=lambda: made)
     log = store.create("split", LogSettings(partitions=3))
     for partition in (0, 1):
         log.append([EVENT] * 2, partition=partition)
-        now += 1000
+        made += 1000
     group = [Follower(log, FollowerKind.GROUP, "g", str(number), 0, number) for number in range(3)]
     assert measured(store, group) == {"group:split/g": Lag(4 + 2, 2500)}, "nothing waits in the third"
     assert measured(store, [each._replace(after=2) for each in group]) == {"group:split/g": Lag(2, 1500)}
@@ -109,7 +117,7 @@ def test_what_cannot_be_read_is_a_gap_and_what_the_server_keeps_for_itself_is_no
     watch = ConsumerWatch(Bus(), store.opened, wall_clock=lambda: NOW_MS)
     watch.look([Follower(each, FollowerKind.DURABLE, "shop", "in", 0) for each in (log, gone, own)])
     store.delete("gone")
-    assert set(asyncio.run(Lags(watch).now())) == {"orders/billing/x", "durable:orders/shop/in"}
+    assert set(now(watch)) == {"orders/billing/x", "durable:orders/shop/in"}
 
     def damaged(*_: Any, **__: Any) -> None:
         raise StorageCorrupted("orders", "a segment is damaged", "restore it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
@@ -203,13 +203,15 @@ class Service:
         endpoint = None if feed is None else feed.endpoints.get(subscription.endpoint)
         return None if feed is None or endpoint is None else feed.done_with(endpoint)
 
-    def followers(self) -> Iterator[Follower]:
-        """Where the webhooks of all subscriptions stand in the log, on the event loop."""
-        feed = self._supervisor.present
-        if feed is not None:
-            for each in self.subscriptions.by_id.values():
-                if (position := self.position(each)) is not None:
-                    yield Follower(feed.log, FollowerKind.WEBHOOK, each.id, "", position)
+    async def followers(self) -> list[Follower]:
+        """Where the webhooks of all subscriptions stand in the log; the loop has other turns in between."""
+        found, slices = list[Follower](), Slices()
+        for each in list(self.subscriptions.by_id.values()):
+            await slices.pause()
+            feed, position = self._supervisor.present, self.position(each)
+            if feed is not None and position is not None:
+                found.append(Follower(feed.log, FollowerKind.WEBHOOK, each.id, "", position))
+        return found
 
     async def _take_landed(self) -> None:
         """What was changed though whoever asked could not be told: it holds here too, a moment later."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from heapq import nlargest
 
 from ..console.lag_series import CONSUMERS_MAX
@@ -15,6 +15,8 @@ from ..management.names import joined
 
 POSITIONS_MAX = 2000
 """Positions for which an event is looked up, once until they move. A group has up to 1,024, one in each partition."""
+NAME_BYTES_MAX = 2500
+"""Peers make up the names of links. As many series as one may ask for at once must fit into a request line."""
 _OF_ONE_PART = (FollowerKind.GROUP, FollowerKind.WEBHOOK)
 """Who has one name beside the log's."""
 _Who = tuple[LocalLog, FollowerKind, str, str]
@@ -23,16 +25,16 @@ _Who = tuple[LocalLog, FollowerKind, str, str]
 class Lags:
     """Of registered consumers, consumer groups, durable links, streams and webhooks."""
 
-    def __init__(self, watch: ConsumerWatch, webhooks: Callable[[], Iterable[Follower]] = tuple) -> None:
-        """`webhooks` tells where they stand; it is called on the event loop."""
+    def __init__(self, watch: ConsumerWatch, webhooks: Callable[[], Awaitable[Iterable[Follower]]]) -> None:
+        """`webhooks` tells where they stand; it is asked on the event loop."""
         self._watch, self._webhooks = watch, webhooks
 
     async def now(self) -> Mapping[str, Lag]:
         """By name, those furthest behind first; of a group the sum of its partitions, and the oldest event.
 
-        What cannot be read, or takes too many look-ups, is left out.
+        What cannot be read, takes too many look-ups, or has too long a name, is left out.
         """
-        return await asyncio.to_thread(self._measured, list(self._webhooks()))
+        return await asyncio.to_thread(self._measured, await self._webhooks())
 
     def _measured(self, webhooks: Iterable[Follower]) -> Mapping[str, Lag]:
         positions: dict[_Who, list[Follower]] = {}
@@ -41,14 +43,15 @@ class Lags:
                 positions.setdefault(_who(follower), []).append(follower)
         left, lags = POSITIONS_MAX, dict[str, Lag]()
         for of_one in nlargest(CONSUMERS_MAX, positions.values(), key=_numbers_behind):
+            name = name_of(of_one[0])
             asked = sum(numbers_behind(each.log, each.after, each.upto) > 0 for each in of_one)
-            if asked > left:
+            if asked > left or len(name.encode()) > NAME_BYTES_MAX:
                 continue
             left -= asked
             measured = [self._watch.measured(each) for each in of_one]
             known = [lag for lag in measured if lag is not None]
             if len(known) == len(measured):
-                lags[name_of(of_one[0])] = Lag(sum(lag.events for lag in known), max(lag.age_ms for lag in known))
+                lags[name] = Lag(sum(lag.events for lag in known), max(lag.age_ms for lag in known))
         return lags
 
 
