@@ -16,6 +16,7 @@ from headwater.cne.endpoint import ASKING_MAX
 from headwater.cne.webhook import NOT_SENT
 from headwater.core import Event
 from headwater.core.errors import OutcomeUnknown, StorageUnavailable
+from headwater.core.following import FollowerKind
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
 
@@ -614,6 +615,38 @@ def test_what_could_not_be_removed_is_there(play, store, monkeypatch):
         for path in paths:
             assert (await world.ask("DELETE", path)).status in (200, 204)
             assert (await world.ask("GET", path)).status in (400, 404)
+
+    play(scenario)
+
+
+def test_a_webhook_tells_where_it_stands_in_the_log(play):
+    async def scenario(world: World) -> None:
+        own, other = await node(world), await node(world, "worker-1")
+        is_up = True
+
+        async def behave(call: Call) -> int:
+            return 204 if is_up or not call.body else 503
+
+        async def until_it_stands_at(number: int) -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while [each.after for each in await world.app.service.followers()] != [number]:
+                    await asyncio.sleep(0.005)
+
+        subscriber = await world.subscriber(behave)
+        id = await world.subscribe(subscriber.uri(), f"/cluster/node/worker-0{SYNC_STATE}")
+        await world.publish(other, "of no concern")
+        await until_it_stands_at(3)
+        [follower] = await world.app.service.followers()
+        assert (follower.log.name, follower.kind, follower.owner) == ("cne", FollowerKind.WEBHOOK, id)
+        is_up = False
+        await world.publish(own, "waits")
+        await world.publish(other, "of no concern")
+        await world.until_delivery(id, lambda found: found["failures"] > 0)
+        await until_it_stands_at(3)
+        is_up = True
+        await until_it_stands_at(5)
+        await world.app.service.unsubscribe(world.app.service.subscriptions.by_id[id])
+        assert await world.app.service.followers() == []
 
     play(scenario)
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.interop.install import unavailable
 from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
+from tests.waiting import eventually
 
 from .builders import NODE_SYNC_STATE
 from .world import V1, V2
@@ -88,7 +89,8 @@ def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, s
         id = json.loads(made[1])["SubscriptionId"]
         publish(server, id, "LOCKED")
         body = json.dumps({"EndpointUri": sink.uri, "ResourceAddress": NODE_SYNC_STATE}).encode()
-        assert server.ask(f"{V2}/subscriptions", body)[0] == 201
+        status, subscribed = server.ask(f"{V2}/subscriptions", body)
+        assert status == 201
         publish(server, id, "HOLDOVER")
         sink.until(lambda values: values == ["LOCKED", "HOLDOVER"])
         sink.is_up = False
@@ -103,6 +105,8 @@ def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, s
         assert list(dict.fromkeys(sink.values)) == ["LOCKED", "HOLDOVER", "FREERUN"]
         publish(server, id, "LOCKED")
         sink.until(lambda values: values[-1:] == ["LOCKED"])
+        own = f"webhook:cne/{json.loads(subscribed)['SubscriptionId']}/lag_seconds"
+        eventually(lambda: own in json.loads(server.ask("/console/history")[1])["series"])
         metrics = server.ask("/metrics")[1]
         assert 'headwater_webhooks{standing="delivering"} 1.0' in metrics
         assert 'headwater_consumer_lag_events{component="cne",log="cne",owner="headwater"}' in metrics

@@ -130,13 +130,14 @@ def test_there_is_room_for_so_many_logs_and_the_busiest_have_it():
     assert Series()._logs_max * len(LOG_SERIES) + 10 <= SERIES_MAX
 
 
-def test_how_far_behind_a_consumer_was_is_in_numbers_and_in_time():
+@pytest.mark.parametrize("name", ["orders/billing/a%2Fb", "group:orders/workers", "durable:orders/shop/"])
+def test_how_far_behind_a_consumer_was_is_in_numbers_and_in_time(name: str):
     series = Series()
     for at, lag in ((1000.0, Lag(7, 2500)), (1005.0, Lag(0, 0)), (1015.0, Lag(3, 500))):
-        series.add(sample(at), {"orders/billing/a%2Fb": lag})
-    assert list(series.consumers) == ["orders/billing/a%2Fb"]
-    assert series.values("lag_events", "orders/billing/a%2Fb", FINE_S, 1015.0)[-4:] == [7.0, 0.0, None, 3.0]
-    assert series.values("lag_seconds", "orders/billing/a%2Fb", FINE_S, 1015.0)[-4:] == [2.5, 0.0, None, 0.5]
+        series.add(sample(at), {name: lag})
+    assert list(series.consumers) == [name]
+    assert series.values("lag_events", name, FINE_S, 1015.0)[-4:] == [7.0, 0.0, None, 3.0]
+    assert series.values("lag_seconds", name, FINE_S, 1015.0)[-4:] == [2.5, 0.0, None, 0.5]
     assert series.values("lag_seconds", "orders/billing/other", FINE_S, 1015.0) is None
     assert series.values("lag_seconds", None, FINE_S, 1015.0) is None
 

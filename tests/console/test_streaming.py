@@ -12,6 +12,7 @@ import pytest
 from headwater.console import server as console
 from headwater.console import streaming
 from headwater.console.history import SERIES_ASKED_MAX
+from headwater.console.lag_series import LAG_SERIES
 from headwater.console.live import LOGS_SHOWN, Live, Stats
 from headwater.console.series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 from headwater.core import Event, OpenGuard
@@ -398,6 +399,28 @@ def test_history_of_a_consumer_takes_the_right_to_read_its_log(setting_of):
     assert (answer.code, answer.json["log"]) == ("forbidden", "secret")
     for name in ("orders/billing/none/lag_events", "orders/lag_events"):
         assert client.get("/console/history", parameters={"series": name}).status == 400
+
+
+def test_history_of_others_takes_the_rights_to_what_they_read_and_durable_links_the_server_s(setting_of):
+    now = time.time()
+    names = [f"{kind}:{log}/x" for log in ("orders", "secret") for kind in ("durable", "group", "stream", "webhook")]
+    reader, root = setting_of(READER), setting_of()
+    for each in (reader, root):
+        each.live.add(sample(now), dict.fromkeys(names, Lag(5, 2500)))
+    assert reader.client.get("/console/history").json["series"] == [
+        f"{kind}:orders/x/{name}" for kind in ("group", "stream", "webhook") for name in LAG_SERIES
+    ]
+    assert {f"{name}/lag_seconds" for name in names} < set(root.client.get("/console/history").json["series"])
+    for name, log in (
+        ("group:secret/x", "secret"), ("durable:orders/x", "*"), ("durable:durable:orders/x", "*"),
+        ("group:secret", "secret"), ("none:secret/x", "secret"), ("orders:secret/x", "secret"), ("", ""),
+    ):  # fmt: skip
+        answer = reader.client.get("/console/history", parameters={"series": f"{name}/lag_seconds"})
+        assert (answer.code, answer.json["log"]) == ("forbidden", log), name
+    for name in ("group:orders/none", "none:orders/x", "x:durable:orders/x", "orders/x"):
+        assert reader.client.get("/console/history", parameters={"series": f"{name}/lag_events"}).status == 400, name
+    found = reader.client.get("/console/history", parameters={"series": "group:orders/x/lag_events"}).json["series"]
+    assert [value for value in found["group:orders/x/lag_events"] if value is not None] == [5.0]
 
 
 @pytest.mark.parametrize(("parameters", "name"), [

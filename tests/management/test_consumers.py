@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headwater.core import Bus, Event, Grant, Notification, NotificationType, Right, User
@@ -220,3 +222,21 @@ def test_what_is_told_of_links_is_for_who_manages_the_server_and_for_their_users
     of_link, of_group = world.told
     reader, alice = (User(name, (Grant("orders", frozenset({Right.READ})),)) for name in ("reader", "alice"))
     assert (may_see(reader, of_link), may_see(alice, of_link), may_see(reader, of_group)) == (False, True, True)
+
+
+def test_a_lag_that_is_asked_for_while_somebody_moves_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.log.append([Event("Placed")] * 5)
+    world.clock.ms += 1000
+    world.log.append([Event("Placed")] * 5)
+    world.watch.look([group(world, 0)])
+    found = consumers.next_event
+
+    def moved_meanwhile(*arguments: Any) -> Any:
+        monkeypatch.setattr(consumers, "next_event", found)
+        world.watch.look([group(world, 5)])
+        return found(*arguments)
+
+    monkeypatch.setattr(consumers, "next_event", moved_meanwhile)
+    assert world.watch.lag(group(world, 0)) == Lag(10, 1000)
+    assert world.watch.lag(group(world, 5)) == Lag(5, 0)

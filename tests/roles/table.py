@@ -318,7 +318,7 @@ CONSOLE = Protocol(
         Row(
             "GET /console/history",
             ANY_USER,
-            "of a log: `read`; of the server: `manage:*`; without a series: names those",
+            "of a log: `read`; of the server and of durable links: `manage:*`; without a series: names those",
         ),
         Row(
             "GET /console/stream",

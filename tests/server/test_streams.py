@@ -55,6 +55,12 @@ def test_a_reader_tells_its_position_and_an_operator_sees_its_lag(tmp_path: Path
             ]  # fmt: skip
         assert get("/management/stream/orders%2Fann%2Fcopy", "bob")[0] == 403
         eventually(lambda: 'headwater_stream_lag_events{log="orders",stream="copy"} 4.0' in get("/metrics")[1])
+        history = "/console/history", "stream:orders/ann/copy/lag_events"
+        eventually(lambda: history[1] in json.loads(get(history[0], "ann")[1])["series"])
+        measured = json.loads(get("?series=".join(history))[1])["series"][history[1]]
+        assert {each for each in measured if each is not None} == {4.0}
+        assert json.loads(get(history[0], "bob")[1])["series"] == []
+        assert get("?series=".join(history), "bob")[0] == 403
         eventually(lambda: bool(lagging()))
         [told] = lagging()
         assert [told[key] for key in ("kind", "owner", "component", "lagEvents")] == ["stream", "ann", "copy", 4]

@@ -185,6 +185,10 @@ class Feed:
         """See Upstream."""
         return [stored for stored in self.states.find(pattern) if first <= stored.sequence_number <= last]
 
+    def done_with(self, endpoint: Endpoint) -> int:
+        """Up to which number an endpoint is done with all that concerns it. On the event loop only."""
+        return max(self.position, endpoint.cursor) if endpoint.is_current else endpoint.cursor
+
     def changed(self, uri: str) -> None:
         """See Upstream."""
         self._unsaved.add(uri)

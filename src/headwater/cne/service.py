@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
+from ..core.following import Follower, FollowerKind
 from ..core.limits import check_append
 from ..core.local import LocalLog
 from ..core.slices import Slices
@@ -195,6 +196,22 @@ class Service:
         """All endpoints that are delivered to at the moment; may be called from any thread."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
+
+    def position(self, subscription: Subscription) -> int | None:
+        """Up to which number its endpoint is done with all that concerns it; None: nothing is sent."""
+        feed = self._supervisor.present
+        endpoint = None if feed is None else feed.endpoints.get(subscription.endpoint)
+        return None if feed is None or endpoint is None else feed.done_with(endpoint)
+
+    async def followers(self) -> list[Follower]:
+        """Where the webhooks of all subscriptions stand in the log; the loop has other turns in between."""
+        found, slices = list[Follower](), Slices()
+        for each in list(self.subscriptions.by_id.values()):
+            await slices.pause()
+            feed, position = self._supervisor.present, self.position(each)
+            if feed is not None and position is not None:
+                found.append(Follower(feed.log, FollowerKind.WEBHOOK, each.id, "", position))
+        return found
 
     async def _take_landed(self) -> None:
         """What was changed though whoever asked could not be told: it holds here too, a moment later."""

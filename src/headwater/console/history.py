@@ -11,7 +11,7 @@ from ..core.limits import show
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from .host import ConsoleHost
-from .lag_series import LAG_SERIES
+from .lag_series import DURABLE, LAG_SERIES
 from .rings import COARSE_S, FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 
@@ -56,19 +56,26 @@ def _names(host: ConsoleHost, user: User) -> list[str]:
     of_server = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS) if user.may(Right.MANAGE, "*") else ()
     logs = [log for log in sorted(host.live.series.logs) if user.may(Right.READ, log)]
     of_logs = (f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))
-    consumers = [each for each in sorted(host.live.series.consumers) if user.may(Right.READ, _log_of(each))]
+    consumers = [each for each in sorted(host.live.series.consumers) if user.may(*_right_to(each))]
     return [*of_server, *of_logs, *(f"{each}/{name}" for each in consumers for name in LAG_SERIES)]
 
 
-def _log_of(consumer: str) -> str:
-    return consumer.partition("/")[0]
+def _right_to(consumer: str) -> tuple[Right, str]:
+    """What it takes to see how far behind a consumer was, and on which log; as for its entity."""
+    if consumer.startswith(DURABLE):
+        return Right.MANAGE, "*"
+    kind_and_log = consumer.partition("/")[0]
+    return Right.READ, kind_and_log.rpartition(":")[2]
 
 
 def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -> list[float | None]:
     """Raises Forbidden, InvalidParameter."""
     of, slash, what = name.rpartition("/")
-    log = _log_of(of) if what in LAG_SERIES else of
-    host.guard.authorize(user, Right.READ if slash else Right.MANAGE, log if slash else "*")
+    if slash and what in LAG_SERIES:
+        right, log = _right_to(of)
+    else:
+        right, log = (Right.READ, of) if slash else (Right.MANAGE, "*")
+    host.guard.authorize(user, right, log)
     found = host.live.series.values(what, of if slash else None, step_s, now)
     if found is None:
         raise InvalidParameter(

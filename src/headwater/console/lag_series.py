@@ -1,6 +1,6 @@
 """How far behind consumers were lately: two series of each, for so many consumers as there is room for.
 
-Those that are not measured any more give way first: they were unregistered, or others are further behind.
+Those that are not measured any more give way first: they are gone, or others are further behind.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from ..core.following import Lag
 from .rings import FINE, FINE_S, Rings
 
 LAG_SERIES = ("lag_events", "lag_seconds")
-"""Of each registered consumer: by how many numbers it is behind the head, and how old the next event for it is."""
+"""Of each consumer: by how many numbers it is behind the head, and how old the next event for it is."""
+DURABLE = "durable:"
+"""What the names of durable AMQP links begin with: they say who a peer is, which is for who manages the server."""
 CONSUMERS_MAX = 100
 """Who have series, 17 kB each."""
 
 
 class LagSeries:
-    """The series of consumers, by name: `LOG/OWNER/COMPONENT`. Everything on one event loop."""
+    """The series of consumers, by name: `LOG/OWNER/COMPONENT`; of others than registered ones their kind, a colon, and
+    what begins with the log and a slash. Everything on one event loop.
+    """
 
     def __init__(self, consumers_max: int = CONSUMERS_MAX) -> None:
         self._consumers_max = consumers_max

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -53,9 +53,9 @@ class Live:
         self,
         sample: Callable[[], Sample],
         series: Series | None = None,
-        lags: Callable[[], Mapping[str, Lag]] = dict,
+        lags: Callable[[], Awaitable[Mapping[str, Lag]]] | None = None,
     ) -> None:
-        """`sample`, and `lags` of the consumers, may block for a moment: they are called in a thread."""
+        """`sample` may block for a moment: it is called in a thread. `lags` are of all whose positions last."""
         self._sample, self._lags = sample, lags
         self.series = series or Series()
         self.stats: Stats | None = None
@@ -72,7 +72,7 @@ class Live:
         """Measure again and again, until this is cancelled."""
         while True:
             sample = await asyncio.to_thread(self._sample)
-            self.add(sample, await asyncio.to_thread(self._lags) if self._is_for_history(sample) else None)
+            self.add(sample, await self._lags() if self._lags and self._is_for_history(sample) else None)
             self._awake.clear()
             with_nobody = 1.0 if self.watchers else float(FINE_S)
             try:

@@ -85,7 +85,7 @@ class Series:
 
     @property
     def consumers(self) -> Iterable[str]:
-        """The registered consumers that have series, by name: `LOG/OWNER/COMPONENT`."""
+        """The consumers that have series, by name; see LagSeries."""
         return self._lags.names
 
     @property

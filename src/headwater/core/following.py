@@ -1,4 +1,4 @@
-"""Who reads a log from a position on, and how far behind that is: groups, links, registered consumers, streams.
+"""Who reads a log from a position on, and how far behind that is: groups, links, consumers, streams, webhooks.
 
 How old what waits is, is the time at which the first event after the position was recorded: one look-up, no scan.
 """
@@ -26,6 +26,8 @@ class FollowerKind(StrEnum):
     """A link whose position outlives it, attached or not."""
     STREAM = "stream"
     """A stream that keeps its position itself, and tells it."""
+    WEBHOOK = "webhook"
+    """A subscription with a webhook, which reads the log of notifications."""
 
 
 class Follower(NamedTuple):
@@ -34,9 +36,9 @@ class Follower(NamedTuple):
     log: LocalLog
     kind: FollowerKind
     owner: str
-    """Whose it is: a consumer's owner, a group's name, a container, a stream's user."""
+    """Whose it is: a consumer's owner, a group's name, a container, a stream's user, a subscription's id."""
     component: str
-    """Which of its owner's: a consumer's component, a partition, a link's name, a stream's."""
+    """Which of its owner's: a consumer's component, a partition, a link's name, a stream's; empty: it is one."""
     after: int
     """Everything up to this number is done with."""
     partition: int | None = None

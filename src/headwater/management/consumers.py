@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from ..core.bus import Bus
-from ..core.errors import EventLogError
+from ..core.consumer import Consumer
+from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.following import NO_LAG, Follower, FollowerKind, Lag, next_event, numbers_behind
 from ..core.local import LocalLog
 from ..core.notification_types import NotificationType
@@ -28,6 +29,7 @@ class _Seen:
     """What is remembered of a position between two looks."""
 
     after: int
+    """It stays: for another position there is another one of these."""
     is_lagging: bool = False
     next: tuple[int, int] | None = None
     """The number of the first event after `after`, and when it was recorded; None if none is known."""
@@ -36,7 +38,11 @@ class _Seen:
 
 
 class ConsumerWatch:
-    """Call `look` once a second, from one thread at a time; it looks some events up, by their number."""
+    """Call `look` once a second, from one thread at a time; it looks some events up, by their number.
+
+    All else may be called from any thread, meanwhile too: what is remembered of a position is of that position alone,
+    and made anew when somebody has moved.
+    """
 
     def __init__(
         self,
@@ -68,18 +74,34 @@ class ConsumerWatch:
         followers = [*followers, *self._streams()]
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at, self.followers = now, followers
-        before, self._seen = self._seen, {}
         present = [*self._registered(), *followers]
+        found: dict[_Key, _Seen] = {}
         for follower in present:
-            seen = self._seen[_key(follower)] = before.get(_key(follower)) or _Seen(follower.after)
+            seen = self._seen.get(_key(follower)) or _Seen(follower.after)
             if follower.after != seen.after:
                 self._notify_progress(follower, seen, interval_ms)
-                seen.after, seen.next, seen.looked_upto = follower.after, None, 0
+                seen = _Seen(follower.after, seen.is_lagging)
+            found[_key(follower)] = seen
+        self._seen = found
         if self._lag_events or self._lag_ms:
             self._judge_all(present)
 
+    def lasting(self) -> Iterator[Follower]:
+        """Whose positions outlive who reads: registered consumers as they stand, others as they were looked at last."""
+        yield from self._registered()
+        for each in self.followers:
+            if each.kind is not FollowerKind.RECEIVER and not each.log.is_closed:
+                yield each
+
     def lag(self, follower: Follower) -> Lag:
-        """How far behind somebody is. What was looked up for it before is not looked up again."""
+        """How far behind somebody is; not at all where the log cannot be read. See `measured`."""
+        return self.measured(follower) or NO_LAG
+
+    def measured(self, follower: Follower) -> Lag | None:
+        """How far behind somebody is; None: the log cannot be read, or is gone.
+
+        What was looked up for it before is not looked up again.
+        """
         seen = self._seen.get(_key(follower))
         if seen is None or seen.after != follower.after:
             seen = _Seen(follower.after)
@@ -112,10 +134,12 @@ class ConsumerWatch:
         may_lag = 0 < self._lag_events < behind or (behind > 0 and follower.after + 1 < first_young)
         if not may_lag and not seen.is_lagging:
             return
-        if behind and seen.next is None and self._lookups <= 0:
-            self._postponed.add(_key(follower))
-            return
-        lag = self._lag(follower, seen)
+        if behind and seen.next is None:
+            if self._lookups <= 0:
+                self._postponed.add(_key(follower))
+                return
+            self._lookups -= 1
+        lag = self._lag(follower, seen) or NO_LAG
         lags = 0 < self._lag_events < lag.events or 0 < self._lag_ms < lag.age_ms
         if lags is seen.is_lagging:
             return
@@ -138,10 +162,13 @@ class ConsumerWatch:
             type = NotificationType.ARCHIVE_PROGRESSED
             self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
-    def _lag(self, follower: Follower, seen: _Seen) -> Lag:
-        """As `core.following.lag_of`, which would look the event up each time."""
+    def _lag(self, follower: Follower, seen: _Seen) -> Lag | None:
+        """As `core.following.lag_of`, which would look the event up each time; None: the log cannot be read."""
         behind = numbers_behind(follower.log, follower.after, follower.upto)
-        found = self._next(follower, seen) if behind else None
+        try:
+            found = self._next(follower, seen) if behind else None
+        except EventLogError:  # its log says so itself; or it was closed meanwhile
+            return None
         if found is None or (follower.upto is not None and found[0] > follower.upto):
             return NO_LAG
         passed = found[0] - 1 - follower.after if follower.partition is not None else 0
@@ -149,23 +176,20 @@ class ConsumerWatch:
 
     def _next(self, follower: Follower, seen: _Seen) -> tuple[int, int] | None:
         """The first event that waits. It stays the same until the position moves."""
-        if seen.next is None:
-            self._lookups -= 1
+        found = seen.next
+        if found is None:
             head = follower.log.head()
-            try:
-                event = next_event(follower.log, max(seen.after, seen.looked_upto), follower.partition)
-            except EventLogError:  # the log was closed meanwhile
-                return None
+            event = next_event(follower.log, max(seen.after, seen.looked_upto), follower.partition)
             if event is None:
                 seen.looked_upto = head
             else:
-                seen.next = event.sequence_number, event.recorded_at
-        return seen.next
+                found = seen.next = event.sequence_number, event.recorded_at
+        return found
 
     def _registered(self) -> Iterator[Follower]:
         for log in self._opened():
             if not is_own(log.name):
-                for each in log.consumers():
+                for each in _consumers(log):
                     kind = FollowerKind.REGISTERED
                     yield Follower(log, kind, each.owner, each.component, each.acknowledged)
 
@@ -174,6 +198,13 @@ class ConsumerWatch:
             if not is_own(log.name):
                 for each in log.streams.all():
                     yield Follower(log, FollowerKind.STREAM, each.owner, each.name, each.position)
+
+
+def _consumers(log: LocalLog) -> Sequence[Consumer]:
+    try:
+        return log.consumers()
+    except (Closed, LogNotFound):  # deleted since
+        return ()
 
 
 def _key(follower: Follower) -> _Key:

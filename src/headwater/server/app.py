@@ -59,6 +59,7 @@ from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
+from .lags import Lags
 from .listening import is_loopback
 from .log_lines import fields
 from .managed import serve_management
@@ -466,7 +467,9 @@ class Server:
         front_ends: list[FrontEnd] = [data, events, management]
         if wants.enabled:
             measuring = Measuring(store, self._gate, container, lambda: guard.refusals, traffic)
-            live = Live(measuring.sample, lags=measuring.lags)
+            watch = self._notifications.watch
+            lags = None if watch is None else Lags(watch, clouds.service.followers).now
+            live = Live(measuring.sample, lags=lags)
             lag = self._config.management.lag_events, self._config.management.lag_ms
             page = console.Application(
                 ConsoleHost(store, guard, guard.sessions, self._bus, live, turns, wants=wants, lag=lag)

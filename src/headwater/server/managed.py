@@ -65,7 +65,8 @@ class Subscriptions(ReadOnly):
         found = self._service.subscriptions.by_id.get(name)
         if found is None:
             raise Refusal(Status.NOT_FOUND, f"there is no subscription {show(name)}")
-        return {**self._of_endpoint(self._service.endpoint(found)), **self._of_subscription(found)}
+        of_endpoint = self._of_endpoint(self._service.endpoint(found))
+        return {**of_endpoint, "position": self._service.position(found), **self._of_subscription(found)}
 
     def _of_subscription(self, found: Subscription) -> Attributes:
         return {
@@ -94,7 +95,6 @@ class Subscriptions(ReadOnly):
             "lastAnswer": None if outcome is None else outcome.text,
             "answeredAt": endpoint.outcome_at or None,
             "waiting": endpoint.waiting,
-            "position": endpoint.cursor,
             "deadLetters": len(kept.dead_letters),
         }
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from ..amqp.container import Container
-from ..console.lag_series import CONSUMERS_MAX
 from ..console.rings import FINE_S
 from ..console.series import LOG_SERIES, LogSample, Sample
-from ..core.consumer import Consumer
-from ..core.errors import Closed, LogNotFound, StorageCorrupted, StorageUnavailable
-from ..core.following import Lag, lag_of, numbers_behind
+from ..core.errors import StorageUnavailable
 from ..core.local import LocalLog
 from ..core.settings import is_own
 from ..core.store import LogStore
-from ..management.names import joined
 from .gate import Gate
 from .protocol_traffic import TrafficNow
 
@@ -60,27 +56,6 @@ class Measuring:
         gauges.update(self._disk())
         return Sample(self._clock(), counts, gauges, logs)
 
-    def lags(self) -> Mapping[str, Lag]:
-        """How far behind the registered consumers are, those furthest behind first, by their names as entities.
-
-        Only they are asked for an event; a comma, which stands between names of series, is %2C.
-        """
-        found = [
-            (numbers_behind(log, consumer.acknowledged), log, consumer)
-            for log in self._store.opened()
-            if not is_own(log.name)
-            for consumer in _consumers(log)
-        ]
-        found.sort(key=lambda each: -each[0])
-        lags = dict[str, Lag]()
-        for _, log, consumer in found[:CONSUMERS_MAX]:
-            name = joined(log.name, consumer.owner, consumer.component).replace(",", "%2C")
-            try:
-                lags[name] = lag_of(log, consumer.acknowledged, int(self._clock() * 1000))
-            except (Closed, StorageCorrupted, StorageUnavailable):
-                continue  # deleted since, or it cannot be read: that is a gap here, and its log's to say
-        return lags
-
     def _disk(self) -> Mapping[str, float]:
         """Nothing where logs are in memory, or the disk does not answer."""
         from ..storage import Engine  # a server that keeps its logs in memory need not load it
@@ -102,13 +77,6 @@ class Measuring:
 def _sample(log: LocalLog) -> LogSample:
     longest_s = log.statistics.fsync_peaks.since(int(time.monotonic()) - FINE_S)
     return LogSample(log.head(), tuple(_count(log, name) for name in LOG_SERIES), (longest_s,))
-
-
-def _consumers(log: LocalLog) -> Sequence[Consumer]:
-    try:
-        return log.consumers()
-    except (Closed, LogNotFound):  # deleted since
-        return ()
 
 
 def _count(log: LocalLog, name: str) -> float:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Route
 
+from headwater.amqp.client import Client
+from tests.amqp.asking import DURABLE, EARLIEST, bound
 from tests.server.running import RunningServer
+from tests.waiting import eventually
 
 from .conftest import Opening
 
@@ -65,12 +69,29 @@ def test_a_first_visit_asks_for_what_there_is_in_one_request_and_for_nothing_twi
     seen.wait("Object.keys(headwaterBegun.answers).length === 0")  # also the stream, whose answer does not end
 
 
-def test_how_far_behind_a_consumer_was_in_the_last_hour_is_asked_of_the_server(
-    shared: RunningServer, opening: Opening
+@pytest.fixture
+def readers(shared: RunningServer) -> Iterator[list[str]]:
+    """A consumer group and a durable link, by the keys of their rows; they are forgotten in the end."""
+    url, kinds = shared.further_url("amqp"), {"consumerGroup": "flights/workers", "durableLink": "flights/shop,1/in"}
+    with Client(url, container_id="shop,1") as client:
+        client.receiver("flights", filter=EARLIEST, properties=bound(None, "workers"), credit=1).take(1)[0].settle()
+        client.receiver("flights", name="in", filter=EARLIEST, source=DURABLE, credit=1).take(1)[0].settle()
+        client.flush()
+    with Client(url) as client:
+        yield ["group:flights/workers", "durable:flights/shop,1/in"]
+        for type, name in kinds.items():
+            assert client.manage("DELETE", type=f"io.headwater.{type}", name=name).status == 204
+
+
+def test_how_far_behind_consumers_were_in_the_last_hour_is_asked_of_the_server(
+    shared: RunningServer, opening: Opening, readers: list[str]
 ) -> None:
+    names = {f"{each.replace(',', '%2C')}/lag_seconds" for each in readers}
+    eventually(lambda: names < set(json.loads(shared.ask("/console/history")[1])["series"]))
     page = opening(shared).open("/consumers?c=registered:flights/billing/invoicer")
-    page.locator("tr svg.spark[aria-label$='s behind, in the last hour']").wait_for()
     page.get_by_label("Time behind, in the last hour").first.wait_for()
+    for key in ("registered:flights/billing/invoicer", *readers):
+        page.locator(f"tr[data-key='{key}'] svg.spark[aria-label$='s behind, in the last hour']").wait_for()
 
 
 def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: RunningServer, opening: Opening) -> None:

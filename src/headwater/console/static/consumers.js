@@ -159,8 +159,8 @@ export function standingBar(name, now, held, width = 1000) {
   );
 }
 
-/** Of groups, links and webhooks the server keeps no history. */
-const NOT_MEASURED = "s behind, since this page was opened";
+const LATELY = "in the last hour",
+  SEEN = "since this page was opened"; // of those for whom the server had no room, or no time yet
 
 class HwConsumers extends View {
   show() {
@@ -389,7 +389,7 @@ class HwConsumers extends View {
           { class: `n ${kind}` },
           Number(each.lag) ? (each.lagMs === null ? "?" : lasting(Number(each.lagMs))) : NOTHING,
         ),
-        h("td", { class: "hide" }, spark(trend, { kind, unit: hour ? "s behind, in the last hour" : NOT_MEASURED })),
+        h("td", { class: "hide" }, spark(trend, { kind, unit: `s behind, ${hour ? LATELY : SEEN}` })),
         h("td", { class: "n hide" }, rate(each.takes)),
         h(
           "td",
@@ -519,7 +519,7 @@ class HwConsumers extends View {
                 height: 110,
                 unit: inMinutes ? "min" : "s",
               },
-              { label: `Time behind, ${known >= 0 ? "in the last hour" : "since this page was opened"}` },
+              { label: `Time behind, ${known >= 0 ? LATELY : SEEN}` },
             )
           : h("p", { class: "dim small" }, "shown from when this page was opened"),
       ),

@@ -647,14 +647,15 @@ export async function history(names, hours, ending) {
   return found;
 }
 
-/** The name of the series of how far behind a registered consumer is, in s. */
-export const lagSeries = (each) => `${each.name.replaceAll(",", "%2C")}/lag_seconds`;
+/** The name of the series of how far behind a consumer is, in s. */
+export function lagSeries({ kind, name, log }) {
+  const before = kind === "registered" ? "" : kind === "webhook" ? `webhook:${log}/` : `${kind}:`;
+  return `${before}${name.replaceAll(",", "%2C")}/lag_seconds`;
+}
 
-/** How far behind registered consumers were in the last hour, by their keys, as far as the server measured it. */
+/** How far behind consumers were in the last hour, by their keys, as far as the server measured it. */
 export async function lagsLately(consumers, ending) {
-  const keys = new Map(
-    consumers.filter((each) => each.kind === "registered").map((each) => [lagSeries(each), each.key]),
-  );
+  const keys = new Map(consumers.map((each) => [lagSeries(each), each.key]));
   const known = (await get("/console/history", ending)).series.filter((name) => keys.has(name));
   const found = await history(known, 1, ending);
   return { ...found, of: new Map(known.map((name) => [keys.get(name), found.series[name]])) };

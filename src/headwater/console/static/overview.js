@@ -679,7 +679,7 @@ class HwOverview extends View {
                 {},
                 rows.map((each) => {
                   const kind = each.lags ? "bad" : "",
-                    past = each.kind === "registered" ? this.past?.series[lagSeries(each)] : undefined;
+                    past = this.past?.series[lagSeries(each)];
                   return h(
                     "tr",
                     {
