@@ -30,7 +30,7 @@ class Lags:
         self._watch, self._webhooks = watch, webhooks
 
     async def now(self) -> Mapping[str, Lag]:
-        """By name, those furthest behind first; of a group the sum of its partitions, and the oldest event.
+        """By name, those furthest behind first; of a group that of the partition furthest behind, and the oldest event.
 
         What cannot be read, takes too many look-ups, or has too long a name, is left out.
         """
@@ -51,7 +51,7 @@ class Lags:
             measured = [self._watch.measured(each) for each in of_one]
             known = [lag for lag in measured if lag is not None]
             if len(known) == len(measured):
-                lags[name] = Lag(sum(lag.events for lag in known), max(lag.age_ms for lag in known))
+                lags[name] = Lag(max(lag.events for lag in known), max(lag.age_ms for lag in known))
         return lags
 
 
@@ -73,4 +73,4 @@ def _who(follower: Follower) -> _Who:
 
 
 def _numbers_behind(positions: Iterable[Follower]) -> int:
-    return sum(numbers_behind(each.log, each.after, each.upto) for each in positions)
+    return max(numbers_behind(each.log, each.after, each.upto) for each in positions)
