@@ -33,9 +33,9 @@ from .clients import client_of
 from .sink_options import SinkOptions, sink_options
 from .workers import settle
 
-JOINED_BYTES = 16 * 1024 * 1024
-"""Small batches are put together until they have so much: a frame of many events is cheaper to read, again and again.
-The client cuts the large ones."""
+JOINED_BYTES = 2 * 1024 * 1024
+"""Small batches are put together until they have so much, and are a message; those of Spark's 10,000 rows mostly are
+one as they come. The server puts as many as fit into a frame, and the client cuts the large ones."""
 PIECE_BYTES = 32 * 1024 * 1024
 """A task stages so much at a time, while it makes the next: it holds up to three times as much. What has two frames
 becomes a segment as it lies there."""
