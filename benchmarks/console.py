@@ -1,4 +1,4 @@
-"""What does the console cost: a first visit, a tail at 5,000 events a second, a server with 1 and 20 consoles open?
+"""What does the console cost: a first visit, a tail, a log of a million events, a server with 1 and 20 consoles open?
 
 `python -m benchmarks.console`, in Debian's Chromium. Browser, server and the load share one machine.
 CPU times are those of whole processes, from `/proc`: the server's, and those of all processes of the browser together.
@@ -25,6 +25,7 @@ from headwater.client import connect
 from headwater.core import Event
 
 from . import machine
+from .console_large import large
 from .measure import expect
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -47,8 +48,9 @@ EVENT_BYTES = 200
 @click.option("--seconds", default=60, show_default=True, help="Of the tail; 0 leaves it out.")
 @click.option("--rate", default=5000, show_default=True, help="Events a second.")
 @click.option("--idle-seconds", default=20, show_default=True, help="For each number of consoles; 0: none.")
+@click.option("--events", default=1_000_000, show_default=True, help="Of the large log; 0 leaves it out.")
 @click.option("--consoles", default=(0, 1, 20), show_default=True, multiple=True)
-def main(visits: int, seconds: int, rate: int, idle_seconds: int, consoles: tuple[int, ...]) -> None:
+def main(visits: int, seconds: int, rate: int, idle_seconds: int, events: int, consoles: tuple[int, ...]) -> None:
     """Print the numbers of `docs/benchmarks-console.md`."""
     runtime = Chromium()
     if reason := runtime.missing():
@@ -67,6 +69,8 @@ def main(visits: int, seconds: int, rate: int, idle_seconds: int, consoles: tupl
                 _tail(browser, server, seconds, rate)
             for count in consoles if idle_seconds else ():
                 _idle(browser, server, count, idle_seconds)
+            if events:
+                large(browser, server, events, visits)
             browser.close()
 
 

@@ -262,6 +262,33 @@ def test_a_user_who_was_just_added_can_log_in_however_lately_the_accounts_were_r
     asyncio.run(scenario())
 
 
+def test_who_was_just_added_or_changed_is_known_by_certificate_and_by_what_is_kept_from_before_a_login() -> None:
+    for is_known in (False, True):
+        setting, now = Setting(), Account("eve", ALL, password=HASH)
+        guard = setting.guard
+        if is_known:
+            setting.state.put(KIND, "eve", encode_account(Account("eve", (), tokens=(hash_token("t"),))))
+        before = guard.seal("eve")
+        setting.state.put(KIND, "eve", encode_account(now))
+        setting.clock.pass_(2 * NEWEST_S)
+        assert guard.seal("eve") == before and (before != "") is is_known
+        if not is_known:
+            assert guard.trusted("eve", "10.0.0.1") == now.user
+        assert guard.seal("eve", is_login=True) == guard.seal("eve") != before
+
+
+def test_users_that_take_long_to_read_are_not_read_for_each_who_may_be_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, ticks = Setting(), iter(range(1000))
+    monkeypatch.setattr(accounts_module.time, "perf_counter", lambda: next(ticks) * 0.02)
+    directory = setting.guard.directory
+    first = directory.newest()
+    setting.state.put(KIND, "eve", encode_account(Account("eve", ALL)))
+    setting.clock.pass_(2 * NEWEST_S)
+    assert directory.newest() is first, "reading them takes 20 ms, so they are 400 ms old"
+    setting.clock.pass_(0.4)
+    assert "eve" in directory.newest().by_name
+
+
 def test_changed_rights_count_within_a_second() -> None:
     async def scenario() -> None:
         setting = Setting(configured=())

@@ -35,10 +35,13 @@ def test_every_length_of_the_algorithm_and_more_rows_than_are_hashed_at_once() -
     assert xxh3.hash_rows(many, 20_001, 7).tolist() == expected
 
 
-@given(st.sampled_from(["", "of:one:source"]), st.sampled_from([1, 16, 17, 36, 40, 128, 129]), st.booleans(), SEEDS)
+@given(st.sampled_from(["", "of:one:source"]), st.sampled_from([4, 16, 17, 36, 40, 128, 129]), st.booleans(), SEEDS)
 def test_ids_of_one_length_and_of_many_are_hashed_alike(source: str, length: int, are_alike: bool, seed: int) -> None:
-    ids = [f"{number:0{length if are_alike else 1 + number % 40}d}" for number in range(ARROW_MIN)]
-    events = [Event("T", b"", id=id, source=source) for id in ids]
+    ids = [f"{number:0{length if are_alike else 1 + number % 40}d}" for number in range(ARROW_MIN + 3)]
+    sources = [source if are_alike or number % 2 else "" for number in range(len(ids))]
+    events = [Event("T", b"", id=id, source=source) for id, source in zip(ids, sources, strict=True)]
     columns = check_append(events, LogSettings().event_bytes_max)
-    expected = hash_ids([source] * len(ids), ids, seed)
+    expected = hash_ids(sources, ids, seed)
     assert list(hashes_of(ArrowColumns(batch_of(columns), columns.bytes), seed)) == expected
+    behind = ArrowColumns(batch_of(columns).slice(3), columns.bytes)  # its columns begin in the middle of their buffers
+    assert list(hashes_of(behind, seed)) == expected[3:]

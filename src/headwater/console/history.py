@@ -61,7 +61,7 @@ def _names(host: ConsoleHost, user: User) -> list[str]:
 
 
 def _right_to(consumer: str) -> tuple[Right, str]:
-    """What it takes to see how far behind a consumer was, and on which log; as for its entity."""
+    """What it takes to see how far behind a consumer was, and on which log."""
     if consumer.startswith(DURABLE):
         return Right.MANAGE, "*"
     kind_and_log = consumer.partition("/")[0]

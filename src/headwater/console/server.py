@@ -131,9 +131,9 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     if host.guard.is_open:
         await exchange.answer_json(200, _shown(host, ANYBODY, has_users=False), (_NO_STORE,))
         return
-    before = host.guard.seal(credentials.name)  # a password that is changed while it is checked opens nothing
+    before = host.guard.seal(credentials.name, is_login=True)  # a password changed while it is checked opens nothing
     user = await host.guard.authenticate(credentials, exchange.peer)
-    seal = before if credentials.name else host.guard.seal(user.name)
+    seal = before if credentials.name else host.guard.seal(user.name, is_login=True)
     secret = host.sessions.open(user, seal)
     session = host.sessions.find(secret)
     if session is None:  # the accounts have changed while the credentials were checked

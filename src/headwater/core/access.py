@@ -137,10 +137,11 @@ class Guard(Protocol):
         ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
         """
 
-    def seal(self, name: str) -> str:
+    def seal(self, name: str, *, is_login: bool = False) -> str:
         """Something that is another when a user of that name has another password, or other tokens, or is no more.
 
-        Whoever remembers a login keeps it from before the login, and compares. It says nothing of the password.
+        Whoever remembers a login keeps it from before the login (`is_login`: by users that were read a moment ago), and
+        compares. It says nothing of the password.
         """
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
@@ -182,7 +183,7 @@ class OpenGuard:
         """See Guard."""
         return ANYBODY
 
-    def seal(self, name: str) -> str:
+    def seal(self, name: str, *, is_login: bool = False) -> str:
         """See Guard. Nothing ever changes."""
         return ""
 

@@ -100,7 +100,7 @@ class ConsumerWatch:
     def measured(self, follower: Follower) -> Lag | None:
         """How far behind somebody is; None: the log cannot be read, or is gone.
 
-        What was looked up for it before is not looked up again.
+        What was looked up for who is looked at each second is not looked up again until it moves.
         """
         seen = self._seen.get(_key(follower))
         if seen is None or seen.after != follower.after:

@@ -48,6 +48,8 @@ REREAD_S = 1.0
 """A user added, changed or removed by another process is noticed within that time."""
 NEWEST_S = 0.05
 """So old is at most what credentials are refused by: a user who was just added can log in."""
+READS_SHARE = 20
+"""Between two times that users are read for who may be nobody, so many times as long as it took."""
 _PHC = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII
 )
@@ -221,7 +223,7 @@ class AccountDirectory:
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
         self._was_read = False
-        self._read_at = -REREAD_S
+        self._read_at, self._read_s = -REREAD_S, 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
         """Have the state remember that there are users in the configuration: a server that misses it lets nobody in."""
@@ -258,16 +260,21 @@ class AccountDirectory:
         return not self.current().by_name and self._had_users is False
 
     def newest(self) -> Accounts:
-        """As `current`, at most `NEWEST_S` old: for credentials that are not known, of a user who was just made."""
-        return self.current(NEWEST_S)
+        """As `current`, at most `NEWEST_S` old: for credentials that are not known, of a user who was just made.
+
+        Anybody can ask for it again and again, so where it takes long to read them, they are older.
+        """
+        return self.current(min(REREAD_S, max(NEWEST_S, READS_SHARE * self._read_s)))
 
     def current(self, age_s_max: float = REREAD_S) -> Accounts:
         """The accounts, at most a second old; the same object until something changes."""
         now = self._clock()
         if now - self._read_at >= age_s_max:
             self._read_at = now
+            began = time.perf_counter()
             stored = list(self._state.items(KIND))
             had_users = self._state.had_users()
+            self._read_s = time.perf_counter() - began
             if self._had_users and not had_users:
                 logger.warning("requests without credentials are allowed again, on loopback only")
             self._had_users = had_users

@@ -14,7 +14,8 @@ from ..management.consumers import ConsumerWatch
 from ..management.names import joined
 
 POSITIONS_MAX = 2000
-"""Positions for which an event is looked up, once until they move. A group has up to 1,024, one in each partition."""
+"""Positions for which an event is looked up: of webhooks each time, of all others once until they move. A group has up
+to 1,024, one in each partition."""
 NAME_BYTES_MAX = 2500
 """Peers make up the names of links. As many series as one may ask for at once must fit into a request line."""
 _OF_ONE_PART = (FollowerKind.GROUP, FollowerKind.WEBHOOK)

@@ -137,15 +137,16 @@ class AccountGuard:
         """See Guard."""
         if self.is_open:
             return ANYBODY
-        account = self._directory.current().by_name.get(name)
+        account = self._directory.current().by_name.get(name) or self._directory.newest().by_name.get(name)
         user = account.user if account else self._tokens.user(name) if self._tokens else None
         if user is None:
             raise self._refusal("wrong", name, peer)
         return user
 
-    def seal(self, name: str) -> str:
+    def seal(self, name: str, *, is_login: bool = False) -> str:
         """See Guard."""
-        account = self._directory.current().by_name.get(name)
+        accounts = self._directory.newest() if is_login else self._directory.current()
+        account = accounts.by_name.get(name)
         if account is None:
             user = self._tokens.user(name) if self._tokens else None
             return "" if user is None else hmac.new(self._no_key, b"token\n" + name.encode(), "sha256").hexdigest()
@@ -175,11 +176,19 @@ class AccountGuard:
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. Keys are random and long, so that a wrong signature need not make the next one wait."""
-        account = self._directory.current().by_name.get(name) or self._directory.newest().by_name.get(name)
-        key = account.key if account else None
-        if not is_right(key or self._no_key) or account is None or key is None:
+        accounts = self._directory.current()
+        user = self._signer(name, is_right, accounts)
+        if user is None and (newest := self._directory.newest()) is not accounts:
+            user = self._signer(name, is_right, newest)
+        if user is None:
             raise self._refusal("wrong", name, peer)
-        return account.user
+        return user
+
+    def _signer(self, name: str, is_right: Callable[[bytes], bool], accounts: Accounts) -> User | None:
+        account = accounts.by_name.get(name)
+        key = account.key if account else None
+        is_signed = is_right(key or self._no_key)
+        return account.user if is_signed and account is not None and key is not None else None
 
     def key(self, name: str) -> bytes | None:
         """See Guard."""
@@ -204,9 +213,11 @@ class AccountGuard:
         return replace(account.user, expires_at=token.expires_at / 1000)
 
     async def _token_looked_up(self, credentials: Credentials, peer: str) -> User | None:
-        """The user of a token of an account that was not known a moment ago."""
-        if (user := self._recalled(credentials, self._directory.newest())) is None:
-            await self._wait((place_of(peer), ""), peer)
+        """The user of a token that was made a moment ago."""
+        attempt = place_of(peer), ""
+        await self._wait(attempt, peer)
+        if (user := self._recalled(credentials, self._directory.newest())) is not None:
+            self._brake.release(attempt)
         return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:

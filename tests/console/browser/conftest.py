@@ -70,6 +70,13 @@ class Seen:
             assert time.monotonic() < deadline, f"{expression} did not come true: {self.page.inner_text('body')[:2000]}"
             self.page.wait_for_timeout(20)
 
+    def until(self, is_so: Callable[[], object], otherwise: Callable[[], object]) -> None:
+        """Until it is so, while what the page does is handled here; `otherwise` says what is there instead."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not is_so():
+            assert time.monotonic() < deadline, otherwise()
+            self.page.wait_for_timeout(20)
+
     def box(self, selector: str, text: str = "") -> dict[str, float]:
         """Where the first such node is that has that text: `x`, `y`, `width` and `height`, as soon as there is one.
 

@@ -77,8 +77,8 @@ def readers(shared: RunningServer) -> Iterator[list[str]]:
         client.receiver("flights", filter=EARLIEST, properties=bound(None, "workers"), credit=1).take(1)[0].settle()
         client.receiver("flights", name="in", filter=EARLIEST, source=DURABLE, credit=1).take(1)[0].settle()
         client.flush()
+    yield ["group:flights/workers", "durable:flights/shop,1/in"]
     with Client(url) as client:
-        yield ["group:flights/workers", "durable:flights/shop,1/in"]
         for type, name in kinds.items():
             assert client.manage("DELETE", type=f"io.headwater.{type}", name=name).status == 204
 

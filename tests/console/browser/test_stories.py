@@ -47,9 +47,9 @@ def test_a_story_is_found_by_its_tag(shared: RunningServer, opening: Opening) ->
     held = list[Route]()
     page.route(re.compile(r"/terms\?.*prefix=ta$"), lambda route: held.append(route))
     page.keyboard.type("ta")
-    while len(held) < 2:  # keys, and tags
-        page.wait_for_timeout(20)
+    seen.until(lambda: len(held) == 2, lambda: [each.request.url for each in held])  # keys, and tags
     page.keyboard.press("Enter")  # before what completes it has come
+    page.keyboard.press("Enter")  # of somebody who is in a hurry
     for route in held:
         route.continue_()
     seen.wait("document.activeElement.value === 'tail:'")

@@ -31,8 +31,10 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
     });
   let found = [],
     chosen = 0,
+    isMoved = false, // by an arrow, since the text is as it is
+    isWaiting = false,
     turn = 0,
-    looked = Promise.resolve();
+    looked = Promise.resolve(found); // what completes the text that is there; null where the page was left
   const draw = () => {
     list.hidden = !found.length;
     input.setAttribute("aria-expanded", String(found.length > 0));
@@ -56,21 +58,33 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
     );
     list.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
   };
-  const looking = () => (looked = lookUp());
+  const looking = () => {
+    isMoved = false;
+    looked = lookUp();
+  };
   const lookUp = async () => {
     const asked = ++turn;
+    let entries = [];
     try {
-      const entries = await look(input.value);
-      if (asked !== turn) return;
-      found = entries;
-      chosen = 0;
-      draw();
+      entries = await look(input.value);
     } catch (problem) {
-      if (problem.name !== "AbortError") {
-        found = [];
-        draw();
-      }
+      if (problem.name === "AbortError") return null;
     }
+    if (asked === turn) {
+      const highlighted = isMoved ? found[chosen]?.text : undefined;
+      found = entries;
+      chosen = Math.max(
+        0,
+        found.findIndex((each) => each.text === highlighted),
+      );
+      draw();
+    }
+    return entries;
+  };
+  const forget = () => {
+    turn += 1;
+    found = [];
+    draw();
   };
   const took = (each) => {
     if (each.goesOn) {
@@ -78,41 +92,43 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
       looking();
       return;
     }
-    found = [];
-    draw();
+    forget();
+    looked = Promise.resolve(found);
     take(each);
   };
-  /** Do it with what is found for the text that is there, which may still be on its way: who types fast means that. */
-  const soon = (act) => {
-    const asked = turn;
-    looked.then(() => asked === turn && act());
+  /** Do it once, with what is highlighted, or what is found for the text that is there; that may be on its way. */
+  const soon = async (act) => {
+    if (isWaiting) return;
+    const text = input.value;
+    isWaiting = true;
+    const entries = isMoved ? found : await looked;
+    isWaiting = false;
+    if (entries && input.value === text) act(entries, entries[chosen] ?? entries[0]);
   };
-  const enter = () => {
-    if (found.length && (chosen || found[0].text.startsWith(input.value)) && input.value) took(found[chosen]);
-    else if (input.value.trim()) typed(input.value.trim(), found, took);
+  const enter = (entries, first) => {
+    const text = input.value;
+    if (first && text && (chosen || first.text.startsWith(text))) took(first);
+    else if (text.trim()) typed(text.trim(), entries, took);
   };
   input.addEventListener("input", looking);
   input.addEventListener("focus", looking);
-  input.addEventListener("blur", () => {
-    turn += 1;
-    found = [];
-    draw();
-  });
+  input.addEventListener("blur", forget);
   input.addEventListener("keydown", (event) => {
     if ((event.key === "ArrowDown" || event.key === "ArrowUp") && found.length) {
       chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+      isMoved = true;
       draw();
       event.preventDefault();
     } else if (event.key === "Tab" && found.length && input.value) {
       event.preventDefault();
-      soon(() => found.length && took(found[chosen]));
+      soon((entries, first) => first && took(first));
     } else if (event.key === "Enter") {
       event.preventDefault();
       soon(enter);
     } else if (event.key === "Escape") {
       if (found.length) {
-        found = [];
-        draw();
+        forget();
+        looked = Promise.resolve(found);
       } else input.blur();
       event.stopPropagation();
     } else if (event.key === "Backspace" && !input.value) {

@@ -65,7 +65,7 @@ export function exporting(page) {
     h(
       "p",
       { class: "dim" },
-      "From here at most 100,000 events, oldest first, and through page page's memory. The command has no such " +
+      "From here at most 100,000 events, oldest first, and through this page's memory. The command has no such " +
         "limit.",
     ),
     h("label", {}, "Form", kind),

@@ -239,7 +239,7 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
 /** Tabs over the forms of an event, and what stands beside them; `chosen` is kept by `pick`. */
 export function formTabs(all, chosen, pick, failed, beside = null) {
   const body = h("div", { role: "tabpanel" }),
-    bar = h("div", { role: "tablist" });
+    bar = h("div", { role: "tablist", "aria-label": "Forms" });
   const open = async (name) => {
     for (const each of bar.children)
       each.setAttribute("aria-selected", String(each.getAttribute("data-name") === name));

@@ -90,10 +90,12 @@ class BulkCalls:
     async def authenticate(self, name: str, secret: str | None, peer: str) -> Login:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
         self._check_fresh()
-        before = self._guard.seal(name)  # a password that is changed while it is checked opens nothing that stays
+        before = self._guard.seal(
+            name, is_login=True
+        )  # a password changed while it is checked opens nothing that stays
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
         self.callers.seen(user.name, peer)
-        return Login(user, before if name else self._guard.seal(user.name))
+        return Login(user, before if name else self._guard.seal(user.name, is_login=True))
 
     async def user(self, name: str, seal: str, peer: str) -> User:
         """The user of that name as the accounts are now.
