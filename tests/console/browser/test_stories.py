@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Route
+from playwright.sync_api import Route, expect
 
 from headwater.client import connect
 from headwater.core import Event
 from tests.server.running import RunningServer
 
-from .conftest import Opening, Seen
+from .conftest import PATIENCE_MS, Opening, Seen
 from .test_looks import HOSTILE
 
 ROWS = "() => [...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
@@ -43,20 +43,20 @@ def test_a_story_is_found_by_its_tag(shared: RunningServer, opening: Opening) ->
     seen = opening(shared)
     page = seen.open("/logs/flights/stories")
     page.locator("td a").first.wait_for()
-    page.keyboard.press("/")
+    field = page.get_by_role("combobox", name="Tag of a story")
     held = list[Route]()
     page.route(re.compile(r"/terms\?.*prefix=ta$"), lambda route: held.append(route))
-    page.keyboard.type("ta")
+    field.fill("ta")
     seen.until(lambda: len(held) == 2, lambda: [each.request.url for each in held])  # keys, and tags
-    page.keyboard.press("Enter")  # before what completes it has come
-    page.keyboard.press("Enter")  # of somebody who is in a hurry
+    field.press("Enter")  # before what completes it has come
+    field.press("Enter")  # of somebody who is in a hurry
     for route in held:
         route.continue_()
-    seen.wait("document.activeElement.value === 'tail:'")
+    expect(field).to_have_value("tail:", timeout=PATIENCE_MS)
     page.locator(".complete li", has_text="tail:N3").wait_for()
-    page.keyboard.type("N3")
+    field.fill("tail:N3")
     seen.wait("document.querySelectorAll('.complete li').length === 1")
-    page.keyboard.press("Enter")
+    field.press("Enter")
     page.wait_for_url("**/logs/flights/394?story=tail%3AN3")
     page.get_by_text("40 events in all").wait_for()
 
