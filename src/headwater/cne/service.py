@@ -199,8 +199,7 @@ class Service:
 
     def position(self, subscription: Subscription) -> int | None:
         """Up to which number its endpoint is done with all that concerns it; None: nothing is sent."""
-        feed = self._supervisor.present
-        endpoint = None if feed is None else feed.endpoints.get(subscription.endpoint)
+        feed, endpoint = self._supervisor.present, self.endpoint(subscription)
         return None if feed is None or endpoint is None else feed.done_with(endpoint)
 
     async def followers(self) -> list[Follower]:

@@ -65,10 +65,10 @@ class Seen:
 
     def wait(self, expression: str) -> None:
         """Until an expression of JavaScript is true."""
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not self.page.evaluate(expression):  # wait_for_function would need eval, which the policy forbids
-            assert time.monotonic() < deadline, f"{expression} did not come true: {self.page.inner_text('body')[:2000]}"
-            self.page.wait_for_timeout(20)
+        self.until(  # wait_for_function would need eval, which the policy forbids
+            lambda: self.page.evaluate(expression),
+            lambda: f"{expression} did not come true: {self.page.inner_text('body')[:2000]}",
+        )
 
     def until(self, is_so: Callable[[], object], otherwise: Callable[[], object]) -> None:
         """Until it is so, while what the page does is handled here; `otherwise` says what is there instead."""
@@ -82,11 +82,11 @@ class Seen:
 
         It is found and measured in one step of the page: between two, a redraw may replace it.
         """
-        found: list[dict[str, float]] = []
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not found:
-            assert time.monotonic() < deadline, f"no {selector} with {text!r} is shown"
-            found = self.page.evaluate(BOXES, [selector, text])
+        found = list[dict[str, float]]()
+        self.until(
+            lambda: found.extend(self.page.evaluate(BOXES, [selector, text])) or found,
+            lambda: f"no {selector} with {text!r} is shown",
+        )
         return found[0]
 
     def toast(self, text: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Route
+import pytest
+from playwright.sync_api import Route, expect
 
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
@@ -18,7 +19,7 @@ from headwater.formats.querytext import parse_query
 from tests.odd_tags import ODD_TAGS
 from tests.server.running import PROGRAM, RunningServer, environment
 
-from .conftest import Opening, Seen, flights
+from .conftest import PATIENCE_MS, Opening, Seen, flights
 
 QUERY = "/logs/flights?q=type%3DFlightDeparted%20tag%3Dtail%3AN1"
 
@@ -306,6 +307,32 @@ def test_keys_walk_through_rows_and_open_one(seen: Seen) -> None:
     page.get_by_text("The story of").wait_for()
     page.keyboard.press("[")
     page.wait_for_url("**/logs/flights/3**")
+
+
+@pytest.mark.parametrize("pixels", [3000, 600])
+def test_a_row_that_is_walked_to_is_in_view_where_rows_are_more_than_pixels(seen: Seen, pixels: int) -> None:
+    def with_few_pixels(route: Route) -> None:
+        """As in a log of more than half a million events; with 600 of them, several rows share a place."""
+        answer = route.fetch()
+        script, few = answer.text(), f"GROUND_MAX = {pixels};"
+        assert script.count("GROUND_MAX = 15e6;") == 1
+        route.fulfill(response=answer, body=script.replace("GROUND_MAX = 15e6;", few))
+
+    seen.page.route("**/list.js", with_few_pixels)
+    page = seen.open("/logs/flights")
+    page.locator(".list .line[data-number='400']").wait_for()
+    assert page.evaluate("document.querySelector('.list .ground').clientHeight") == pixels
+    chosen = page.locator(".list .line[aria-selected='true']")
+    for number, key in ((400, "j"), (399, "j"), (398, "j"), (397, "j"), (398, "k")):
+        page.evaluate("document.querySelector('.list').scrollTop = 1e6")
+        page.locator(".list .line[data-number='1']").wait_for()
+        page.keyboard.press(key)
+        expect(chosen).to_have_attribute("data-number", str(number), timeout=PATIENCE_MS)
+        expect(chosen).to_be_in_viewport(ratio=1, timeout=PATIENCE_MS)
+    for number in range(397, 340, -1):
+        page.keyboard.press("j")
+        expect(chosen).to_have_attribute("data-number", str(number), timeout=PATIENCE_MS)
+        expect(chosen).to_be_in_viewport(ratio=1, timeout=PATIENCE_MS)
 
 
 def test_the_same_over_amqp_and_by_sql_gives_the_same(opening: Opening, tmp_path: Path) -> None:

@@ -71,9 +71,43 @@ export class List {
     return node;
   }
 
-  get scale() {
-    const whole = this.rows.length * ROW;
-    return whole > GROUND_MAX ? whole / GROUND_MAX : 1;
+  get isScaled() {
+    return this.rows.length * ROW > GROUND_MAX;
+  }
+  get whole() {
+    return Math.min(GROUND_MAX, this.rows.length * ROW);
+  }
+  get height() {
+    return this.view.clientHeight || 400;
+  }
+  get fits() {
+    return Math.ceil(this.height / ROW);
+  }
+  /** The first row in view where the last one is. */
+  get lowest() {
+    return Math.max(0, this.rows.length - this.fits + 1);
+  }
+  /** In a log with more rows than there are pixels: how far is scrolled, for each row above the first one in view. */
+  get step() {
+    return (this.whole - this.height) / Math.max(1, this.lowest);
+  }
+  /** The first row in view: by the scrollbar, or as `show` had it; pixels alone do not tell all rows apart. */
+  get first() {
+    const { scrollTop } = this.view;
+    if (!this.isScaled) return Math.floor(scrollTop / ROW);
+    return this.shown?.top === scrollTop ? this.shown.first : Math.min(this.lowest, Math.round(scrollTop / this.step));
+  }
+
+  /** Scroll to a row, if it is not in view. */
+  show(place) {
+    const { view } = this,
+      below = this.isScaled ? (place - this.first) * ROW : place * ROW - view.scrollTop;
+    if (below >= 0 && below + ROW <= view.clientHeight - ROW) return;
+    const before = view.scrollTop,
+      first = Math.max(0, Math.min(place - Math.floor(this.fits / 2), this.lowest));
+    view.scrollTop = first * (this.isScaled ? this.step : ROW);
+    this.shown = { top: view.scrollTop, first };
+    if (view.scrollTop === before) this.redraw(); // else it is told that it was scrolled
   }
 
   scrolled() {
@@ -86,17 +120,11 @@ export class List {
   }
 
   redraw() {
-    const { rows, view } = this,
-      height = view.clientHeight || 400,
-      whole = Math.min(GROUND_MAX, rows.length * ROW),
-      fits = Math.ceil(height / ROW);
-    this.ground.style.height = `${whole}px`;
-    const scale = this.scale,
-      first =
-        scale === 1
-          ? Math.floor(view.scrollTop / ROW)
-          : Math.round((view.scrollTop / Math.max(1, whole - height)) * Math.max(0, rows.length - fits + 1));
-    const beyond = rows.isPaused === false ? 2 : 10, // who scrolls a tail pauses it
+    const { rows, view, fits, isScaled } = this;
+    this.ground.style.height = `${this.whole}px`;
+    const { first } = this,
+      above = isScaled ? view.scrollTop - first * ROW : 0,
+      beyond = rows.isPaused === false ? 2 : 10, // who scrolls a tail pauses it
       from = Math.max(0, first - beyond),
       to = Math.min(rows.length - 1, first + fits + beyond);
     rows.need(Math.max(0, from - 20), to + 20, () => this.redraw());
@@ -119,7 +147,7 @@ export class List {
           found ? cells(this.page, found, this.chosen) : h("span", { role: "gridcell" }, "\u2026"),
         );
       line.style.gridTemplateColumns = this.columns;
-      line.style.top = `${(scale === 1 ? index : index - first) * ROW + (scale === 1 ? 0 : view.scrollTop)}px`;
+      line.style.top = `${index * ROW + above}px`;
       lines.push(line);
     }
     put(this.ground, lines);
@@ -136,11 +164,7 @@ export class List {
     row?.setAttribute("aria-selected", "true");
     if (!/^\d+$/.test(number ?? "")) return;
     const place = this.rows.place(BigInt(number));
-    if (place >= 0 && place < this.rows.length && this.scale === 1) {
-      const top = place * ROW;
-      if (top < this.view.scrollTop || top + ROW > this.view.scrollTop + this.view.clientHeight - ROW)
-        this.view.scrollTop = Math.max(0, top - this.view.clientHeight / 2);
-    }
+    if (place >= 0 && place < this.rows.length) this.show(place);
   }
 
   /** The number of the row so many further; the first where none is chosen. */
