@@ -51,16 +51,10 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("another page", "click", "#rail a[href$='/logs']", LINK, 100),
-    Step(
-        "the log, with its newest events",
-        "click",
-        LINK,
-        ".list .line[data-number]",
-        250,
-    ),
+    Step("the log, with its newest events", "click", LINK, ".list .line[data-number]", 250),
+    Step("a row, by a key", "j", "body", ".list .line[aria-selected='true']", 16),
     Step("the first event, by the scrollbar", "end", ".list", ".list .line[data-number='1']", 100),
     Step("what completes a tag", "order:12", "#page input[role=combobox]", ".complete li", 30),
-    Step("a row, by a key", "j", "body", ".list .line[aria-selected='true']", 16),
     Step("a page of consumers", "click", "#rail a[href$='/consumers']", "hw-consumers h1", 100),
 )
 
