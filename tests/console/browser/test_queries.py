@@ -91,6 +91,16 @@ def test_a_query_of_chips_is_in_the_address_and_back_leads_back(seen: Seen) -> N
     page.get_by_text("100 events match").wait_for()
 
 
+def test_a_type_has_one_colour_in_the_query_the_counts_and_the_list(seen: Seen) -> None:
+    page = seen.open("/logs/flights?q=type%3DFlightDeparted%20type%3DFlightCancelled")
+    page.locator(".line[data-number] .square").first.wait_for()
+    colours = page.evaluate("""() => [...document.querySelectorAll("hw-log .square")].map((each) =>
+        [each.parentElement.textContent.match(/Flight[A-Z][a-z]+/)[0], each.className])""")
+    places = {name: {colour for found, colour in colours if found == name} for name, _ in colours}
+    assert sorted(places) == ["FlightCancelled", "FlightDeparted"]
+    assert [len(each) for each in places.values()] == [1, 1] and len(set.union(*places.values())) == 2
+
+
 def test_what_is_shown_as_a_command_gives_the_same(seen: Seen, server: RunningServer, tmp_path: Path) -> None:
     page = seen.open(QUERY)
     page.get_by_text("20 events match").wait_for()

@@ -108,6 +108,9 @@ const DEEP = [
   { path: "/logs/:log/:number", module: "./event.js", tag: "hw-event" },
 ];
 
+/** Scripts of the pages of a log, each after those that it needs. */
+const EXPECTED = ["./logs.js", "./query.js", "./chips.js", "./histogram.js", "./list.js", "./log.js", "./event.js"];
+
 const shown = signal(null);
 let current = null,
   moves = 0;
@@ -769,5 +772,18 @@ async function start() {
   startStream();
   surveyNow();
   await show();
+  const forget = effect(() => {
+    if (!world.value) return;
+    setTimeout(() => forget());
+    expectLogs();
+  });
+}
+
+/** What is opened most often comes while the first page rests, script by script, so that none keeps anybody waiting. */
+async function expectLogs() {
+  for (const each of EXPECTED) {
+    await new Promise((resolve) => requestIdleCallback(resolve));
+    await import(each).catch(() => null); // who goes there is told why
+  }
 }
 start();

@@ -52,11 +52,9 @@ const asked = (page) => {
   const [word, body] = question(page.state);
   return ask("POST", logPath(page.log, `/${word}`), body, page.leaving.signal);
 };
-/** The histogram by recording, where the page shows that one: asked for beside the count. */
-export const recorded = (page) => (page.state.times === "event" ? null : asked(page));
 
-/** Show what was counted in so many ms, and when it was; `bars` are those that came with it. */
-export async function timed(page, found, ms, bars = null) {
+/** Show what was counted in so many ms, and when it was. */
+export async function timed(page, found, ms) {
   const turn = page.turn,
     mine = (page.timing = (page.timing ?? 0) + 1),
     isOver = () => turn !== page.turn || mine !== page.timing || !page.isConnected;
@@ -66,8 +64,8 @@ export async function timed(page, found, ms, bars = null) {
   put(page.counted, heading(page, found, ms, about), found.events ? drawn : null);
   if (!found.events) return;
   try {
-    for (let before = null, now = bars; ; before = now, now = null) {
-      now ??= await asked(page);
+    for (let before = null, now = null; ; before = now) {
+      now = await asked(page);
       if (isOver()) return;
       const shown = /** @type {any} */ (drawn.querySelector("hw-bars"));
       if (shown) shown.data = charted(page, found, now);

@@ -23,7 +23,7 @@ import { colours } from "./charts.js";
 import { logHead, visited } from "./logs.js";
 import { asJson, read, worded } from "./query.js";
 import { queryCard } from "./chips.js";
-import { recorded, timed } from "./histogram.js";
+import { timed } from "./histogram.js";
 import { none } from "./unmatched.js";
 import { inspect } from "./inspector.js";
 import { exporting } from "./export.js";
@@ -209,34 +209,30 @@ class HwLog extends View {
   async load() {
     const turn = (this.turn = (this.turn ?? 0) + 1),
       ending = this.leaving.signal,
-      { items, range } = this.state;
+      { items, range, order } = this.state;
     if (!this.counted.firstChild) put(this.counted, skeleton(3));
     try {
-      const query = asJson(items);
-      const types = await get(logPath(this.log, "/terms?kind=type&limit=100"), ending);
+      const query = asJson(items),
+        [from, upto] = range ? await this.bounded(range) : [null, null],
+        bounds = range ? { from, upto } : {},
+        newest = order === "newest",
+        asked = performance.now();
+      const [[found, ms], types, rows] = await Promise.all([
+        ask("POST", logPath(this.log, "/count"), { query, by_type: true, ...bounds }, ending).then((answer) => [
+          answer,
+          performance.now() - asked,
+        ]),
+        get(logPath(this.log, "/terms?kind=type&limit=100"), ending),
+        range && upto < from ? [] : this.page(newest ? upto : from, newest),
+      ]);
       if (turn !== this.turn) return;
       this.palette = colours(types.terms.sort((a, b) => Number(b.events) - Number(a.events)).map((each) => each.term));
-      const [from, before] = range
-        ? await Promise.all(
-            range.map((ms) =>
-              get(logPath(this.log, `/position?at=${ms}`), ending).then((found) => BigInt(found.sequence_number)),
-            ),
-          )
-        : [null, null];
-      const bounds = range ? { from, upto: before - 1n } : {};
-      const asked = performance.now();
-      const [found, bars] = await Promise.all([
-        ask("POST", logPath(this.log, "/count"), { query, by_type: true, ...bounds }, ending),
-        recorded(this),
-      ]);
-      const ms = performance.now() - asked;
-      if (turn !== this.turn) return;
       const typed = /** @type {HTMLInputElement | null} */ (this.asking.querySelector("input:focus"));
       if (!typed?.value) this.query(); // what is being typed stays
-      timed(this, found, ms, bars);
       this.incarnation = found.incarnation;
-      this.bounds = range ? [from, before - 1n] : null;
-      this.begin(found);
+      this.bounds = range ? [from, upto] : null;
+      this.begin(found, rows);
+      timed(this, found, ms); // asks for the histogram, which nobody waits for who looks for an event
       if (!found.events) none(this, found);
     } catch (problem) {
       if (problem.name === "AbortError" || turn !== this.turn) return;
@@ -257,18 +253,25 @@ class HwLog extends View {
     }
   }
 
+  /** The first number of a range of times, and its last. */
+  async bounded(range) {
+    const [from, before] = await Promise.all(
+      range.map((ms) => get(logPath(this.log, `/position?at=${ms}`), this.leaving.signal)),
+    );
+    return [BigInt(from.sequence_number), BigInt(before.sequence_number) - 1n];
+  }
+
   // ---- The list ---------------------------------------------------------------------------------
 
-  begin(found) {
+  /** Show what was counted, beginning with the rows that came with it. */
+  begin(found, come) {
     const { items, order } = this.state,
       newest = order === "newest",
       log = world.peek()?.logs.find((each) => each.name === this.log);
-    const head = BigInt(found.head),
-      first = BigInt(log?.firstRetained ?? 1);
     const rows =
       items.length || this.bounds
-        ? new Matches(this, newest, this.bounds, Number(found.events))
-        : new Everything(this, newest, first, head);
+        ? new Matches(this, newest, this.bounds, Number(found.events), come)
+        : new Everything(this, newest, BigInt(log?.firstRetained ?? 1), BigInt(found.head), come);
     put(this.listed);
     if (!found.events) return;
     this.rowed(rows);

@@ -10,14 +10,15 @@ export const PREVIEW = 256;
 /** An event as it came, with its number as a BigInt. */
 export const row = (envelope) => ({ number: BigInt(envelope.sequence_number), ...envelope });
 
-/** Rows that are all events of a log, so that a place in the list is a number: any is there at once. */
+/** Rows that are all events of a log, so that a place in the list is a number: any is there at once. They begin with
+    the page of rows that came first. */
 export class Everything {
-  constructor(page, newest, first, head) {
+  constructor(page, newest, first, head, come) {
     this.page = page;
     this.newest = newest;
-    this.first = first;
-    this.head = head;
-    this.chunks = new Map();
+    this.first = (!newest && come[0]?.number) || first;
+    this.head = (newest && come[0]?.number) || head;
+    this.chunks = new Map(come.length >= Math.min(PAGE, this.length) ? [[0, come]] : []);
     this.asked = new Set();
   }
   get length() {
@@ -57,15 +58,16 @@ export class Everything {
   }
 }
 
-/** Rows that match a query, as far as they were read: more come when the end is near. */
+/** Rows that match a query, as far as they were read, beginning with those that came first. */
 export class Matches {
-  constructor(page, newest, bounds, total) {
+  constructor(page, newest, bounds, total, come) {
     this.page = page;
     this.newest = newest;
     this.bounds = bounds;
     this.total = total;
     this.rows = [];
     this.isWhole = false;
+    this.take(come);
   }
   get length() {
     return this.isWhole
@@ -84,30 +86,18 @@ export class Matches {
   }
   need(from, to, drawn) {
     if (this.isWhole || this.asking || to < this.rows.length - 20) return;
-    this.asking = true;
-    const last = this.rows.at(-1)?.number,
-      start =
-        last === undefined
-          ? this.bounds
-            ? this.bounds[this.newest ? 1 : 0]
-            : null
-          : this.newest
-            ? last - 1n
-            : last + 1n;
-    if (start !== null && start < 1n) {
+    const last = this.rows.at(-1).number, // there is one: no rows are all that match
+      start = this.newest ? last - 1n : last + 1n;
+    if (start < 1n) {
       this.isWhole = true;
-      this.asking = false;
       return;
     }
+    this.asking = true;
     this.page
       .page(start, this.newest)
       .then(
         (rows) => {
-          const inside = rows.filter(
-            (each) => !this.bounds || (each.number >= this.bounds[0] && each.number <= this.bounds[1]),
-          );
-          this.rows.push(...inside);
-          this.isWhole = rows.length < PAGE || inside.length < rows.length;
+          this.take(rows);
           drawn();
         },
         (problem) => {
@@ -117,5 +107,11 @@ export class Matches {
       .finally(() => {
         this.asking = false;
       });
+  }  take(rows) {
+    const inside = rows.filter(
+      (each) => !this.bounds || (each.number >= this.bounds[0] && each.number <= this.bounds[1]),
+    );
+    this.rows.push(...inside);
+    this.isWhole = rows.length < PAGE || inside.length < rows.length;
   }
 }
