@@ -53,6 +53,7 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "SLOTS_GROWTH", 2)
     monkeypatch.setattr(ids, "SLOTS_MAX", 64)
     monkeypatch.setattr(ids, "VECTOR_MIN", 6)
+    monkeypatch.setattr(ids, "SIEVED_MIN", 8)
 
 
 steps = st.lists(
@@ -68,7 +69,13 @@ steps = st.lists(
 @given(steps)
 def test_the_table_is_a_dictionary_whatever_is_inserted_and_rolled_back(given_steps: list[tuple[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in [("SLOTS_MIN", 16), ("SLOTS_GROWTH", 2), ("SLOTS_MAX", 64), ("VECTOR_MIN", 6)]:
+        for name, value in [
+            ("SLOTS_MIN", 16),
+            ("SLOTS_GROWTH", 2),
+            ("SLOTS_MAX", 64),
+            ("VECTOR_MIN", 6),
+            ("SIEVED_MIN", 8),
+        ]:
             patch.setattr(ids, name, value)
         model = Model()
         for step, argument in given_steps:
@@ -100,6 +107,19 @@ def test_many_at_once_and_one_by_one_are_the_same(small_tables: None) -> None:
         single.insert([word], number)
     for word in WORDS:
         assert list(together.candidates(word)) == list(single.candidates(word))
+
+
+def test_a_full_table_is_sieved_and_lets_nothing_through_that_it_has() -> None:
+    numbers = np.random.default_rng(7).integers(1, 2**64, 3 * ids.SLOTS_MAX, np.uint64)
+    known, unknown = numbers[: 2 * ids.SLOTS_MAX], numbers[2 * ids.SLOTS_MAX :]
+    table = IdTable()
+    for start in range(0, len(known), 50_000):
+        part = known[start : start + 50_000]
+        assert not table.has_any(part)  # tables that are full, and grow later
+        table.insert(part, start + 1)
+    assert len(table.generations) > 2 and not table.has_any(unknown)
+    for place in range(0, len(known), 30_011):
+        assert table.has_any(np.concatenate([unknown[: ids.SIEVED_MIN], known[place : place + 1]]))
 
 
 def test_hashes_that_collide_in_their_slots_are_told_apart(small_tables: None) -> None:

@@ -126,6 +126,19 @@ def test_a_rollback_drops_runs_and_cuts_those_that_were_merged() -> None:
     both.check()
 
 
+def test_a_run_that_was_made_before_its_numbers_were_known_is_the_same() -> None:
+    columns = arrow(some(ARROW_MIN, 5))
+    known = Run.of(1001, columns.type_terms, columns.tag_terms, None)
+    before = Run.of(1, columns.type_terms, columns.tag_terms, None)
+    kinds = [(kind, term) for kind, term in TERMS if kind != PARTITION]
+    assert any(numbers_of(before, kind, term) for kind, term in kinds)  # what was asked for then is not kept
+    moved = before.at(1001)
+    assert (moved.first, moved.last) == (known.first, known.last)
+    for kind, term in kinds:
+        assert numbers_of(moved, kind, term) == numbers_of(known, kind, term)
+    assert sorted(moved.encoded_terms()) == sorted(known.encoded_terms())
+
+
 def test_what_goes_to_file_is_the_same() -> None:
     both = Both()
     for seed in range(3):

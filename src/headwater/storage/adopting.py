@@ -20,8 +20,9 @@ from ..formats.late import pa
 from .frame_encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
 from .framelog import NotAdopted
 from .homed import HomedLog
-from .ids import Hashes
+from .ids import Hashes, are_distinct
 from .places import hashes_of
+from .runs import Run
 from .segments import SegmentLog
 from .staged_frames import StagedFrame, StagedSegment, segment_rows
 from .writers import FrameMark
@@ -30,7 +31,7 @@ from .writers import FrameMark
 class SegmentColumns(EventColumns):
     """The events of a staged segment, all that it takes to judge them and to make frames of them."""
 
-    __slots__ = ("_inode", "_path", "_room", "_segment", "hashes", "parts")
+    __slots__ = ("_inode", "_path", "_room", "_segment", "are_distinct", "hashes", "parts", "runs")
 
     def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int) -> None:
         """Of a file that was looked at. Raises StorageCorrupted, OSError."""
@@ -44,8 +45,10 @@ class SegmentColumns(EventColumns):
         self.bytes = sum(frame.bytes for frame in segment.frames)
         self.hashes: Hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         """Those of all ids."""
-        for part in self.parts:  # told apart here, and not while nothing else is judged
-            part.type_terms, part.tag_terms  # noqa: B018
+        self.are_distinct = are_distinct(self.hashes)
+        """Whether no hash comes twice."""
+        self.runs = [Run.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
+        """The postings of each part, numbered from 1 on: made here, and not while nothing else is judged."""
 
     @property
     def batches(self) -> list[pa.RecordBatch]:

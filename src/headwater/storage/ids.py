@@ -22,6 +22,13 @@ VECTOR_MIN = 200
 """From so many ids on, numpy is faster than a loop."""
 _VECTOR_ROUNDS = 3
 """So many rounds of probing at least; when few are left after that, a loop takes them."""
+SIEVED_MIN = 4096
+"""So many ids or more are sieved before a full table is probed for them: one look at a bit instead of two or three into
+the table, for all but one of fifteen."""
+_SIEVE_BITS = 1 << 21
+_SIEVE_SHIFT = np.uint64(64 - 21)
+"""Leaves the upper bits of a hash; slots are by the lower ones."""
+_BYTE, _BIT, _ONE_BIT = np.uint64(3), np.uint64(7), np.uint8(1)
 _ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
 """Offset of an entry that was rolled back."""
@@ -49,6 +56,7 @@ class Generation:
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
         self.mask = self.slots - 1
+        self._sieve: npt.NDArray[np.uint8] | None = None
         self.hash_view = memoryview(hashes)  # type: ignore[arg-type]
         self.offset_view = memoryview(offsets)  # type: ignore[arg-type]
 
@@ -68,6 +76,8 @@ class Generation:
 
     def has_any(self, wanted: Hashes) -> bool:
         """Whether any of these hashes is in the table."""
+        if len(wanted) >= SIEVED_MIN and self.room <= 0:
+            wanted = self._sieved(wanted)
         mask = np.uint64(self.mask)
         slots = wanted & mask
         rounds = 0
@@ -80,6 +90,16 @@ class Generation:
             slots = (slots[busy] + _ONE) & mask
             rounds += 1
         return has_any_of_few([self], wanted.tolist())
+
+    def _sieved(self, wanted: Hashes) -> Hashes:
+        """Those of the hashes that may be in this table, to which nothing is added any more."""
+        if self._sieve is None:  # 256 KiB, for logs that have large appends
+            bits = np.zeros(_SIEVE_BITS, np.bool_)
+            bits[self.hashes[self.hashes != 0] >> _SIEVE_SHIFT] = True
+            self._sieve = np.packbits(bits, bitorder="little")
+        bit = wanted >> _SIEVE_SHIFT
+        may_be: npt.NDArray[np.bool_] = self._sieve[bit >> _BYTE] >> (bit & _BIT).astype(np.uint8) & _ONE_BIT != 0
+        return wanted[may_be]
 
     def find(self, wanted: Hashes) -> Hits:
         """For these hashes: (indexes of some of them, a number under each), until all numbers were told.

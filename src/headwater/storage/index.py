@@ -15,7 +15,7 @@ from .frame import ARROW_MIN, Frame
 from .id_table import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
-from .runs import RunPostings
+from .runs import Run, RunPostings
 
 PART_EVENTS_MAX = 128 * 1024
 """A part in memory has no more (and what one append has): then another begins, and a file takes the place of this one
@@ -62,6 +62,14 @@ class Index:
             self._coded_for(first).apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
             self._table_for(first).apply(first, columns.types, columns.tags, partitions)
+
+    def apply_run(self, first: int, columns: ArrowColumns, run: Run) -> None:
+        """As `apply_columns`, of a log with one partition, where the postings of these columns were made before."""
+        active = self._coded_for(first) if columns.count >= ARROW_MIN else None
+        if isinstance(active, RunPostings):
+            active.apply_run(run.at(first))
+        else:
+            self.apply_columns(first, columns, [])
 
     def apply_frame(self, frame: Frame) -> None:
         """As `apply`, of a frame that is in the log."""

@@ -203,7 +203,7 @@ class LogJudge:
         try:
             if self._is_behind(request):
                 return Verdict(None, [])
-            if not are_distinct(segment.hashes) or self._index.ids.has_any(segment.hashes):
+            if not segment.are_distinct or self._index.ids.has_any(segment.hashes):
                 raise segment.refusal("an id of its events is, or may be, in the log")
             if first + segment.count - 1 > SEQUENCE_NUMBER_MAX:
                 raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
@@ -211,8 +211,9 @@ class LogJudge:
             request.error = error
             return Verdict(None, [])
         marks: list[FrameMark] = []
-        for (number, part), mark in zip(segment.numbered(first), segment.marks(request.mark), strict=True):
-            self._index.apply_columns(number, part, [])
+        numbered, given = segment.numbered(first), segment.marks(request.mark)
+        for (number, part), run, mark in zip(numbered, segment.runs, given, strict=True):
+            self._index.apply_run(number, part, run)
             marks.append(frame_mark(self._writers.apply(mark, number, part.count, self._now), 0, part.count))
         self._index.ids.insert(segment.hashes, first)
         request.result = AppendResult(first, first + segment.count - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import chain, pairwise
 
@@ -77,6 +78,13 @@ class Run:
             few |= _few(PARTITION, map(str, assigned.tolist()), codes, every)
         rows = tags.rows.astype(np.uint32)
         return Run(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
+
+    def at(self, first: int) -> Run:
+        """The same, of events that are numbered from there on."""
+        moved = copy(self)
+        moved.first, moved.last = first, first + self.last - self.first
+        moved._asked_keys = {}
+        return moved
 
     @staticmethod
     def merged(runs: Sequence[Run]) -> Run:
@@ -192,7 +200,11 @@ class RunPostings:
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
         """Take up events numbered from `first` on."""
-        runs = [*self._runs, Run.of(first, types, tags, partitions if self._has_partitions else None)]
+        self.apply_run(Run.of(first, types, tags, partitions if self._has_partitions else None))
+
+    def apply_run(self, run: Run) -> None:
+        """Take up the postings of the next events, where there are no partitions."""
+        runs = [*self._runs, run]
         merges = [*self._merges, 0]
         while len(runs) >= MERGED_RUNS and merges[-MERGED_RUNS] == merges[-1]:
             runs[-MERGED_RUNS:] = [Run.merged(runs[-MERGED_RUNS:])]
