@@ -157,7 +157,7 @@ class MemoryBackend:
     def sending(self, user: User, peer: str, ticket: Ticket) -> Unwatched:
         return Unwatched()
 
-    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
+    def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
         """Of equal length in numbers, as many as the bytes ask for."""
         sizes = [
             (number.as_py(), len(data.as_py()))

@@ -91,10 +91,10 @@ class Backend(MemoryBackend):
         self.scans.append(Scan(log, span, query, list(columns)))
         return super().scan(log, span, query, columns)
 
-    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
+    def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
         while self.before_splits:
             self.before_splits.pop()()
-        return super().splits(log, span, split_bytes=split_bytes, splits_min=splits_min)
+        return super().splits(log, span, query, split_bytes=split_bytes, splits_min=splits_min)
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from headwater.core import LogSettings
+from headwater.core import LogSettings, Query, QueryItem
 from headwater.core.errors import TooLarge
 from headwater.core.extent import SplitSize
 from headwater.storage import StoredLog, mapped, splitting
 from headwater.storage.mapped import MappedLog
+from headwater.storage.selecting import matches_max
 
 from .builders import engine, event, log_directory
 
@@ -61,6 +62,44 @@ def test_splits_cover_what_was_asked_for(log: StoredLog, partition: int | None) 
         if partition is None:
             assert len(splits) >= min(splits_min, upto - after)
             assert all(split.events for split in splits)
+
+
+def test_where_few_events_match_there_are_few_splits(data: Path, small_segments: None) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings())
+        for number in range(60):
+            log.append([event(f"T{at % 4}", f"order:{at}", data=bytes(100)) for at in range(20)])
+            if number in (11, 37):
+                log.append([event("Rare", "needle:1", data=b"{}")])
+        one.maintain()
+        mapped, head = opened(log), log.head()
+
+        def pieces(query: Query, splits_min: int = 1) -> int:
+            splits = mapped.splits(0, head, split_bytes=2000, splits_min=splits_min, query=query)
+            check(log, splits, 0, head)
+            return len(splits)
+
+        every = pieces(Query.all())
+        rare = [
+            Query.of(QueryItem(("Rare",))),
+            Query.of(QueryItem((), ("needle:1",))),
+            Query.of(QueryItem((), ("needle",))),
+        ]
+        newest = [pieces(query) for query in rare]  # of what has no postings yet, all is looked at
+        assert every > 50 and max(newest) < every // 3 and len(set(newest)) == 1
+        assert pieces(rare[0], splits_min=7) == max(7, newest[0])
+        assert pieces(Query.of(QueryItem(("T0", "T1", "T2")))) == every
+        assert newest[0] <= pieces(Query.of(QueryItem(("T0",), ("order:4",)), QueryItem(("Rare",)))) < every
+        indexed = 0
+        for part in mapped._pinned(1, head):
+            low, high = part.segment.first, part.last
+            if (postings := mapped._postings.covering(low, high)) is None:
+                continue
+            indexed += 1
+            for query in (*rare, Query.of(QueryItem(("T0",), ("order:4",))), Query.all()):
+                matching = sum(batch.num_rows for batch in mapped.scan(low - 1, high, query=query))
+                assert matching <= matches_max(postings, low, high, query) <= high - low + 1
+        assert indexed > 3
 
 
 def test_the_bytes_of_splits_are_about_those_that_were_asked_for(log: StoredLog) -> None:

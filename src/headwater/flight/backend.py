@@ -106,8 +106,11 @@ class Backend(Protocol):
     def count(self, log: str, span: Span) -> int:
         """How many events are retained in the span."""
 
-    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
-        """The span in pieces, in order and without gaps, of about that size; none for an empty span."""
+    def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
+        """The span in pieces, in order and without gaps, of about that size; none for an empty span.
+
+        They may be larger where few events match the query.
+        """
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The events in order, in batches of `formats.arrow.SCHEMA` restricted to `columns`, in the order given.

@@ -115,10 +115,10 @@ class Batches(Iterator[pa.RecordBatch]):
 
 def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
     """The splits of a ticket as endpoints, each with its own ticket. Raises as `span_of`."""
-    query_of(command.query, "query")
+    query = query_of(command.query, "query")
     schema = schema_of(command)
     span, extent = span_of(backend, command)
-    splits = backend.splits(command.log, span, split_bytes=command.split_bytes, splits_min=command.splits_min)
+    splits = backend.splits(command.log, span, query, split_bytes=command.split_bytes, splits_min=command.splits_min)
     if len(splits) > SPLITS_MAX:
         raise TooLarge(len(splits), SPLITS_MAX, "splits", "split_bytes")
     if (size := len(splits) * len(encode(command))) > PLAN_BYTES_MAX:

@@ -26,13 +26,16 @@ from .recovery import Ranges, highest_kept
 from .scanning import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .sealing import FRAMES, INDEX
 from .segment import segment_paths
-from .selecting import PostingsFiles, matching_numbers
+from .selecting import PostingsFiles, matches_max, matching_numbers
 from .splitting import SPLITS_MAX, Weights
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
 _SEARCHED_BYTES = 64 * 1024 * 1024
 """So many bytes of frames are searched at once."""
+LOOKED_UP, SEARCHED = 4, 1 / 8
+"""What an event costs a reader that is looked up by postings; and one that is searched, by its type and tags alone,
+where there are no postings yet: beside one of many that are read one after the other."""
 _Stamp = tuple[int, int]
 """When a file changed, and which one it is."""
 
@@ -95,20 +98,32 @@ class MappedLog:
         return sum(self._count_in(part, low, high, partition) for part in self._pinned(low, high))
 
     def splits(
-        self, after: int, upto: int, *, split_bytes: int, splits_min: int, partition: int | None = None
+        self,
+        after: int,
+        upto: int,
+        *,
+        split_bytes: int,
+        splits_min: int,
+        partition: int | None = None,
+        query: Query = ALL,
     ) -> list[SplitSize]:
         """Pieces of about so many bytes each, ascending, that cover (after, upto] without a gap. Raises as `scan`.
 
         `splits_min` of them at least, if there are so many events; and one at least, if `upto` is above `after`. They
-        end where frames do, but for frames that are large beside a piece. Raises TooLarge where SPLITS_MAX do not do.
+        end where frames do, but for frames that are large beside a piece. Where few events match a query, pieces are
+        larger: of about so many bytes that have to be read. Raises TooLarge where SPLITS_MAX do not do.
         """
         if upto <= after:
             return []
         low, high = self._bounds(after, upto)
-        weights = Weights(self._pinned(low, high), low, high)
+        parts = self._pinned(low, high)
+        weights = Weights(parts, low, high)
         total, events = weights.bytes, self.count(after, upto)
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
+        if query.items is not None and events:
+            sought = sum(self._cost(part, low, high, query) for part in parts)
+            total = min(total, int(total * sought / events))
         pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         if pieces > SPLITS_MAX:
             raise TooLarge(pieces, SPLITS_MAX, "splits", "split_bytes")
@@ -185,6 +200,13 @@ class MappedLog:
             return 0 if numbers is None else numbers.above(high) - numbers.above(low - 1)
         found = runs(part, low, high, BATCH_EVENTS, _SEARCHED_BYTES)
         return sum(len(filtered(Rows.all(frames).between(low, high), ALL, partition)) for frames in found)
+
+    def _cost(self, part: Followed, low: int, high: int, query: Query) -> float:
+        """What the matching events of a segment cost a reader, at most, in events that are read one after the other."""
+        low, high = max(low, part.segment.first), min(high, part.last)
+        if (postings := self._postings.covering(low, high)) is None:
+            return SEARCHED * (high - low + 1)
+        return LOOKED_UP * matches_max(postings, low, high, query)
 
     def _split(self, weights: Weights, after: int, upto: int, partition: int | None) -> SplitSize:
         every = self.count(after, upto)

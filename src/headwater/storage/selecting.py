@@ -92,6 +92,22 @@ def matching_numbers(postings: Postings, low: int, high: int, query: Query, part
     return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
+def matches_max(postings: Postings, low: int, high: int, query: Query) -> int:
+    """No fewer than match from `low` to `high`: by how many events have each term, and none is gone through."""
+
+    def having(kind: str, term: str) -> int:
+        numbers = postings.numbers(kind, term)
+        return 0 if numbers is None else numbers.above(high) - numbers.above(low - 1)
+
+    found, every = 0, high - low + 1
+    for item in query.items if query.items is not None else (QueryItem(),):
+        counts = [having(*term) for term in tag_terms(item)]
+        if item.types:
+            counts.append(sum([having(TYPE, type) for type in item.types]))
+        found += min(counts, default=every)
+    return min(found, every)
+
+
 def _numbers_of(postings: Postings, low: int, high: int, item: QueryItem, partition: int | None) -> Ints:
     """From the rarest term on; the others are looked up in turn."""
     terms = tag_terms(item)

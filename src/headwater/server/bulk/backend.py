@@ -80,11 +80,10 @@ class BulkBackend:
         """See Backend."""
         return self._opened(log).count(span.after, span.upto, span.partition)
 
-    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
+    def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
         """See Backend."""
-        return self._opened(log).splits(
-            span.after, span.upto, split_bytes=split_bytes, splits_min=splits_min, partition=span.partition
-        )
+        mapped, sizes = self._opened(log), {"split_bytes": split_bytes, "splits_min": splits_min}
+        return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See Backend."""
