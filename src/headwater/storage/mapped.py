@@ -121,9 +121,9 @@ class MappedLog:
         total, events = weights.bytes, self.count(after, upto)
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
-        if query.items is not None and events:
+        if events and query.items is not None:
             sought = sum(self._cost(part, low, high, query) for part in parts)
-            total = min(total, int(total * sought / events))
+            total = min(total, int(weights.bytes * sought / events))
         pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         if pieces > SPLITS_MAX:
             raise TooLarge(pieces, SPLITS_MAX, "splits", "split_bytes")

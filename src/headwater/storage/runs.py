@@ -203,7 +203,7 @@ class RunPostings:
         self.apply_run(Run.of(first, types, tags, partitions if self._has_partitions else None))
 
     def apply_run(self, run: Run) -> None:
-        """Take up the postings of the next events, where there are no partitions."""
+        """Take up the postings of the next events, as `Run.of` makes them."""
         runs = [*self._runs, run]
         merges = [*self._merges, 0]
         while len(runs) >= MERGED_RUNS and merges[-MERGED_RUNS] == merges[-1]:

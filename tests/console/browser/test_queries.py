@@ -101,6 +101,22 @@ def test_a_type_has_one_colour_in_the_query_the_counts_and_the_list(seen: Seen) 
     assert [len(each) for each in places.values()] == [1, 1] and len(set.union(*places.values())) == 2
 
 
+@pytest.mark.parametrize("address", ["/logs/flights", QUERY, "/logs/flights?order=oldest"])
+def test_events_that_come_while_a_log_is_opened_are_in_its_list(seen: Seen, address: str) -> None:
+    emptied: list[str] = []
+
+    def empty_at_first(route: Route) -> None:
+        if emptied:
+            route.continue_()
+        else:
+            emptied.append(route.request.url)
+            route.fulfill(status=200, content_type="application/x-ndjson", body="")
+
+    seen.page.route("**/logs/flights/read", empty_at_first)
+    seen.open(address).locator(".line[data-number]").first.wait_for()
+    assert emptied
+
+
 def test_what_is_shown_as_a_command_gives_the_same(seen: Seen, server: RunningServer, tmp_path: Path) -> None:
     page = seen.open(QUERY)
     page.get_by_text("20 events match").wait_for()

@@ -67,7 +67,7 @@ export class Matches {
     this.total = total;
     this.rows = [];
     this.isWhole = false;
-    this.take(come);
+    if (come.length) this.take(come); // else what was counted came behind them, and is asked for
   }
   get length() {
     return this.isWhole
@@ -86,9 +86,10 @@ export class Matches {
   }
   need(from, to, drawn) {
     if (this.isWhole || this.asking || to < this.rows.length - 20) return;
-    const last = this.rows.at(-1).number, // there is one: no rows are all that match
-      start = this.newest ? last - 1n : last + 1n;
-    if (start < 1n) {
+    const last = this.rows.at(-1)?.number,
+      begin = this.bounds?.[this.newest ? 1 : 0] ?? null,
+      start = last === undefined ? begin : this.newest ? last - 1n : last + 1n;
+    if (start !== null && start < 1n) {
       this.isWhole = true;
       return;
     }
@@ -107,7 +108,8 @@ export class Matches {
       .finally(() => {
         this.asking = false;
       });
-  }  take(rows) {
+  }
+  take(rows) {
     const inside = rows.filter(
       (each) => !this.bounds || (each.number >= this.bounds[0] && each.number <= this.bounds[1]),
     );
