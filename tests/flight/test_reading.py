@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from itertools import chain
@@ -85,6 +87,60 @@ def test_the_schema_for_spark_has_microseconds_and_the_log(raw, log):
     only = raw.get(log="orders", schema="spark", columns=["log"])
     assert only.num_rows == 100
     assert only.column_names == ["log"]
+
+
+class Counting:
+    """Passes on what one client and the server say, and counts what the server says."""
+
+    def __init__(self, port: int) -> None:
+        self.received = 0
+        self._port = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"grpc://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        ours, _ = self._listening.accept()
+        with ours, socket.create_connection(("127.0.0.1", self._port)) as theirs:
+            back = threading.Thread(target=self._pass, args=(theirs, ours, True), daemon=True)
+            back.start()
+            self._pass(ours, theirs, False)
+            back.join()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, counts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(65536):
+                self.received += len(piece) if counts else 0
+                sink.sendall(piece)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.close()
+        self._thread.join(10)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_batches_are_compressed_where_that_is_asked_for(server, store, compression):
+    log = store.create("large")
+    log.append([Event("T", b'{"what": "the same again and again"}' * 20, ("tag:1",)) for _ in range(500)])
+    sizes, found = [], []
+    for asked in (None, compression):
+        relay = Counting(server.port)
+        with BulkClient(relay.url, retries=0) as client:
+            found.append(pa.Table.from_batches(client.read(Ticket("large", compression=asked))))
+        relay.close()
+        sizes.append(relay.received)
+    assert found[0].equals(found[1]) and found[0].num_rows == 500
+    assert sizes[0] > 500 * 700 and sizes[1] < sizes[0] / 10
+
+
+def test_another_compression_is_refused_by_name(raw):
+    kind, told = refusal(lambda: raw.get(log="orders", compression="brotli"))
+    assert issubclass(kind, flight.FlightError) and "compression" in json.dumps(told)
+    assert raw.get(log="orders", compression="lz4").equals(raw.get(log="orders"))
 
 
 def test_a_partition_alone_can_be_read(store, client):

@@ -11,8 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from headwater.core import Event, Query
+from headwater.core import Event, Query, User
 from headwater.core.local import LocalLog
+from headwater.flight.backend import Sending
+from headwater.flight.wire import Ticket
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import serving
@@ -181,6 +183,21 @@ def test_a_read_is_split_by_count_by_bytes_and_by_events(load: Load, orders: Loc
         assert len(sizes) >= least, options
         assert sum(sizes) == 100
         assert max(sizes) <= 30
+
+
+def test_what_comes_over_flight_is_compressed_if_that_is_asked_for(
+    load: Load, orders: LocalLog, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, begin = set(), backend.sending
+
+    def told(user: User, peer: str, ticket: Ticket) -> Sending:
+        asked.add(ticket.compression)
+        return begin(user, peer, ticket)
+
+    monkeypatch.setattr(backend, "sending", told)
+    whole = load(log="orders").collect()
+    assert load(log="orders", compression="zstd").collect() == whole and len(whole) == 100
+    assert asked == {None, "zstd"}
 
 
 def test_an_empty_log_is_an_empty_table(load: Load, store: MemoryStore) -> None:

@@ -106,6 +106,8 @@ def test_moments_are_rounded_to_ms_in_the_direction_that_is_asked_for() -> None:
 
 
 def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
+    assert batch().compression is batch(compression="None").compression is None
+    assert batch(compression="ZSTD").compression == stream(compression="zstd").compression == "zstd"
     assert batch(splitBytes="1048576").split_bytes == batch(splitBytes="1m").split_bytes == 1 << 20
     assert stream(maxBytesPerTrigger="2GiB").trigger_bytes_max == 2 << 30
     assert stream(maxTriggerDelay="90s").trigger_delay_ms == 90_000
@@ -150,6 +152,7 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
             "option startingTimestamp: startingPosition is given too",
         ),
         ({"startingTimestampStrategy": "latest"}, "option startingTimestampStrategy: it goes with startingTimestamp"),
+        ({"compression": "gzip"}, "option compression: none, lz4 or zstd is expected, 'gzip' given"),
         ({"splitBytes": "0"}, "option splitBytes: a size such as 64m is expected, '0' given"),
         ({"timeout": "30"}, "option timeout: a duration such as 500ms, 30s or 5m is expected, '30' given"),
         ({"minPartitions": "-1"}, "option minPartitions: a whole number from 1 to 100000 is expected, '-1' given"),

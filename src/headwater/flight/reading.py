@@ -60,7 +60,9 @@ def batches_of(
     batches = backend.scan(ticket.log, span, query, shaping.columns)
     span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
     sending = backend.sending(user, peer, ticket)
-    return flight.GeneratorStream(shaping.schema, Batches(batches, shaping, place, stopping, ticket.log, sending))
+    stream = Batches(batches, shaping, place, stopping, ticket.log, sending)
+    written = pa.ipc.IpcWriteOptions(compression=ticket.compression, use_threads=False)  # the stream has a thread
+    return flight.GeneratorStream(shaping.schema, stream, written)
 
 
 class Batches(Iterator[pa.RecordBatch]):

@@ -100,6 +100,8 @@ class Ticket(Asked, frozen=True):
     """Refused unless the log is (still) that one. None: whatever it is."""
     schema: Literal["spark"] | None = None
     """`spark`: recorded_at in microseconds, and a first column `log`."""
+    compression: Literal["lz4", "zstd"] | None = None
+    """Of the batches on their way, column by column, as Arrow has it. None: none. Older servers refuse another."""
 
 
 class PlanCommand(Ticket, frozen=True):

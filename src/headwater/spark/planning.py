@@ -130,6 +130,7 @@ def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None
             columns=ticket_columns(plan.options),
             incarnation=plan.incarnation,
             schema="spark",
+            compression=plan.options.compression,
         )
         found += client.plan(ticket, split_bytes=plan.options.split_bytes, splits_min=splits_min)
     return [LogSlice(ticket) for split in found for ticket in _cut(split, plan.options.split_events_max)]

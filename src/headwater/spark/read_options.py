@@ -96,6 +96,8 @@ class ReadOptions:
     pushes_filters: bool = False
     borrows: bool = True
     """Whether large slices are read from the log's files, where the server is on this machine and lends them."""
+    compression: Literal["lz4", "zstd"] | None = None
+    """Of what comes over the network."""
 
     def wants(self, log: str) -> bool:
         """Whether it is one of the logs to be read."""
@@ -169,6 +171,11 @@ def _stream_name(given: str) -> str:
         raise ValueError from None
 
 
+def _compression(given: str) -> str | None:
+    word = choice("none", "lz4", "zstd")(given)
+    return None if word == "none" else word
+
+
 _PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
 _TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of such, {"orders": "2026-11-21"},'
 _COUNT = number(1)
@@ -195,6 +202,7 @@ SHARED = (
     Option("failOnDataLoss", "true or false", boolean),
     Option("archive", "the path of a Delta table", _table),
     Option("mapSegments", "true or false", boolean),
+    Option("compression", "none, lz4 or zstd", _compression),
 )
 BATCH_ONLY = (Option("filterPushdown", "true or false", boolean),)
 STREAM_ONLY = (
@@ -218,6 +226,7 @@ _FIELDS = {
     "archive": "archive",
     "filterPushdown": "pushes_filters",
     "mapSegments": "borrows",
+    "compression": "compression",
     "maxEventsPerTrigger": "trigger_events_max",
     "minEventsPerTrigger": "trigger_events_min",
     "maxBytesPerTrigger": "trigger_bytes_max",
