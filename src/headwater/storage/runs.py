@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from functools import lru_cache
 from itertools import chain, pairwise
 
@@ -36,20 +35,13 @@ class Run:
     """Immutable postings of one range of numbers: hashes of tags in order, each one's text, and its numbers."""
 
     def __init__(
-        self, first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, codes: Codes, rows: Rows
+        self, first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, rows: Rows, ends: Rows
     ) -> None:
-        """`few`: the rows of types and partitions. `tags` are distinct, in any order, and `hashes` theirs.
-
-        `codes`: the tag of each posting; `rows`: of which event from `first` on, ascending for each tag.
+        """`few`: the rows of types and partitions. `tags` in the order of their `hashes`; `rows` of each, from which of
+        `ends` on.
         """
         self.first, self.last = first, last
-        self._few = few
-        by = np.argsort(hashes)
-        slots = np.empty(len(by), np.int32)
-        slots[by] = np.arange(len(by), dtype=np.int32)
-        self._rows, self._ends = _grouped(slots[codes], rows, len(by))
-        self._hashes = np.ascontiguousarray(hashes[by])
-        self._tags = tags.take(array_of(by))
+        self._few, self._tags, self._hashes, self._rows, self._ends = few, tags, hashes, rows, ends
         self._views = (
             memoryview(self._hashes),  # type: ignore[arg-type]
             memoryview(offsets_of(self._tags)),  # type: ignore[arg-type]
@@ -59,6 +51,18 @@ class Run:
         )
         self._slots_of_keys: dict[str, list[int]] | None = None
         self._asked_keys: dict[str, Numbers | None] = {}
+
+    @staticmethod
+    def ordered(first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, codes: Codes, rows: Rows) -> Run:
+        """The postings of tags that are distinct, in any order, and `hashes` theirs.
+
+        `codes`: the tag of each posting; `rows`: of which event from `first` on, ascending for each tag.
+        """
+        by = np.argsort(hashes)
+        slots = np.empty(len(by), np.int32)
+        slots[by] = np.arange(len(by), dtype=np.int32)
+        grouped, ends = _grouped(slots[codes], rows, len(by))
+        return Run(first, last, few, tags.take(array_of(by)), np.ascontiguousarray(hashes[by]), grouped, ends)
 
     @property
     def nbytes(self) -> int:
@@ -77,14 +81,12 @@ class Run:
             assigned, codes = np.unique(np.asarray(partitions), return_inverse=True)
             few |= _few(PARTITION, map(str, assigned.tolist()), codes, every)
         rows = tags.rows.astype(np.uint32)
-        return Run(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
+        return Run.ordered(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
 
     def at(self, first: int) -> Run:
         """The same, of events that are numbered from there on."""
-        moved = copy(self)
-        moved.first, moved.last = first, first + self.last - self.first
-        moved._asked_keys = {}
-        return moved
+        last = first + self.last - self.first
+        return Run(first, last, self._few, self._tags, self._hashes, self._rows, self._ends)
 
     @staticmethod
     def merged(runs: Sequence[Run]) -> Run:
@@ -101,7 +103,7 @@ class Run:
         codes = np.repeat(tag_of_slot, np.concatenate([np.diff(run._ends) for run in runs]))
         rows = np.concatenate([run._rows + np.uint32(run.first - first) for run in runs])
         joined = {term: np.concatenate(parts) for term, parts in few.items()}
-        return Run(first, runs[-1].last, joined, texts.dictionary, hashes, codes, rows)
+        return Run.ordered(first, runs[-1].last, joined, texts.dictionary, hashes, codes, rows)
 
     def upto(self, last: int) -> Run:
         """The same without the numbers above that one."""
@@ -109,7 +111,7 @@ class Run:
         few = {term: rows[rows <= top] for term, rows in self._few.items()}
         is_kept = self._rows <= top
         codes = np.repeat(np.arange(len(self._hashes)), np.diff(self._ends))[is_kept]
-        return Run(self.first, last, few, self._tags, self._hashes, codes, self._rows[is_kept])
+        return Run.ordered(self.first, last, few, self._tags, self._hashes, codes, self._rows[is_kept])
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
