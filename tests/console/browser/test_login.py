@@ -72,6 +72,7 @@ def test_who_logs_in_sees_what_was_asked_for_and_nothing_is_kept_by_the_page(
 def test_who_may_only_read_sees_no_act_and_no_other_log(guarded: RunningServer, opening: Opening) -> None:
     seen = opening(guarded)
     log_in(seen, "bob", "/logs")
+    seen.wait("performance.getEntriesByType('resource').some((each) => each.name.endsWith('/event.js'))")  # ahead
     page = seen.page
     page.locator("td", has_text="flights").wait_for()
     assert "secret" not in page.inner_text("body")

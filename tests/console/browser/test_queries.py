@@ -101,20 +101,48 @@ def test_a_type_has_one_colour_in_the_query_the_counts_and_the_list(seen: Seen) 
     assert [len(each) for each in places.values()] == [1, 1] and len(set.union(*places.values())) == 2
 
 
-@pytest.mark.parametrize("address", ["/logs/flights", QUERY, "/logs/flights?order=oldest"])
-def test_events_that_come_while_a_log_is_opened_are_in_its_list(seen: Seen, address: str) -> None:
-    emptied: list[str] = []
+FEW = "/logs/flights?q=type%3DFlightDeparted%20tag%3Dorigin%3AEWR"
 
-    def empty_at_first(route: Route) -> None:
-        if emptied:
+
+@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("address", ["/logs/flights?", QUERY + "&", FEW + "&"])
+def test_events_that_come_while_a_log_is_opened_are_in_its_list(
+    seen: Seen, address: str, order: str, kept: int
+) -> None:
+    """What is counted is there, though a page that was read a moment before lacks what came last."""
+    shortened: list[str] = []
+
+    def lacks_some_at_first(route: Route) -> None:
+        if shortened:
             route.continue_()
-        else:
-            emptied.append(route.request.url)
-            route.fulfill(status=200, content_type="application/x-ndjson", body="")
+            return
+        shortened.append(route.request.url)
+        lines = route.fetch().text().splitlines(keepends=True)
+        left = lines[-kept:] if order == "newest" else lines[:kept]
+        route.fulfill(status=200, content_type="application/x-ndjson", body="".join(left) if kept else "")
 
-    seen.page.route("**/logs/flights/read", empty_at_first)
-    seen.open(address).locator(".line[data-number]").first.wait_for()
-    assert emptied
+    seen.page.route("**/logs/flights/read", lacks_some_at_first)
+    page = seen.open(f"{address}order={order}")
+    first = page.locator(".ground .line[aria-rowindex='1'][data-number]")
+    first.wait_for()
+    assert shortened
+    rows = seen.page.evaluate("document.querySelector('hw-log').list.rows.length")
+    counted = page.locator("hw-log h2").first.inner_text().split(" ")[0].replace(",", "")
+    assert rows == int(counted) or rows >= 100  # of what matches, a page at a time
+    assert page.locator(".line.missing").count() == 0
+
+
+def test_a_page_of_rows_that_fails_leaves_the_counts_and_says_why(seen: Seen) -> None:
+    problem = json.dumps({"title": "Damaged", "status": 500, "detail": "the frame at 17 is damaged", "code": "x"})
+    seen.page.route(
+        "**/logs/flights/read",
+        lambda route: route.fulfill(status=500, content_type="application/problem+json", body=problem),
+    )
+    seen.expected.append("500")
+    page = seen.open("/logs/flights")
+    seen.toast("the frame at 17 is damaged")
+    assert "400 events" in page.locator("hw-log h2").first.inner_text()
 
 
 def test_what_is_shown_as_a_command_gives_the_same(seen: Seen, server: RunningServer, tmp_path: Path) -> None:

@@ -108,8 +108,30 @@ const DEEP = [
   { path: "/logs/:log/:number", module: "./event.js", tag: "hw-event" },
 ];
 
-/** Scripts of the pages of a log, each after those that it needs. */
-const EXPECTED = ["./logs.js", "./query.js", "./chips.js", "./histogram.js", "./list.js", "./log.js", "./event.js"];
+/** Scripts of the pages of a log, each behind those that it needs, so that they come one by one. */
+const EXPECTED = [
+  "./charts.js",
+  "./telling.js",
+  "./overview.js",
+  "./logs.js",
+  "./query.js",
+  "./forms.js",
+  "./rows.js",
+  "./completion.js",
+  "./columns.js",
+  "./pins.js",
+  "./histogram.js",
+  "./chips.js",
+  "./find.js",
+  "./unmatched.js",
+  "./inspector.js",
+  "./export.js",
+  "./appending.js",
+  "./list.js",
+  "./tail.js",
+  "./log.js",
+  "./event.js",
+];
 
 const shown = signal(null);
 let current = null,
@@ -757,6 +779,11 @@ function restart() {
 }
 
 async function start() {
+  const forget = effect(() => {
+    if (!world.value) return; // the first page has what it shows: also behind a login
+    setTimeout(() => forget());
+    expectLogs();
+  });
   put(document.body, document.querySelector("body > svg"), h("hw-shell"));
   try {
     who.value = await get("/console/session");
@@ -772,17 +799,13 @@ async function start() {
   startStream();
   surveyNow();
   await show();
-  const forget = effect(() => {
-    if (!world.value) return;
-    setTimeout(() => forget());
-    expectLogs();
-  });
 }
 
 /** What is opened most often comes while the first page rests, script by script, so that none keeps anybody waiting. */
 async function expectLogs() {
   for (const each of EXPECTED) {
-    await new Promise((resolve) => requestIdleCallback(resolve));
+    await new Promise((resolve) => (globalThis.requestIdleCallback ?? setTimeout)(resolve));
+    if (away.peek()) return; // a browser may not ask again for what it did not get
     await import(each).catch(() => null); // who goes there is told why
   }
 }

@@ -40,6 +40,12 @@ function spanned(given, from, before) {
   return found.every(Number.isSafeInteger) && found[0] < found[1] ? found : null;
 }
 
+/** No rows, where what is the matter is told when the list asks for them; else the problem. */
+function unlessLater(problem) {
+  if (problem.name === "AbortError" || [0, 401, 403, 404, 503].includes(problem.status)) throw problem;
+  return [];
+}
+
 class HwLog extends View {
   /** What other files put here: the field of the query, its button to follow, what is looked for in loaded rows, and
       what is called again by a change. @type {any} */
@@ -223,7 +229,7 @@ class HwLog extends View {
           performance.now() - asked,
         ]),
         get(logPath(this.log, "/terms?kind=type&limit=100"), ending),
-        range && upto < from ? [] : this.page(newest ? upto : from, newest),
+        range && upto < from ? [] : this.page(newest ? upto : from, newest).catch(unlessLater),
       ]);
       if (turn !== this.turn) return;
       this.palette = colours(types.terms.sort((a, b) => Number(b.events) - Number(a.events)).map((each) => each.term));

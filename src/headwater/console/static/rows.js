@@ -17,8 +17,9 @@ export class Everything {
     this.page = page;
     this.newest = newest;
     this.first = (!newest && come[0]?.number) || first;
-    this.head = (newest && come[0]?.number) || head;
-    this.chunks = new Map(come.length >= Math.min(PAGE, this.length) ? [[0, come]] : []);
+    this.head = newest && come[0]?.number > head ? come[0].number : head;
+    const isFirst = come[0]?.number === (newest ? this.head : this.first);
+    this.chunks = new Map(isFirst && come.length >= Math.min(PAGE, this.length) ? [[0, come]] : []);
     this.asked = new Set();
   }
   get length() {
@@ -67,7 +68,7 @@ export class Matches {
     this.total = total;
     this.rows = [];
     this.isWhole = false;
-    if (come.length) this.take(come); // else what was counted came behind them, and is asked for
+    if (come.length >= Math.min(PAGE, total)) this.take(come); // else some of what was counted came behind them
   }
   get length() {
     return this.isWhole
