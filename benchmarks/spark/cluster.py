@@ -32,7 +32,7 @@ SPLITS = 16
 
 
 @click.command()
-@click.option("--events", default=10_000_000, show_default=True)
+@click.option("--events", type=click.IntRange(min=NEEDLES), default=10_000_000, show_default=True, help="In tens.")
 @click.option("--rounds", default=3, show_default=True, help="Of each number of executors, after one to warm up.")
 @click.option("--executors", default=(1, 2, 4), show_default=True, multiple=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
@@ -44,8 +44,8 @@ def main(events: int, rounds: int, executors: tuple[int, ...], directory: Path) 
     with tempfile.TemporaryDirectory(prefix="spark-", dir=directory) as path:
         bench = SparkBench(Path(path).resolve() / "bench", 1000, has_peers=False)
         try:
-            _fill(bench, events)
-            total = events + NEEDLES
+            _fill(bench, events // NEEDLES * NEEDLES)
+            total = events // NEEDLES * NEEDLES + NEEDLES
             for count in executors:
                 _grown(bench, count, total, rounds)
             _sought(bench)

@@ -115,11 +115,29 @@ def test_a_full_table_is_sieved_and_lets_nothing_through_that_it_has() -> None:
     table = IdTable()
     for start in range(0, len(known), 50_000):
         part = known[start : start + 50_000]
-        assert not table.has_any(part)  # tables that are full, and grow later
+        assert not table.has_any(part)
         table.insert(part, start + 1)
     assert len(table.generations) > 2 and not table.has_any(unknown)
     for place in range(0, len(known), 30_011):
         assert table.has_any(np.concatenate([unknown[: ids.SIEVED_MIN], known[place : place + 1]]))
+
+
+def test_a_table_that_was_full_grows_and_is_full_again_is_sieved_by_what_it_has_then(small_tables: None) -> None:
+    model = Model()
+    first = int(ids.SLOTS_MIN * ids.LOAD_MAX)
+    model.insert(WORDS[:first])
+    (table,) = model.table.generations
+    assert table.room == 0 and not model.table.has_any(WORDS[1000:1020])  # by a sieve
+    known = first
+    while table.slots < ids.SLOTS_MAX or table.room:
+        model.insert(WORDS[known : known + 1])
+        known += 1
+    assert len(model.table.generations) == 1
+    for each in WORDS[:known]:
+        assert table.has_any(np.array([*WORDS[1000:1010], each], np.uint64))
+    model.rollback(known - 3)
+    for each in WORDS[: known - 3]:
+        assert table.has_any(np.array([*WORDS[1000:1010], each], np.uint64))
 
 
 def test_hashes_that_collide_in_their_slots_are_told_apart(small_tables: None) -> None:

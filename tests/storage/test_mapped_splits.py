@@ -102,6 +102,42 @@ def test_where_few_events_match_there_are_few_splits(data: Path, small_segments:
         assert indexed > 3
 
 
+def test_events_that_match_and_lie_together_are_shared_among_splits(data: Path, small_segments: None) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings())
+        for number in range(80):
+            kind = "Import" if 20 <= number < 30 else "T"
+            log.append([event(kind, data=bytes(100)) for _ in range(20)])
+        one.maintain()
+        mapped, head = opened(log), log.head()
+        query = Query.of(QueryItem(("Import",)))
+        splits = mapped.splits(0, head, split_bytes=3000, splits_min=1, query=query)
+        check(log, splits, 0, head)
+        every = mapped.splits(0, head, split_bytes=3000, splits_min=1)
+        matching = [sum(batch.num_rows for batch in mapped.scan(each.after, each.upto, query=query)) for each in splits]
+        most = max(sum(b.num_rows for b in mapped.scan(each.after, each.upto, query=query)) for each in every)
+        assert len(splits) < len(every) / 2 and sum(matching) == 200
+        assert max(matching) <= 3 * most  # no task has all that there is to read
+
+
+def test_without_time_for_postings_all_is_to_be_read(
+    data: Path, small_segments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings())
+        for _ in range(60):
+            log.append([event("T", data=bytes(100)) for _ in range(20)])
+        one.maintain()
+        rare = Query.of(QueryItem(("Rare",)))
+        reader, head = opened(log), log.head()
+        every = len(reader.splits(0, head, split_bytes=2000, splits_min=1))
+        few = reader.splits(0, head, split_bytes=2000, splits_min=1, query=rare)
+        check(log, few, 0, head)
+        assert len(few) < every / 3
+        monkeypatch.setattr(mapped, "ESTIMATE_S", -1)
+        assert len(reader.splits(0, head, split_bytes=2000, splits_min=1, query=rare)) == every
+
+
 def test_the_bytes_of_splits_are_about_those_that_were_asked_for(log: StoredLog) -> None:
     mapped = opened(log)
     (whole,) = mapped.splits(0, log.head(), split_bytes=10**9, splits_min=1)

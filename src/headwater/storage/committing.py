@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain, groupby, islice
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -66,6 +66,9 @@ SEGMENTS_MAX = 16_384
 process and of that which serves Flight. One that opens the log must get all of them."""
 
 
+_NOTHING = nullcontext()
+
+
 def commit_staged(
     log: LocalLog,
     directory: Path,
@@ -77,6 +80,7 @@ def commit_staged(
     condition: AppendCondition | None = None,
     on_duplicate: str = "fail",
     step: Callable[[str], None] = lambda _name: None,
+    around_segments: AbstractContextManager[None] = _NOTHING,
 ) -> Committed:
     """Append the rows of these stages, in that order, exactly once. `directory` is the log's.
 
@@ -85,7 +89,7 @@ def commit_staged(
     where it stopped, and `discard_staged` can give the rest up. With a condition the batch must fit one append.
 
     `on_duplicate`: "fail" raises DuplicateEventId where an id is stored already; "skip" leaves such rows out. `step` is
-    told of each step that is done, for tests.
+    told of each step that is done, for tests. What has segments is committed inside `around_segments`, with others.
 
     Raises InvalidInput (a stage that is not there), TooLarge (with a condition), StorageCorrupted (a part is not as
     it was staged: nothing more of the batch is appended), and as `append_columns`.
@@ -121,7 +125,9 @@ def commit_staged(
         else:
             _check_begun(folder, manifest)
         try:
-            return _commit_all(log, directory, manifest, condition, step, at_home)
+            is_large = any(has_segments(folder, stage) for stage in manifest.stages)
+            with around_segments if is_large else _NOTHING:
+                return _commit_all(log, directory, manifest, condition, step, at_home)
         except (InvalidInput, DuplicateEventId):
             state = log.writer(writer)
             if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others

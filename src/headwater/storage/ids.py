@@ -23,8 +23,8 @@ VECTOR_MIN = 200
 _VECTOR_ROUNDS = 3
 """So many rounds of probing at least; when few are left after that, a loop takes them."""
 SIEVED_MIN = 4096
-"""So many ids or more are sieved before a full table is probed for them: one look at a bit instead of two or three into
-the table, for all but one of fifteen."""
+"""From so many ids that are asked for at once on, they are sieved before a full table is probed: one look at a bit
+instead of two or three into the table. Of those that are not in it, one of fifteen is probed all the same."""
 _SIEVE_BITS = 1 << 21
 _SIEVE_SHIFT = np.uint64(64 - 21)
 """Leaves the upper bits of a hash; slots are by the lower ones."""

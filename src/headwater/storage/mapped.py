@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -34,8 +35,10 @@ BATCH_BYTES = 4 * 1024 * 1024
 _SEARCHED_BYTES = 64 * 1024 * 1024
 """So many bytes of frames are searched at once."""
 LOOKED_UP, SEARCHED = 4, 1 / 8
-"""What an event costs a reader that is looked up by postings; and one that is searched, by its type and tags alone,
-where there are no postings yet: beside one of many that are read one after the other."""
+"""What an event costs a reader that is looked up by postings; and one that does not match, where there are no postings
+yet, and types and tags are gone through: beside one of many that are read one after the other."""
+ESTIMATE_S = 2.0
+"""So long postings are opened to tell how much a query has to read: of a large index that is not in memory, not all."""
 _Stamp = tuple[int, int]
 """When a file changed, and which one it is."""
 
@@ -111,23 +114,24 @@ class MappedLog:
 
         `splits_min` of them at least, if there are so many events; and one at least, if `upto` is above `after`. They
         end where frames do, but for frames that are large beside a piece. Where few events match a query, pieces are
-        larger: of about so many bytes that have to be read. Raises TooLarge where SPLITS_MAX do not do.
+        larger: of about so many bytes that have to be read, as far as postings tell. Raises TooLarge where SPLITS_MAX
+        do not do.
         """
         if upto <= after:
             return []
         low, high = self._bounds(after, upto)
         parts = self._pinned(low, high)
-        weights = Weights(parts, low, high)
-        total, events = weights.bytes, self.count(after, upto)
+        weights = read = Weights(parts, low, high)
+        events = self.count(after, upto)
+        if query.items is not None and weights.bytes > splits_min * split_bytes:
+            read = Weights(parts, low, high, self._shares(parts, low, high, query))
+        total = read.bytes
         if events and not self._is_everything(partition):
-            total = total * self.count(after, upto, partition) // events
-        if events and query.items is not None:
-            sought = sum(self._cost(part, low, high, query) for part in parts)
-            total = min(total, int(weights.bytes * sought / events))
+            total = min(total, weights.bytes * self.count(after, upto, partition) // events)
         pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         if pieces > SPLITS_MAX:
             raise TooLarge(pieces, SPLITS_MAX, "splits", "split_bytes")
-        borders = [after, *weights.borders(pieces), upto]
+        borders = [after, *(read if read.bytes else weights).borders(pieces), upto]
         return [self._split(weights, *piece, partition) for piece in pairwise(borders)]
 
     def scan(
@@ -201,12 +205,26 @@ class MappedLog:
         found = runs(part, low, high, BATCH_EVENTS, _SEARCHED_BYTES)
         return sum(len(filtered(Rows.all(frames).between(low, high), ALL, partition)) for frames in found)
 
-    def _cost(self, part: Followed, low: int, high: int, query: Query) -> float:
-        """What the matching events of a segment cost a reader, at most, in events that are read one after the other."""
-        low, high = max(low, part.segment.first), min(high, part.last)
-        if (postings := self._postings.covering(low, high)) is None:
-            return SEARCHED * (high - low + 1)
-        return LOOKED_UP * matches_max(postings, low, high, query)
+    def _shares(self, parts: Sequence[Followed], low: int, high: int, query: Query) -> list[float]:
+        """What of each segment has to be read for a query, beside all of it: as postings tell, in the time there is.
+
+        Segments that have none yet are taken to have as many matching events as the others.
+        """
+        found: list[float | None] = []
+        events = matching = 0
+        ends_at = time.monotonic() + ESTIMATE_S
+        for part in parts:
+            first, last = max(low, part.segment.first), min(high, part.last)
+            postings = self._postings.covering(first, last) if time.monotonic() < ends_at else None
+            if postings is None:
+                found.append(None)
+                continue
+            count = last - first + 1
+            matches = matches_max(postings, first, last, query)
+            events, matching = events + count, matching + matches
+            found.append(min(1.0, LOOKED_UP * matches / count))
+        others = min(1.0, SEARCHED + matching / events) if events else 1.0
+        return [others if each is None else each for each in found]
 
     def _split(self, weights: Weights, after: int, upto: int, partition: int | None) -> SplitSize:
         every = self.count(after, upto)

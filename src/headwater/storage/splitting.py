@@ -18,15 +18,16 @@ _COARSE = 4
 class Weights:
     """What the events of a range of numbers weigh: its frames, the outermost ones as far as they belong to it."""
 
-    def __init__(self, parts: Sequence[Followed], low: int, high: int) -> None:
+    def __init__(self, parts: Sequence[Followed], low: int, high: int, shares: Sequence[float] | None = None) -> None:
+        """`shares`: of each part, how much of its bytes counts. None: all."""
         firsts, lasts, sizes = [], [], []
-        for part in parts:
+        for part, share in zip(parts, shares or [1.0] * len(parts), strict=True):
             start, end = part.between(low, high)
             first, count, length = part.firsts[start:end], part.counts[start:end], part.lengths[start:end]
             begin, finish = np.maximum(first, low), np.minimum(first + count - 1, high)
             firsts.append(begin)
             lasts.append(finish)
-            sizes.append((length * (np.maximum(finish - begin + 1, 0) / count)).astype(np.int64))
+            sizes.append((length * share * (np.maximum(finish - begin + 1, 0) / count)).astype(np.int64))
         self._firsts, self._lasts = _joined(firsts), _joined(lasts)
         kept = self._firsts <= self._lasts
         self._firsts, self._lasts = self._firsts[kept], self._lasts[kept]

@@ -15,6 +15,10 @@ from ...flight import wire
 from ...flight.wire import ActionShape, Answer, Body
 from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
+from ..allocators import Keeping
+
+KEEPING = Keeping()
+"""For commits of much; one for the process."""
 
 
 class Work(Enum):
@@ -74,6 +78,7 @@ def _commit(log: StoredLog, body: wire.CommitBody) -> Committed:
         partition=body.partition,
         condition=wire.condition_of(body.condition),
         on_duplicate=body.on_duplicate,
+        around_segments=KEEPING,
     )
 
 

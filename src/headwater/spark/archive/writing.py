@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
 """The date of an event, by the time alone: to_date would ask the session for its time zone."""
 ZSTD_LEVEL = "1"
-"""As Arrow's own writers have it, and so a compaction. Spark's is 3: a fifth more time, for files that are as large."""
+"""As Arrow's own writers have it, and so a compaction. Spark's is 3: a fifth more time, for files that are
+as large, or smaller where events repeat themselves again and again."""
 
 
 def stage(events: DataFrame, after: int, directory: Path) -> None:
