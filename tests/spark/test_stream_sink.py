@@ -61,7 +61,7 @@ def test_a_stream_goes_on_where_its_checkpoint_says(
     fill(orders, 30)
     through(stream(), url, tmp_path / "checkpoint")
     through(stream(), url, tmp_path / "checkpoint")
-    assert sorted(int(event.id) for event in target.read()) == list(range(1, 131))
+    assert [int(event.id) for event in target.read()] == list(range(1, 131))
 
 
 def test_a_batch_that_spark_repeats_is_not_appended_again(
@@ -176,7 +176,7 @@ def test_every_event_is_there_once_though_the_driver_is_killed_again_and_again(
                 break
     assert backend.victim.returncode == 0, (tmp_path / "said").read_text()
     assert (runs, backend.deaths) == (3, [])
-    assert sorted(event.data for event in target.read()) == sorted(event.data for event in orders.read())
+    assert [event.data for event in target.read()] == [event.data for event in orders.read()]
 
 
 def test_the_pipeline_copy_fills_a_log_and_tells_what_it_did(

@@ -20,8 +20,10 @@ _LOST_TASK = re.compile(r".*\bLost task [\d.]+ in stage .*?: (?:[\w$]+\.)+[\w$]+
 _PY4J = ("Py4JJavaError: ", "An error occurred while calling ")
 """With these Python says that it was Java that failed; why, comes after that."""
 _NO_WORKER = ("Python worker failed to connect back", "Timed out while waiting for the Python worker to connect back")
+_DEAD_WORKER = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 _JAVA_ENDS = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 JAVA_ENDED = "the Java process of Spark ended"
+DEAD_WORKER = "a worker of Spark ended in the middle of its work; it may have been killed, for want of memory, say"
 NO_WORKER = "a Python worker of Spark did not start within its 10 s; the machine may have too much to do"
 
 
@@ -53,7 +55,7 @@ def is_of_connection(error: BaseException) -> bool:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same may well succeed when it is done again."""
-    return any(words in _said(each) for each in _chain(error) for words in _NO_WORKER)
+    return _tells(error, (*_NO_WORKER, *_DEAD_WORKER))
 
 
 def tells_of_end(error: BaseException) -> bool:
@@ -65,10 +67,17 @@ def cause_of(error: BaseException) -> str:
     """The innermost cause that the error tells of, in one line."""
     if is_of_connection(error):
         return JAVA_ENDED
-    if is_transient(error):
+    if _tells(error, _NO_WORKER):
         return NO_WORKER
+    if _tells(error, _DEAD_WORKER):
+        return DEAD_WORKER
     machines = _MACHINES.findall(getattr(error, "_stackTrace", None) or "")
     return machines[-1] if machines else cause_in(_said(error)) or type(error).__name__
+
+
+def _tells(error: BaseException, of: tuple[str, ...]) -> bool:
+    """Whether the error, or one that it was made of, has one of these words."""
+    return any(words in _said(each) for each in _chain(error) for words in of)
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
