@@ -27,7 +27,7 @@ BARE = re.compile(r"pip3? install (?:-\S+ )*['\"`]?headwater(?![\w-])|(?<!\.whl)
         ("`pip install 'headwater[spark]'`", True),
         ("with `headwater[spark]`", True),
         ("pip install headwater-*.whl", False),
-        ("pip install './headwater-0.1.1-py3-none-any.whl[spark]'", False),
+        ("pip install './headwater-0.2.0.dev0-py3-none-any.whl[spark]'", False),
         ("pip install '.[spark]'", False),
     ],
 )
