@@ -53,8 +53,17 @@ def binaries() -> Path:
 class Postgres:
     """One server, in a folder of its own below a temporary one; it listens on 127.0.0.1 alone."""
 
-    def __init__(self, further: str = "", *, standby_of: Postgres | None = None, directory: Path | None = None) -> None:
-        """Make and start it. `further`: more lines of its configuration; `directory`: where, None for in memory."""
+    def __init__(
+        self,
+        further: str = "",
+        *,
+        standby_of: Postgres | None = None,
+        directory: Path | None = None,
+        name: str = "standby",
+    ) -> None:
+        """Make and start it. `further`: more lines of its configuration; `directory`: where, None for in memory;
+        `name`: how its primary knows a standby.
+        """
         self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=directory or fast_folder())).resolve()
         self.data = self.folder / "data"
         self._user = 65534 if os.geteuid() == 0 else None
@@ -67,7 +76,7 @@ class Postgres:
             self._run("initdb", "-N", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
         else:
             self._run("pg_basebackup", "-N", "-D", self.data, "-R", "-c", "fast", "-X", "stream",
-                      "-d", standby_of.url + "?application_name=standby")  # fmt: skip
+                      "-d", f"{standby_of.url}?application_name={name}")  # fmt: skip
         self.configure(further)
         self.start()
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psycopg
+import psycopg.sql
 import pytest
 
 from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
 from headwater.homes import postgres_statements
 from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres_lease import VOUCHES, Granted
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
 from headwater.homes.postgres_servers import ServerReport
 from headwater.storage.frame_encoding import Chain, EncodedFrame
@@ -391,6 +394,125 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
         primary.close()
         if standby is not None:
             standby.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "vouches"),
+    [
+        ("", False),
+        ("db_1", True),
+        ("2", True),
+        ('"a b"', True),
+        ('"a,b"', True),
+        ('"2 (a, b)"', True),
+        ("1 (db_1)", True),
+        ("2(db_1,db_2)", True),
+        (" any  2\t( db_1 ,db_2 ) ", True),
+        ("First 02 (db_1, db_2)", True),
+        ('ANY 2 ("a)", "ANY")', True),
+        ('ANY 2 ("a""", a)', True),
+        ("ANY 1 (db_1, db_2)", False),
+        ("FIRST 1 (db_1, db_2)", False),
+        ("db_1, db_2", False),
+        ("1 (db_1, db_2)", False),
+        ("3 (db_1, db_2)", False),
+        ("*", False),
+        ('"*"', False),
+        ("ANY 1 (*)", False),
+        ("ANY 2 (db_1, *)", False),
+        ("ANY 2 (db_1, DB_1)", False),
+        ('ANY 2 (db_1, "db_1")', False),
+        ('"größe"', False),
+    ],
+)
+def test_only_a_wait_for_all_standbys_that_are_named_vouches(names: str, vouches: bool) -> None:
+    with psycopg.connect(fresh_home(), autocommit=True) as connection:
+        try:
+            connection.execute(psycopg.sql.SQL("ALTER SYSTEM SET synchronous_standby_names = {}").format(names))
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == (names,))
+            assert connection.execute(f"SELECT {VOUCHES}").fetchone() == (vouches,)
+            for commit in ("local", "off"):
+                connection.execute(f"SET synchronous_commit = {commit}")
+                assert connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,)
+        finally:
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == ("",))
+
+
+@pytest.fixture
+def quorum() -> Iterator[tuple[Postgres, Postgres, Postgres]]:
+    """A database with a home, and its standbys db_1 and db_2."""
+    with ExitStack() as closing:
+        databases: list[Postgres] = [Postgres()]
+        closing.callback(databases[0].close)
+        with psycopg.connect(databases[0].url, autocommit=True) as connection:
+            make_tables(connection)
+        for name in ("db_1", "db_2"):
+            databases.append(Postgres(standby_of=databases[0], name=name))
+            closing.callback(databases[-1].close)
+        yield databases[0], databases[1], databases[2]
+
+
+def wait_for(database: Postgres, names: str, home: PostgresHome, granted: Granted) -> None:
+    """Have each commit wait for those standbys, and have the home know it."""
+    database.configure(f"synchronous_standby_names = '{names}'")
+    database.reload()
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == (names,))
+    for _ in range(2):
+        assert home.renew_lease(granted.term, 0.1)
+
+
+def gives_lease(database: Postgres) -> bool:
+    """Whether a server that comes to that database gets the lease of the last primary, when that has ended."""
+    home = PostgresHome(database.url)
+    try:
+        eventually(lambda: not home.standing().remaining_s)
+        assert home.standing().is_vouched == (home.try_lease("two", {}, 2, 60) is not None)
+        return home.standing().term.nonce == 2
+    finally:
+        home.close()
+
+
+def test_a_standby_of_a_quorum_is_not_believed_when_it_is_promoted(quorum: tuple[Postgres, Postgres, Postgres]) -> None:
+    primary, ahead, behind = quorum
+    home = PostgresHome(primary.url)
+    try:
+        granted = home.try_lease("one", {}, 1, 0.1)
+        assert granted is not None
+        wait_for(primary, "ANY 1 (db_1, db_2)", home, granted)
+        home.begin_term()
+        home.create(KEY, 0)
+        behind.stop()
+        begin = home.head(KEY)
+        assert begin is not None
+        home.commit(KEY, frames(begin, 20), begin, nobody)  # the other one suffices
+        ahead.promote()
+        assert not gives_lease(ahead), "the old primary lives, and another standby suffices for its commits"
+        primary.kill()
+        behind.start()
+        behind.promote()
+        assert not gives_lease(behind), "it lacks 20 frames that were acknowledged"
+    finally:
+        home.close()
+
+
+def test_a_standby_is_believed_if_all_that_are_named_were_waited_for(
+    quorum: tuple[Postgres, Postgres, Postgres],
+) -> None:
+    primary, promoted, _ = quorum
+    home = PostgresHome(primary.url)
+    try:
+        granted = home.try_lease("one", {}, 1, 0.1)
+        assert granted is not None
+        wait_for(primary, "ANY 2 (db_1, db_2)", home, granted)
+    finally:
+        home.close()
+    primary.kill()
+    promoted.promote()
+    assert gives_lease(promoted)
 
 
 def test_a_role_with_the_rights_that_are_printed_can_do_it_all() -> None:

@@ -43,20 +43,47 @@ SYNCHRONOUS = (
     " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
 )
 """Whether a standby is waited for at each commit."""
+_NAME = """(?:[A-Za-z_][A-Za-z0-9_$]*|[0-9]+|"(?:[ !#-~]|"")+")"""
+"""The name of a standby, as `syncrep_scanner.l` of PostgreSQL has it; in ASCII, which is all that a standby may use."""
+_NAMED = f"""
+btrim(current_setting('synchronous_standby_names'), E' \\t\\n\\r\\f\\v') AS given,
+LATERAL regexp_match(
+    given, '^(?:(?:[Aa][Nn][Yy]|[Ff][Ii][Rr][Ss][Tt])[[:space:]]+)?0*([0-9]+)[[:space:]]*[(](.*)[)]$'
+) AS parts,
+LATERAL (SELECT coalesce(parts[1], '1'), coalesce(parts[2], given)) AS read (waited_for, list),
+LATERAL (
+    SELECT count(*), count(DISTINCT name), bool_or(name = '*')
+    FROM regexp_matches(list, '{_NAME}', 'g') AS found, LATERAL (
+        SELECT lower(CASE left(found[1], 1) WHEN '"' THEN
+            replace(substr(found[1], 2, length(found[1]) - 2), '""', '"') ELSE found[1] END)
+    ) AS plain (name)
+) AS names (all_of_them, different, has_any)
+"""
+VOUCHES = f"""(SELECT
+    coalesce(current_setting('synchronous_commit') NOT IN ('off', 'local')
+        AND list ~ '^[[:space:]]*{_NAME}([[:space:]]*,[[:space:]]*{_NAME})*[[:space:]]*$'
+        AND all_of_them::text = waited_for AND all_of_them = different AND NOT has_any, false)
+    FROM {_NAMED})"""
+"""Whether each commit waits for every standby that is named, so that any of these has it when it is promoted.
+
+`synchronous_standby_names` is read by the grammar of PostgreSQL (`syncrep_gram.y`): one name, `FIRST n` or `ANY n` of n
+names. A name that is there twice, in whatever case, and `*` are several standbys of which one suffices. What is not
+understood does not vouch.
+"""
 _TRY_LEASE = f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
     number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
     until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {TIMELINE},
-    is_synchronous = {SYNCHRONOUS}
+    is_synchronous = {VOUCHES}
 WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
     OR until > clock_timestamp() + %(length_s)s * interval '1 s')
 RETURNING number, timeline
 """
 _RENEW_LEASE = f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = (is_synchronous OR %s) AND {SYNCHRONOUS}
+    is_synchronous = (is_synchronous OR %s) AND {VOUCHES}
 WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {TIMELINE}
-RETURNING {SYNCHRONOUS}
+RETURNING {VOUCHES}
 """
 _LEASE_STANDS = f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
 from ..storage.home import JOURNAL_KEY
+from .postgres_lease import VOUCHES
 
 if TYPE_CHECKING:
     import psycopg
@@ -199,11 +200,20 @@ def findings(connection: Connection) -> list[Finding]:
             found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
     if (isolation := _setting(connection, "default_transaction_isolation")) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
-    if not _setting(connection, "synchronous_standby_names"):
+    if not (names := _setting(connection, "synchronous_standby_names")):
         found.append(
             Finding(
                 False,
                 "synchronous_standby_names is empty: a standby that is promoted may lack the newest",
+            )
+        )
+    elif commit not in ("off", "local") and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
+        found.append(
+            Finding(
+                False,
+                f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
+                "is promoted may lack the newest, and appends stop until headwater home accept-loss; name one standby, "
+                "or wait for all of them: 'ANY 2 (db_1, db_2)'",
             )
         )
     if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
