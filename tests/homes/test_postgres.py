@@ -592,7 +592,7 @@ def test_a_home_of_a_newer_version_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "is_problem"),
-    [("synchronous_commit = off", True), ("synchronous_commit = local", False),
+    [("synchronous_commit = local", False),
      ("default_transaction_isolation = 'serializable'", True)],
 )  # fmt: skip
 def test_a_database_that_does_not_keep_its_promises_is_told(setting: str, is_problem: bool) -> None:
@@ -601,6 +601,31 @@ def test_a_database_that_does_not_keep_its_promises_is_told(setting: str, is_pro
         name = setting.partition(" ")[0]
         found = [each for each in findings(connection) if each.text.startswith(name)]
         assert [each.is_problem for each in found] == [is_problem]
+
+
+@pytest.mark.parametrize(
+    ("configured", "pinned"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")]
+)
+def test_a_session_waits_for_its_commits_whatever_is_configured_later(configured: str, pinned: str) -> None:
+    url, settings = fresh_home(), "SELECT current_setting('synchronous_commit')"
+    with psycopg.connect(url, autocommit=True) as connection:
+        home = PostgresHome(url + f"?options=-csynchronous_commit%3D{configured}")
+        later = PostgresHome(url)
+        try:
+            connection.execute("ALTER SYSTEM SET synchronous_commit = off")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute(settings).fetchone() == ("off",))
+            for opened, expected in ((home, pinned), (later, "on")):
+                with opened._statements.asking() as asked:
+                    assert asked.psycopg.execute(settings).fetchone() == (expected,)
+            [told] = [each for each in later.findings() if each.text.startswith("synchronous_commit is off")]
+            assert not told.is_problem
+        finally:
+            home.close()
+            later.close()
+            connection.execute("ALTER SYSTEM RESET synchronous_commit")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute(settings).fetchone() == ("on",))
 
 
 def test_who_waits_too_long_is_told_while_it_is_looked_whether_the_home_is_back(

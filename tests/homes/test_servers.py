@@ -433,14 +433,21 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
     assert "CREATE TABLE headwater.frame" in command("home", "init", "--sql", "--role", "writer")
     assert 'GRANT USAGE ON SCHEMA headwater TO "writer"' in command("home", "init", "--sql", "--role", "writer")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER ROLE headwater SET synchronous_commit = off")
-    try:
-        assert "it must not be used so" in command("home", "check", "--home", url, expected=1)
-        refused = command("serve", "--home", url, "--data", "unused", expected=4)
-        assert "an acknowledged append can be lost: set it to on" in refused
-    finally:
-        with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("ALTER ROLE headwater SET synchronous_commit = off")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute("SHOW fsync").fetchone() == ("off",))
+            checked = command("home", "check", "--home", url, expected=1)
+            assert "it must not be used so" in checked
+            assert "note: synchronous_commit is off: servers set it to on for their own sessions" in checked
+            refused = command("serve", "--home", url, "--data", "unused", expected=4)
+            assert "fsync is off, so a crash of the machine can lose all: set it to on" in refused
+        finally:
+            connection.execute("ALTER SYSTEM RESET fsync")
             connection.execute("ALTER ROLE headwater RESET synchronous_commit")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: connection.execute("SHOW fsync").fetchone() == ("on",))
 
 
 @pytest.mark.parametrize(

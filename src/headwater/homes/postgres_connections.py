@@ -30,11 +30,16 @@ LOCK_TIMEOUT_MS = 2_000
 _BINARY = 1
 """The format of a value, as the protocol of PostgreSQL numbers it."""
 _UNCONFIRMED = "canceling wait for synchronous replication"
+PINNED = """
+SELECT set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
+"""
+"""A session keeps the `synchronous_commit` that it began with, whatever is configured later; off becomes on."""
 _SETTINGS = f"""
 SET default_transaction_isolation = 'read committed';
 SET lock_timeout = {LOCK_TIMEOUT_MS};
 SET idle_in_transaction_session_timeout = 10000;
 SET statement_timeout = 0;
+{PINNED};
 """
 
 

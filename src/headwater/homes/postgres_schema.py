@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
@@ -113,6 +113,10 @@ ALTER ROLE {role} SET synchronous_commit = 'on';
 """What a role needs that is not the owner: no more than that."""
 
 
+_CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
+"""What a session has that sets nothing."""
+
+
 class Identity(NamedTuple):
     """Who a home is."""
 
@@ -186,39 +190,34 @@ def findings(connection: Connection) -> list[Finding]:
     [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
     if version < SCHEMA_VERSION:
         found.append(Finding(False, f"it is of version {version}: run headwater home upgrade when all servers are new"))
-    commit = _setting(connection, "synchronous_commit")
-    if commit == "off":
-        found.append(Finding(True, "synchronous_commit is off, so an acknowledged append can be lost: set it to on"))
-    elif commit == "local":
-        found.append(
-            Finding(
-                False, "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
-            )
-        )
+    found += _of_waiting(connection)
     for name in ("fsync", "full_page_writes"):
         if _setting(connection, name) != "on":
             found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
     if (isolation := _setting(connection, "default_transaction_isolation")) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
-    if not (names := _setting(connection, "synchronous_standby_names")):
-        found.append(
-            Finding(
-                False,
-                "synchronous_standby_names is empty: a standby that is promoted may lack the newest",
-            )
-        )
-    elif commit not in ("off", "local") and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
-        found.append(
-            Finding(
-                False,
-                f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
-                "is promoted may lack the newest, and appends stop until headwater home accept-loss; name one standby, "
-                "or wait for all of them: 'ANY 2 (db_1, db_2)'",
-            )
-        )
     if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
         found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
     return found
+
+
+def _of_waiting(connection: Connection) -> Iterator[Finding]:
+    """What is to be said of what a commit waits for."""
+    commit, names = _setting(connection, "synchronous_commit"), _setting(connection, "synchronous_standby_names")
+    if connection.execute(_CONFIGURED_COMMIT).fetchone() == ("off",):
+        yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
+    if commit == "local":
+        text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
+        yield Finding(False, text)
+    if not names:
+        yield Finding(False, "synchronous_standby_names is empty: a standby that is promoted may lack the newest")
+    elif commit != "local" and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
+        text = (
+            f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
+            "is promoted may lack the newest, and appends stop until headwater home accept-loss; name one standby, or "
+            "wait for all of them, as in ANY 2 (db_1, db_2)"
+        )
+        yield Finding(False, text)
 
 
 def _found(connection: Connection) -> Identity | None:

@@ -246,12 +246,13 @@ def _opened(address: str) -> Iterator[PostgresHome]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Connection]:
-    from ...homes.postgres_connections import load_driver
+    from ...homes.postgres_connections import PINNED, load_driver
     from ...homes.postgres_statements import described
 
     driver, name = load_driver(), described(address)
     try:
         with driver.connect(address, autocommit=True) as connection:
+            connection.execute(PINNED)
             yield connection
     except driver.Error as error:
         raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None
