@@ -132,6 +132,11 @@ class Postgres:
         self._signal_all(signal.SIGKILL)
         self._wait()
 
+    def copy_to(self, other: Postgres) -> None:
+        """Dump the database, and restore it in another server, whose database is empty."""
+        self._run("pg_dump", "-f", self.folder / "dump.sql", "-d", self.url)
+        self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", self.folder / "dump.sql", "-d", other.url)
+
     def pause(self) -> None:
         """Nothing of it runs any more, until `go_on`."""
         self._signal_all(signal.SIGSTOP)

@@ -10,12 +10,13 @@ import psycopg
 import pytest
 
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
+from headwater.homes.postgres import PostgresHome
 from headwater.storage import renewing
 from headwater.storage.log import StoredLog
 from headwater.storage.log_directories import RESTORE_JUMP
 
 from ..storage.builders import event, numbers, unless
-from .postgres_server import fresh_home
+from .postgres_server import Postgres, fresh_home, postgres, shared_server
 from .test_engine import Server, add, contents
 from .test_following import Replica
 
@@ -83,6 +84,44 @@ def test_numbers_that_may_be_lost_are_not_given_again(url: str, opens: Opens) ->
         orders.append([event(data=b"again")], unless(types=["E"]))
     assert numbers(orders.read()) == [1, 2, 3, RESTORE_JUMP + 1]
     assert second.engine.create("another").append([event()]).first == RESTORE_JUMP + 1
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Postgres]:
+    """Another database cluster, which is empty."""
+    with postgres() as server:
+        yield server
+
+
+def test_a_home_that_was_restored_elsewhere_gives_no_number_twice(
+    url: str, opens: Opens, elsewhere: Postgres, tmp_path: Path
+) -> None:
+    first = opens(Server, "a")
+    add(first.orders, 50)
+    shared_server().copy_to(elsewhere)
+    add(first.orders, 50, begin=50)
+    first.close()
+    replica = Replica(elsewhere.url, tmp_path / "b")
+    try:
+        with pytest.raises(StorageUnavailable, match="in another database cluster than before"):
+            replica.take_over()
+    finally:
+        replica.close()
+    home = PostgresHome(elsewhere.url)
+    try:
+        assert "in another database cluster than before" in home.standing().went_back
+        assert home.try_lease("c", {}, 3, 60) is None
+        home.accept(0)
+    finally:
+        home.close()
+    given: list[int] = []
+    for name in ("b", "c"):  # the second one finds it accepted
+        second = Server(elsewhere.url, tmp_path / name)
+        try:
+            given.append(second.orders.append([event(data=b"new")]).first)
+        finally:
+            second.close()
+    assert given == [RESTORE_JUMP + 1, RESTORE_JUMP + 2]
 
 
 def test_replicas_follow_into_the_new_incarnation_those_that_were_away_too(url: str, opens: Opens) -> None:

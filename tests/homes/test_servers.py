@@ -6,6 +6,7 @@ import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,13 @@ class Member:
         except urllib.error.HTTPError as refused:
             return refused.read().decode()
         return ""
+
+    def says(self, why: str) -> bool:
+        """Whether it runs, and does not serve for that reason."""
+        try:
+            return why in self.unready()
+        except OSError:
+            return False
 
     def contents(self) -> list[bytes]:
         with connect(self.url) as server:
@@ -422,6 +430,31 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
     eventually(third.is_primary)
     assert third.append(5) == RESTORE_JUMP + 1
     assert third.contents() == [b"0", b"1", b"2", b"5"]
+
+
+def test_a_home_that_is_moved_while_no_server_runs_keeps_its_logs(url: str, database: Postgres, tmp_path: Path) -> None:
+    accept = ("home", "accept-loss", "--nothing-is-lost", "--yes", "--home")
+    with postgres() as elsewhere, ExitStack() as closing:
+        first = Member(url, tmp_path / "a")
+        closing.callback(first.close)
+        first.comes()
+        assert first.append(0) == 1
+        assert f"{socket.gethostname()}:{first.port}; stop them" in command(*accept, url, expected=1)
+        assert first.end(signal.SIGTERM) == 0
+        database.copy_to(elsewhere)
+        second = Member(elsewhere.url, tmp_path / "b")
+        closing.callback(second.close)
+        eventually(lambda: second.says("in another database cluster than before"))  # and goes on as a replica
+        assert second.end(signal.SIGTERM) == 0
+        assert "start the servers" in command(*accept, elsewhere.url)
+        third = Member(elsewhere.url, tmp_path / "b")
+        closing.callback(third.close)
+        third.comes()
+        assert third.append(1) == 2
+        assert third.end(signal.SIGTERM) == 0
+        with psycopg.connect(elsewhere.url, autocommit=True) as connection:
+            connection.execute("UPDATE headwater.lease SET went_back = 'a copy has more'")
+        assert "something is lost: a copy has more" in command(*accept, elsewhere.url, expected=1)
 
 
 def test_a_home_is_made_and_checked_by_commands(url: str) -> None:

@@ -199,11 +199,19 @@ class PostgresHome:
             postgres_lease.mark(connection.psycopg, what)
             self._statements.confirm_if_needed(connection)
 
-    def accept(self, pause_s: float) -> None:
-        """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable."""
+    def accept(self, pause_s: float, *, is_loss: bool = True) -> None:
+        """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable.
+
+        `is_loss`: the next primary makes new incarnations of all logs.
+        """
         with self._statements.asking() as connection:
-            postgres_lease.accept(connection.psycopg, pause_s)
+            postgres_lease.accept(connection.psycopg, pause_s, is_loss=is_loss)
             self._statements.confirm(connection)
+
+    def identifier(self) -> str:
+        """See Home."""
+        with self._statements.asking() as connection:
+            return postgres_lease.identifier(connection.psycopg)
 
     def losses(self) -> int:
         """See Home."""
@@ -221,6 +229,11 @@ class PostgresHome:
         """The server of this process ends. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             postgres_servers.leave(connection.psycopg, _PROCESS)
+
+    def others_connected(self) -> int:
+        """How many other processes of servers and commands have a session. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return len(postgres_servers.connected(connection.psycopg) - {_PROCESS})
 
     def servers(self) -> list[ServerReport]:
         """What servers told of themselves, by name. Raises StorageUnavailable."""

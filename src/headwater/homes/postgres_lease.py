@@ -16,7 +16,7 @@ from ..storage.framelog import Term
 from ..storage.home import JOURNAL_KEY
 
 if TYPE_CHECKING:
-    from .postgres_schema import Connection
+    from .postgres_connections import Connection
 
 TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
 """Which history the database writes: another one since a standby was promoted, or a backup restored."""
@@ -94,8 +94,9 @@ _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE nu
 _MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
 _ACCEPT = f"""
 UPDATE headwater.lease SET went_back = '', timeline = {TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
-    number = number + 1, nonce = 0, holder = '', losses = losses + 1
+    number = number + 1, nonce = 0, holder = '', losses = losses + %s
 """
+_IDENTIFIER = "SELECT system_identifier::text FROM pg_control_system()"
 
 
 class LeaseStanding(NamedTuple):
@@ -165,9 +166,16 @@ def mark(connection: Connection, what: str) -> None:
     connection.execute(_MARK, (what,))
 
 
-def accept(connection: Connection, pause_s: float) -> None:
-    """Vouch for the history that it has now; nobody gets the lease for that long."""
-    connection.execute(_ACCEPT, (pause_s,))
+def accept(connection: Connection, pause_s: float, *, is_loss: bool) -> None:
+    """Vouch for the history that it has now; nobody gets the lease for that long. `is_loss`: count it as one."""
+    connection.execute(_ACCEPT, (pause_s, int(is_loss)))
+
+
+def identifier(connection: Connection) -> str:
+    """The database cluster that this is: another one after a logical restore."""
+    row = connection.execute(_IDENTIFIER).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def losses(connection: Connection) -> int:

@@ -31,6 +31,10 @@ DELETE FROM headwater.server WHERE heard_at < clock_timestamp() - {_FORGOTTEN_S}
     OR name = %s AND process <> %s AND heard_at < clock_timestamp() - {HEARD_S} * interval '1 s'
 """
 _LEAVE = "DELETE FROM headwater.server WHERE process = %s"
+_SESSIONS = """
+SELECT DISTINCT split_part(application_name, ' ', 3) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name ~ '^headwater (primary|replica) '
+"""
 _SERVERS = """
 SELECT process, name, addresses, role, term, lag_events, lag_s, ahead, version, format,
     extract(epoch FROM clock_timestamp() - heard_at)::float8
@@ -81,6 +85,11 @@ def tell(connection: Connection, process: int, report: ServerReport) -> None:
 def leave(connection: Connection, process: int) -> None:
     """The server of that process ends."""
     connection.execute(_LEAVE, (process,))
+
+
+def connected(connection: Connection) -> set[int]:
+    """The processes of servers and commands that have a session."""
+    return {int(process, 16) for (process,) in connection.execute(_SESSIONS)}
 
 
 def servers(connection: Connection) -> list[ServerReport]:

@@ -19,10 +19,6 @@ STEPS: Mapping[int, str] = {}
 """The statements that make the next format of each earlier one. There was none before this."""
 _VERSION = "SELECT version FROM headwater.home FOR UPDATE"
 _SET_VERSION = "UPDATE headwater.home SET version = %s"
-_SESSIONS = """
-SELECT DISTINCT split_part(application_name, ' ', 3) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name ~ '^headwater (primary|replica) '
-"""
 _END_TERM = """
 WITH ended AS (
     UPDATE headwater.lease SET number = number + 1, nonce = 0, until = 'epoch', holder = '' RETURNING number
@@ -59,7 +55,7 @@ def upgrade(connection: Connection, role: str | None = None) -> tuple[int, int]:
 
 def _refuse_earlier(connection: Connection, newest: int) -> None:
     """Raises StorageUnavailable if somebody is connected who may not know the new format."""
-    connected = {int(process, 16) for (process,) in connection.execute(_SESSIONS)}
+    connected = postgres_servers.connected(connection)
     known, earlier = set(), []
     for process, report in postgres_servers.by_process(connection):
         known.add(process)

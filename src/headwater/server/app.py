@@ -44,6 +44,7 @@ from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
 from ..storage.frame_encoding import EncodedFrame
+from ..storage.home import HomeMoved
 from ..storage.homed import CopyOutlived
 from . import pushing
 from .accounts import EVERYBODY, AccountDirectory
@@ -126,7 +127,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
-            except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
+            except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
             else:

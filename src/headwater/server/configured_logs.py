@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings, is_own
 from ..core.store import LogStore
-from ..storage.renewing import HOME_KIND
+from ..storage.moved_home import HOME_KIND
 from .errors import InvalidConfiguration
 from .log_lines import fields
 

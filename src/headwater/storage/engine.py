@@ -63,6 +63,7 @@ from .log_directories import (
     unknown_directories,
 )
 from .log_making import begin_anew, make_copies, make_log_directory, new_meta
+from .moved_home import record_identifier, refuse_moved
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
@@ -274,12 +275,13 @@ class Engine(Closing):
     def begin_term(self) -> None:
         """The home has begun a term for this server, which followed until now: all is caught up when this returns.
 
-        Raises StorageUnavailable, HomeWentBack, CopyOutlived.
+        Raises StorageUnavailable, HomeWentBack, HomeMoved, CopyOutlived.
         """
         assert self._homed is not None and self.follower is not None
         self._end_following()
         with self.follower.taking, self._opening:
             self.follower.follow()
+            self._refuse_moved_home()
             for name in self.follower.behind:  # damaged at the home: who opens it is told
                 if (log := self._logs.pop(name, None)) is not None:
                     log.close()
@@ -292,6 +294,12 @@ class Engine(Closing):
             self._begin()
             self._is_to_tend_anew = True
 
+    def _refuse_moved_home(self) -> None:
+        """Raises HomeMoved, unless a person accepted what it has, and its logs are about to be renewed."""
+        assert self._homed is not None
+        if losses_to_heed(self.state, self._homed.home) is None:
+            refuse_moved(self.state, self._homed.home)
+
     def _renew_after_loss(self) -> None:
         """Where a person accepted that the home lacks what it had, all logs are new incarnations from now on."""
         assert self._homed is not None
@@ -300,6 +308,8 @@ class Engine(Closing):
             while self._logs:
                 self._logs.popitem()[1].close()
             renew_after_loss(self.directory, self.state, self._homed.home, losses, heads)
+        else:
+            record_identifier(self.state, self._homed.home)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
         """The number of its last event; of a damaged log, that which the home says."""
@@ -483,6 +493,8 @@ class Engine(Closing):
         make_directory(self.directory / LOGS)
         sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         if on_lost is None:
+            if self._homed is not None:
+                self._refuse_moved_home()
             self._begin()
         if self._homed is not None:
             make_copies(self.directory, self.state)

@@ -39,6 +39,20 @@ class HomeWentBack(HomeChanged):
         super().__init__(f"the home went back: the copy {log} {problem}")
 
 
+class HomeMoved(HomeChanged):
+    """The home is in another database cluster than its journal says: it was restored there, or upgraded into it."""
+
+    MARK = "the home is in another database cluster than before"
+    """How the mark begins that is left in such a home."""
+
+    def __init__(self, known: str, found: str) -> None:
+        self.what = (
+            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; what was committed to the other "
+            "one since may be missing here"
+        )
+        super().__init__(self.what)
+
+
 class BegunBatch(NamedTuple):
     """A staged batch of which a commit has begun."""
 
@@ -76,6 +90,12 @@ class Home(Protocol):
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """Why nothing more should be appended at present: it is `away`, or it is another server's turn; or None."""
+
+    def identifier(self) -> str:
+        """The database cluster that it is in: another one after a logical restore. Raises StorageUnavailable."""
+
+    def mark(self, what: str) -> None:
+        """It lacks what it had, or may: nobody appends before a person has looked. Raises StorageUnavailable."""
 
     def losses(self) -> int:
         """How often a person accepted that it lacks what it had. Raises StorageUnavailable."""

@@ -16,10 +16,11 @@ from .home import Home
 from .identity import meta_of, record_identity
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
 from .meta import Meta
+from .moved_home import HOME_KIND, record_identifier
 
 logger = logging.getLogger("headwater.storage")
 
-HOME_KIND, LOSSES = "home", "losses"
+LOSSES = "losses"
 """Where the state of a home says how many of its losses its logs are renewed after."""
 
 
@@ -68,4 +69,5 @@ def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int
         renew(state, path, meta, heads[name])
         logger.warning("log %s is a new incarnation: events behind %d may be lost, as was accepted", name, heads[name])
     renew_floors(state, max(heads.values(), default=0))
+    record_identifier(state, home)
     state.put(HOME_KIND, LOSSES, b"%d" % losses)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -118,18 +119,29 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     "accept-loss", epilog=examples("headwater home accept-loss --home postgresql://headwater@db.example/headwater")
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--nothing-is-lost",
+    is_flag=True,
+    help="The database was moved while every server was stopped, and has everything: logs stay what they are.",
+)
 @config_option
 @setting_options("home", "home_lease_ms")
-def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
+def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: object) -> None:
     """Go on with what the database has now, though it may lack what was acknowledged.
 
     For a standby that was promoted without the newest, or a database that was restored. Each log is a new incarnation
     from then on: its numbers go on far above, and positions from before are refused. Copies that have more than the
     home must be removed, with their data directories, before their servers start again. While a server runs with such
     a copy, nothing is accepted: exits with 1, and says which one.
+
+    With --nothing-is-lost no log is a new incarnation: for a database that was dumped and restored, upgraded with
+    pg_upgrade, or switched to its standby, all while no server ran. Stop every server first, and start them afterwards.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
+        if nothing_is_lost:
+            _accept_move(opened, yes=yes)
+            return
         standing = opened.standing()
         if standing.is_vouched:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
@@ -142,6 +154,38 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
+    """Go on with the same incarnations in the database that this is now."""
+    from ...storage.moved_home import accept_move
+
+    if (why := _hinders_move(opened)) is not None:
+        click.echo(f"{why}; nothing is accepted")
+        click.get_current_context().exit(REFUSED)
+    if not yes:
+        click.confirm("This database has everything that was acknowledged, and no server runs. Go on?", abort=True)
+    opened.accept(0.0, is_loss=False)
+    term = opened.begin_term()
+    try:
+        with TemporaryDirectory(prefix="headwater-") as directory:
+            accept_move(opened, Path(directory))
+    finally:
+        opened.release_lease(term)
+    click.echo("accepted, with the same incarnations; start the servers")
+
+
+def _hinders_move(opened: PostgresHome) -> str | None:
+    """Why it cannot be that nothing is lost, or that every server is stopped."""
+    from ...storage.home import HomeMoved
+
+    if running := [each.name for each in opened.servers() if each.runs]:
+        return f"these servers run, or did less than 10 s ago: {', '.join(running)}; stop them"
+    if others := opened.others_connected():
+        return f"{others} other processes of headwater are connected to this database; stop them"
+    if (went_back := opened.standing().went_back) and not went_back.startswith(HomeMoved.MARK):
+        return f"something is lost: {went_back}; bring back the database that has it, or leave out --nothing-is-lost"
+    return None
 
 
 def _keeps_from_accepting(servers: list[ServerReport]) -> bool:

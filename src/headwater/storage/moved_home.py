@@ -1,0 +1,53 @@
+"""The database cluster that a home is in, as its journal has it: a home that was restored in another one is noticed.
+
+A logical restore brings back the home as it was when it was dumped, and the timeline of the new cluster does not show
+it: numbers that were given since would be given again. So each term begins with a comparison of the cluster's
+identifier, and another one waits for a person.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from ..core.errors import StorageUnavailable
+from ..core.state import StateStore
+from .home import Home, HomeMoved
+from .homed import Homed
+from .state_opening import open_journaled
+
+HOME_KIND, IDENTIFIER = "home", "identifier"
+"""Where the state of a home has the identifier of its cluster."""
+
+
+def refuse_moved(state: StateStore, home: Home) -> None:
+    """Mark a home that is in another cluster than its journal says, so that it gives no lease until a person accepts.
+
+    Raises HomeMoved, StorageUnavailable.
+    """
+    entry, found = state.get(HOME_KIND, IDENTIFIER), home.identifier()
+    if entry is not None and entry.value.decode() != found:
+        moved = HomeMoved(entry.value.decode(), found)
+        home.mark(moved.what)
+        raise moved
+
+
+def record_identifier(state: StateStore, home: Home) -> None:
+    """The home is in the cluster where it is now. Raises StorageUnavailable, NotPrimary."""
+    found, entry = home.identifier().encode(), state.get(HOME_KIND, IDENTIFIER)
+    if entry is None or entry.value != found:
+        state.put(HOME_KIND, IDENTIFIER, found)
+
+
+def accept_move(home: Home, directory: Path) -> None:
+    """Enter into the journal that the home is in the cluster where it is now, and lost nothing on the way there.
+
+    `home` has begun a term; `directory` is empty, and gets a copy of the journal.
+    Raises StorageUnavailable, NotPrimary.
+    """
+
+    def refuse(problem: str) -> None:
+        raise StorageUnavailable(f"{directory}: {problem}")
+
+    with closing(open_journaled(directory, fatal=refuse, homed=Homed(home, lambda error: None))) as state:
+        record_identifier(state, home)
