@@ -17,6 +17,7 @@ from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import Pattern, canonical, parse
+from .conflicts import Conflicts
 from .delivery import GREETINGS_MAX, Delivery
 from .endpoint import Endpoint, Standing
 from .feed import Feed
@@ -50,6 +51,7 @@ class Service:
         self.settings = settings
         self.subscriptions = Registry(store.state, "subscription", Subscription, settings)
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
+        self.conflicts = Conflicts()
         self.webhooks = Webhooks(settings, may_act=store.may_act)
         self._delivery = Delivery(self.webhooks, settings, spans)
         self.traffic = self._delivery.traffic
@@ -122,6 +124,7 @@ class Service:
             if made.endpoint:
                 await self._delivery.handshake(made.endpoint)
                 await self._delivery.greet(made, self._greetings(feed, made))
+            self.conflicts.settle(owner, made.endpoint)
             await self.subscriptions.put(made)
             self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
             return made

@@ -28,6 +28,7 @@ async def create(host: Host, exchange: Exchange) -> None:
         made = await host.service.subscribe(request, exchange.dialect, owner, exchange.url("/subscriptions"))
     except AlreadyThere as error:
         if is_v2:
+            host.service.conflicts.add(owner, request.endpoint)
             raise
         made = error.subscription
     location = ((b"location", made.location.encode()),)
@@ -59,7 +60,8 @@ async def delete(host: Host, exchange: Exchange) -> None:
 async def delete_own(host: Host, exchange: Exchange) -> None:
     """DELETE /subscriptions: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.READ)
-    await host.service.unsubscribe(*chosen(exchange, owner, host.service.subscriptions.by_id.values()))
+    service = host.service
+    await service.unsubscribe(*chosen(exchange, owner, service.subscriptions.by_id.values(), service.conflicts))
     await _deleted(exchange, "deleted all subscriptions")
 
 

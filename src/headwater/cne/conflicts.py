@@ -1,0 +1,69 @@
+"""The endpoints of the 409s that an address got lately: they say whose subscriptions its DELETE of all is about.
+
+A consumer of cloud-event-proxy that starts again gets 409, deletes all subscriptions without a word on which, and
+subscribes again. Where several of them share an address, each DELETE takes the oldest 409 that no DELETE has taken yet.
+The 409 may be another consumer's: that one then finds its subscription gone, and makes it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+REMEMBERED_S = 60.0
+REMEMBERED_MAX = 1000
+"""Of all addresses together; the oldest goes first."""
+
+
+@dataclass(slots=True)
+class _Conflict:
+    owner: str
+    origin: tuple[str, ...]
+    at: float
+    is_used: bool = False
+
+
+class Conflicts:
+    """The 409s of the last minute, by the owner who got them. Use it on one event loop."""
+
+    def __init__(self) -> None:
+        self._all: deque[_Conflict] = deque(maxlen=REMEMBERED_MAX)
+
+    def add(self, owner: str, endpoint: str) -> None:
+        """`owner` got 409: the subscription of that endpoint exists."""
+        self._all.append(_Conflict(owner, origins(endpoint), time.monotonic()))
+
+    def settle(self, owner: str, endpoint: str) -> None:
+        """A subscription of that endpoint is made: earlier 409s of its host and port must not delete it."""
+        origin = origins(endpoint)
+        for each in self._of(owner):
+            each.is_used = each.is_used or each.origin == origin
+
+    def callers(self, owner: str) -> set[tuple[str, ...]]:
+        """Where the endpoints of its 409s are, used ones included."""
+        return {each.origin for each in self._of(owner)}
+
+    def take(self, owner: str) -> tuple[str, ...] | None:
+        """Where the endpoint of the oldest unused 409 is, which is used from now on; None if there is none."""
+        for each in self._of(owner):
+            if not each.is_used:
+                each.is_used = True
+                return each.origin
+        return None
+
+    def _of(self, owner: str) -> list[_Conflict]:
+        while self._all and time.monotonic() - self._all[0].at >= REMEMBERED_S:
+            self._all.popleft()
+        return [each for each in self._all if each.owner == owner]
+
+
+def origins(endpoint: str) -> tuple[str, ...]:
+    """`http://host:port` and `host:port` of an endpoint; nothing where there is none."""
+    try:
+        parts = urlsplit(endpoint.lower())
+    except ValueError:
+        return ()
+    place = parts.netloc.rpartition("@")[2]
+    return (f"{parts.scheme}://{place}", place) if place else ()
