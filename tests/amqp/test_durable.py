@@ -11,7 +11,7 @@ import pytest
 from headwater.amqp.client import Client, Receiver
 from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol import conditions
-from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.conditions import AmqpError, LinkFault
 from headwater.amqp.protocol.events import LinkDetached
 from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
@@ -395,6 +395,31 @@ def test_a_subscription_ends_without_naming_its_source(filtered: Path) -> None:
         client.wait(lambda: link.is_over)
         assert forgotten(served)
         assert attached_again(client).remote.source is None
+
+
+@pytest.mark.parametrize("capabilities", [("shared",), ("topic", "shared", "global")])
+def test_a_shared_subscription_is_refused_and_not_remembered(
+    served: Served, log: LocalLog, capabilities: tuple[str, ...]
+) -> None:
+    """As `Session.createSharedDurableConsumer` of JMS asks for it, and then unsubscribes."""
+    with served.client(container_id="shop") as client:
+        detached = []
+        deal = client._deal
+        client._deal = lambda events: (detached.extend(events), deal(events))  # type: ignore[method-assign]
+        with pytest.raises(LinkFault, match="event-streams-consumer-group") as refused:
+            subscribe(client, {**DURABLE, "capabilities": tuple(map(Symbol, capabilities))})
+        assert refused.value.condition == conditions.NOT_IMPLEMENTED
+        assert [each.is_closed for each in detached if isinstance(each, LinkDetached)] == [True]
+        assert attached_again(client).remote.source is None, "it is remembered"
+
+
+def test_the_answer_has_the_capabilities_that_are_served(served: Served, log: LocalLog, client: Client) -> None:
+    asked = tuple(map(Symbol, ("topic", "global", "queue", "x")))
+    for address in ("orders", "orders/$info"):
+        receiver = client.receiver(address, credit=0, source={"capabilities": asked})
+        assert receiver.link.remote is not None and receiver.link.remote.source is not None
+        served_there = ("topic", "queue") if address == "orders" else ()
+        assert tuple(receiver.link.remote.source.capabilities) == served_there
 
 
 @pytest.mark.parametrize("who", ["another link", "another container", "nobody's"])

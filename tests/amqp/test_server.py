@@ -15,9 +15,9 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
-from headwater.amqp.protocol.conditions import AmqpError, LinkFault, SessionFault
+from headwater.amqp.protocol.conditions import AmqpError, ConnectionFault, LinkFault, SessionFault
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
-from headwater.amqp.protocol.performatives import Accepted, Begin, Open, encode_performative
+from headwater.amqp.protocol.performatives import Accepted, Begin, Open, Source, Target, encode_performative
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import Transport
 from headwater.storage import Engine
@@ -47,6 +47,23 @@ def raw(served: Served, data: bytes) -> bytes:
         except (ConnectionResetError, BrokenPipeError):
             return b""
         return received
+
+
+@pytest.mark.parametrize("address", ["$cbs", "/$cbs", "amqps://name.servicebus.example/$cbs"])
+@pytest.mark.parametrize("is_sender", [True, False])
+def test_an_attach_to_cbs_ends_the_connection_and_says_what_to_use(
+    served: Served, client: Client, address: str, is_sender: bool
+) -> None:
+    """Python's SDK of Event Hubs waits for minutes where only its links to `$cbs` are refused."""
+    if is_sender:
+        client.session.attach_sender("cbs", source=Source(), target=Target(address=address))
+    else:
+        client.session.attach_receiver("cbs", source=Source(address=address), target=Target())
+    with pytest.raises(ConnectionFault, match="log in by SASL") as ended:
+        client.wait(lambda: False)
+    assert ended.value.condition == conditions.NOT_IMPLEMENTED
+    with served.client() as another:
+        assert another.sender("orders").send(message()) == Accepted()
 
 
 # Stopping

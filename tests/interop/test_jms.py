@@ -32,6 +32,15 @@ class TestJms(Hearing, Refusals, Basics, Security):
         answer = client.run("unsubscribe", subscription="nobody's", container_id="stranger")
         assert answer.error and answer.error["condition"] == "amqp:not-found", answer.told
 
+    def test_a_shared_subscription_is_refused_and_not_remembered(self, client: Client, broker: Broker) -> None:
+        log = broker.log()
+        mine = {"subscription": f"shared-in-{log}", "container_id": f"client-of-{log}"}
+        answer = client.receive(log, 1, shared=True, **mine)
+        assert answer.error and answer.error["condition"] == "amqp:not-implemented", answer.told
+        assert "consumer group" in answer.error["description"]
+        gone = client.run("unsubscribe", **mine)
+        assert gone.error and gone.error["condition"] == "amqp:not-found", gone.told
+
     def test_a_queue_shaped_client_reads_history(self, client: Client, broker: Broker) -> None:
         """By an address, where neither a filter nor a link property can be given."""
         log = broker.log()

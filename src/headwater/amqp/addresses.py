@@ -15,6 +15,8 @@ from ..core.settings import EARLIEST, LATEST, check_log_name
 INFO = "$info"
 _STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
 MANAGEMENT, EVENTS = "$management", "$events"
+CLAIMS = "$cbs"
+"""Where clients of Azure's services send tokens (claims-based security). It is not served."""
 REPLY = "$reply/"
 """Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
 _AUTHORITY = re.compile(r"amqps?://[^/]*/", re.IGNORECASE)
@@ -34,6 +36,11 @@ def server_node(text: str | None) -> str | None:
     """The address of a node of the server, by itself; None for any other: most likely of a log."""
     path = _AUTHORITY.sub("", text or "", count=1).removeprefix("/")
     return path if path in (MANAGEMENT, EVENTS) or path.startswith(REPLY) else None
+
+
+def is_claims(text: str | None) -> bool:
+    """Whether an address is that of claims-based security."""
+    return _AUTHORITY.sub("", text or "", count=1).removeprefix("/") == CLAIMS
 
 
 def shown_address(text: str | None) -> str:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from ..core.access import Right
 from ..core.limits import show
-from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
+from .addresses import CLAIMS, EVENTS, MANAGEMENT, is_claims, parse_address, server_node
 from .container import Container
 from .management.listener import attach_listener
 from .management.node import ManagementNode
 from .management.requests import attach_requests
 from .protocol import conditions
-from .protocol.conditions import LinkFault
+from .protocol.conditions import ConnectionFault, LinkFault
 from .protocol.link import Link, Receiver, Sender
 from .protocol.performatives import Source, Target
+from .protocol.types import Symbol
 from .streams.consuming import attach_consumer
 from .streams.info_source import InfoSource
+from .streams.links import CONSUMER_GROUP
 from .streams.producing import attach_producer
 from .streams.termini import find_terminus
 from .transport import Transport
+
+SHARED = Symbol("shared")
+"""The source capability by which several receivers ask for one subscription (JMS 2.0)."""
 
 
 async def attach(container: Container, management: ManagementNode, transport: Transport, link: Link) -> None:
@@ -25,6 +30,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
     assert link.remote is not None
     if container.is_stopping:
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
+    check_is_served(link)
     if isinstance(link, Receiver):
         if link.remote.target is None and container.suspended.holds(key := transport.key(link)):
             link.remote.target = Target(address=container.suspended.address(key))  # the one that it had (2.6.3)
@@ -39,6 +45,23 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
         if not isinstance(link.remote.source, Source):
             raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
         await _attach_receiver(container, management, transport, link, link.remote.source)
+
+
+def check_is_served(link: Link) -> None:
+    """Refuse what clients of other servers ask for, and is not served here.
+
+    Raises ConnectionFault for `$cbs`, because clients wait for it for minutes if only its links are refused; LinkFault
+    for a shared subscription, before anything of it is remembered.
+    """
+    assert link.remote is not None
+    source = link.remote.source
+    asked = source if isinstance(link, Sender) else link.remote.target
+    if isinstance(asked, Source | Target) and is_claims(asked.address):
+        problem = f"{CLAIMS} is not served: log in by SASL (PLAIN with name and password, or EXTERNAL)"
+        raise ConnectionFault(conditions.NOT_IMPLEMENTED, problem)
+    if isinstance(link, Sender) and isinstance(source, Source) and SHARED in (source.capabilities or ()):
+        problem = "shared subscriptions are not served: receivers share a log in a consumer group"
+        raise LinkFault(conditions.NOT_IMPLEMENTED, f"{problem} (link property {CONSUMER_GROUP})")
 
 
 async def _attach_again(container: Container, transport: Transport, link: Sender) -> None:

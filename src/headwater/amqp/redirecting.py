@@ -15,7 +15,7 @@ from ..core.access import Right
 from ..core.errors import LogNotFound
 from ..core.limits import show
 from .addresses import parse_address, server_node
-from .attaching import attach_reader
+from .attaching import attach_reader, check_is_served
 from .container import Container
 from .protocol import conditions
 from .protocol.conditions import ConnectionFault, LinkFault
@@ -45,6 +45,7 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
     assert link.remote is not None
     if container.is_stopping:
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
+    check_is_served(link)
     source = link.remote.source
     asked = address_asked(link)
     if (stale := elsewhere.stale(None)) is not None:

@@ -503,6 +503,9 @@ class Transport(asyncio.Protocol):
         try:
             await self._slices.pause()
             await self._attach(self, link)
+        except ConnectionFault as fault:
+            self.shared.statistics.links_refused += 1
+            self.close(fault.condition, fault.description, fault.info)
         except AmqpError as fault:
             self._refuse(link, fault)
         except EventLogError as error:

@@ -197,6 +197,8 @@ public final class Client {
         String address = request.getString("address");
         if (!request.has("subscription")) return session.createConsumer(session.createQueue(address), selector());
         String name = request.getString("subscription");
+        if (request.optBoolean("shared"))
+            return session.createSharedDurableConsumer(session.createTopic(address), name, selector());
         return session.createDurableConsumer(session.createTopic(address), name, selector(), false);
     }
 

@@ -67,7 +67,6 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
             filter=wanted.accepted or None,
             default_outcome=source.default_outcome,
             outcomes=source.outcomes,
-            capabilities=source.capabilities,
         ),
         target=link.remote.target,
         properties=properties,

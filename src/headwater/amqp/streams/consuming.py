@@ -31,6 +31,8 @@ from .positions import Expiry, Remembered
 from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, encoded_source, unsettled_of
 
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
+NODE_KINDS = frozenset({Symbol("queue"), Symbol("topic")})
+"""Capabilities by which JMS clients say what kind of node they mean: a log is served as either."""
 
 
 class Attaching:
@@ -334,5 +336,5 @@ def _answered_source(source: Source, wanted: SourceFilter) -> Source:
         filter=wanted.accepted or None,
         default_outcome=source.default_outcome,
         outcomes=source.outcomes or OUTCOMES,
-        capabilities=source.capabilities,
+        capabilities=tuple(each for each in source.capabilities or () if each in NODE_KINDS),
     )

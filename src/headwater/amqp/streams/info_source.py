@@ -27,7 +27,7 @@ class InfoSource(LinkEnd):
         """Answer a receiver's attach."""
         assert link.remote is not None and isinstance(link.remote.source, Source)
         given = link.remote.source
-        source = Source(address=given.address, outcomes=given.outcomes, capabilities=given.capabilities)
+        source = Source(address=given.address, outcomes=given.outcomes)
         link.accept(source=source, target=link.remote.target)
         end = InfoSource(transport, link, node)
         transport.adopt(link, end)
