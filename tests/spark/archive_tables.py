@@ -74,7 +74,9 @@ def stage(
             target = directory / f"date={date}"
             target.mkdir(parents=True, exist_ok=True)
             part = rows(each[index * size : (index + 1) * size], each_ms, **of_rows)
-            pq.write_table(part, target / f"part-{index:05d}.zstd.parquet", compression="zstd")
+            pq.write_table(
+                part, target / f"part-{index:05d}.zstd.parquet", compression="zstd", write_page_checksum=True
+            )
     return inspect(root, directory, after, count or (lambda after, upto: upto - after))
 
 

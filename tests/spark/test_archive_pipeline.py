@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
 
 from ..flight.memory_backend import bulk_server
+from ..parquet_damage import columns_of, flip_in
 from .archive_tables import data_files
 from .conftest import fill, numbers
 
@@ -88,6 +91,21 @@ def test_every_column_comes_back_as_it_was(spark, log, run, load, tmp_path):
     before = [row.asDict() for row in load(log="orders").orderBy("sequence_number").collect()]
     after = archive.read(spark, tmp_path / "orders").orderBy("sequence_number").drop("date").collect()
     assert [row.asDict() for row in after] == before
+
+
+def test_spark_writes_checksums_and_reads_no_flipped_bit(spark, log, run, tmp_path):
+    fill(log, 100)
+    run()
+    for file in map(Path, (file.path for file in snapshot(tmp_path / "orders").files)):
+        whole = file.read_bytes()
+        for column in columns_of(file):
+            flip_in(file, column)
+            with pytest.raises(OSError, match="checksum"):
+                pq.read_table(file, partitioning=None, page_checksum_verification=True)
+            file.write_bytes(whole)
+        flip_in(file, "data")
+    with pytest.raises(Exception, match=r"read.* file .*orders/batch-.*\.parquet"):
+        archive.read(spark, tmp_path / "orders").collect()
 
 
 def test_events_lie_under_the_utc_date_on_which_they_were_recorded(spark, tmp_path):

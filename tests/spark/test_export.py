@@ -21,6 +21,7 @@ from headwater.spark.pipelines import load
 from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
 
+from ..parquet_damage import flip_in
 from .conftest import Clock
 
 EXPORT, IMPORT = load("export"), load("import")
@@ -113,6 +114,14 @@ def test_bounds_are_numbers_or_times_of_recording(export: Start) -> None:
     assert export(to="b", end="2023-11-15T00:00:00Z").details["last"] == 20
     assert export(to="c", start=T0, end=T0).events == 0
     assert json.loads(Path("c/_manifest.json").read_text())["files"] == []
+
+
+def test_parquet_has_checksums(export: Start) -> None:
+    export(to="x", format="parquet")
+    (path,) = Path("x").glob("*.parquet")
+    flip_in(path, "data")
+    with pytest.raises(OSError, match="checksum"):
+        pq.read_table(path, page_checksum_verification=True)
 
 
 def test_payloads_become_columns(export: Start) -> None:

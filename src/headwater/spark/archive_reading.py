@@ -17,8 +17,9 @@ from pyspark.sql.datasource import InputPartition
 
 from ..core.query import ALL, Query
 from ..formats.arrow_query import matching_rows, query_columns
+from ..formats.parquet import batches_of
 from .archive.errors import ArchiveUnreadable
-from .archive.snapshot import Archive, ArchiveFile, open_file
+from .archive.snapshot import Archive, ArchiveFile, opened
 from .schema import arrow_schema
 
 BATCH_EVENTS = 65_536
@@ -102,21 +103,13 @@ def _kept(
 
 
 def _batches(piece: Piece, slice: ArchivedSlice, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    try:
-        with open_file(piece.path) as file:
-            if missing := set(columns) - set(file.schema_arrow.names):
-                raise ArchiveUnreadable(piece.path, f"there is no column {', '.join(sorted(missing))}")
-            wanted = piece.row_groups if piece.row_groups is not None else range(file.num_row_groups)
-            groups = [group for group in wanted if _may_have(file.metadata.row_group(group), slice)]
-            if groups:
-                yield from file.iter_batches(_batch_events(file, groups), row_groups=groups, columns=columns)
-    except FileNotFoundError:
-        problem = (
-            "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
-        )
-        raise ArchiveUnreadable(piece.path, problem) from None
-    except pa.ArrowInvalid as error:
-        raise ArchiveUnreadable(piece.path, str(error)) from error
+    with opened(piece.path) as file:
+        if missing := set(columns) - set(file.schema_arrow.names):
+            raise ArchiveUnreadable(piece.path, f"there is no column {', '.join(sorted(missing))}")
+        wanted = piece.row_groups if piece.row_groups is not None else range(file.num_row_groups)
+        groups = [group for group in wanted if _may_have(file.metadata.row_group(group), slice)]
+        if groups:
+            yield from batches_of(file, _batch_events(file, groups), groups, columns)
 
 
 def _batch_events(file: pq.ParquetFile, groups: Sequence[int]) -> int:
@@ -138,7 +131,7 @@ def _pieces(file: ArchiveFile, size: int, split_events: int | None) -> Iterator[
     if file.bytes <= size and file.events <= (split_events or file.events):
         yield Piece(file.path), file.events, file.bytes
         return
-    with open_file(file.path) as opened:
-        groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
+    with opened(file.path) as parquet:
+        groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
     for number, group in enumerate(groups):
         yield Piece(file.path, (number,)), group.num_rows, max(1, file.bytes * group.num_rows // max(1, file.events))

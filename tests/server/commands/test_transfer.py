@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 from tests.odd_tags import ODD_TAGS
+from tests.parquet_damage import flip_in
 
 from headwater.client import RemoteLog, connect
 from headwater.core import Event
@@ -143,6 +144,14 @@ def test_a_parquet_file_has_the_events_columns(headwater, log: RemoteLog) -> Non
     (row,) = pq.read_table("e.parquet").to_pylist()
     assert (row["sequence_number"], row["type"], row["data"], row["tags"]) == (1, "A", b'{"n":1}', ["x:1", "y"])
     assert row["attributes"] == [("time", "2024-01-01T00:00:00Z")]
+
+
+def test_a_parquet_file_has_checksums(headwater, log: RemoteLog) -> None:
+    log.append(EVENTS)
+    assert headwater("export", "orders", "e.parquet").code == 0
+    flip_in(Path("e.parquet"), "data")
+    with pytest.raises(OSError, match="checksum"):
+        pq.read_table("e.parquet", page_checksum_verification=True)
 
 
 def test_standard_output_is_a_file_too(headwater, log: RemoteLog) -> None:

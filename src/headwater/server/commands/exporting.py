@@ -101,9 +101,8 @@ def _table(out: IO[bytes], source: str) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
-    import pyarrow.parquet as pq
-
     from ...formats.arrow import SCHEMA, record_batch
+    from ...formats.parquet import parquet_writer
 
     waiting: list[SequencedEvent] = []
 
@@ -113,7 +112,7 @@ def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
             writer.write_batch(record_batch(waiting))
             waiting.clear()
 
-    with pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer:
+    with parquet_writer(out, SCHEMA) as writer:
         yield write
         if waiting:
             writer.write_batch(record_batch(waiting))

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...formats.parquet import batches_of, parquet_writer, table_of
 from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete
-from .snapshot import ArchiveFile, snapshot
+from .snapshot import ArchiveFile, opened, snapshot
 from .staging import StagedFile, is_batch_directory, types_of
 from .table import ArchiveTable
 
@@ -58,7 +59,8 @@ def compact(
 
     Files of which the table has no statistics, which no archiver adds, stay as they are.
 
-    Raises NotAnArchive, and CompactionOvertaken if another compaction came between: then run it again.
+    Raises NotAnArchive, CompactionOvertaken if another compaction came between (then run it again), and
+    ArchiveUnreadable if a file is damaged: then its date stays as it is.
     """
     table = ArchiveTable(Path(path).absolute())
     limit = datetime.now(UTC).date() if before is None else before
@@ -123,8 +125,28 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile
     relative = f"{DATE}={date.isoformat()}/{first:018d}-{last:018d}-{uuid.uuid4().hex[:12]}.parquet"
     target = root / relative
     target.parent.mkdir(exist_ok=True)
+    try:
+        _copy(root, date, files, target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return StagedFile(
+        path=relative,
+        date=date.isoformat(),
+        bytes=target.stat().st_size,
+        events=sum(file.events for file in files),
+        first=first,
+        last=last,
+        recorded_from=_ms(min(file.recorded_from for file in files)),
+        recorded_upto=_ms(max(file.recorded_upto for file in files)),
+        types=types_of(target),
+    )
+
+
+def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) -> None:
+    """Raises ArchiveIncomplete, ArchiveUnreadable where the files do not hold what the table says."""
     events, newest = 0, 0
-    with pq.ParquetWriter(target, FILE_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
+    with parquet_writer(target, FILE_SCHEMA) as writer:
         for batch in _in_order(files):
             numbers = batch.column("sequence_number")
             is_rising = pc.all(pc.greater(numbers[1:], numbers[:-1])).as_py()
@@ -134,18 +156,7 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile
             events += batch.num_rows
             writer.write_batch(batch, row_group_size=_row_group_events(files))
     if events != (expected := sum(file.events for file in files)):
-        raise ArchiveIncomplete(str(root), first - 1, f"{events} of {expected} events of {date} were read back")
-    return StagedFile(
-        path=relative,
-        date=date.isoformat(),
-        bytes=target.stat().st_size,
-        events=events,
-        first=first,
-        last=last,
-        recorded_from=_ms(min(file.recorded_from for file in files)),
-        recorded_upto=_ms(max(file.recorded_upto for file in files)),
-        types=types_of(target),
-    )
+        raise ArchiveIncomplete(str(root), newest, f"{events} of {expected} events of {date} were read back")
 
 
 def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
@@ -162,12 +173,17 @@ def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
 def _batches(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
     size = _row_group_events(files)
     if len(files) == 1:
-        with pq.ParquetFile(files[0].path) as source:
-            for batch in source.iter_batches(size):
+        with opened(files[0].path) as source:
+            for batch in batches_of(source, size):
                 yield batch.cast(FILE_SCHEMA)
         return
-    table = pa.concat_tables(pq.read_table(file.path, partitioning=None).cast(FILE_SCHEMA) for file in files)
+    table = pa.concat_tables(map(_table, files))
     yield from table.sort_by("sequence_number").to_batches(max_chunksize=size)
+
+
+def _table(file: ArchiveFile) -> pa.Table:
+    with opened(file.path) as source:
+        return table_of(source).cast(FILE_SCHEMA)
 
 
 def _row_group_events(files: Sequence[ArchiveFile]) -> int:

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from ...core.errors import EventLogError
 
+RESTORE_FILE = "restore this file from a backup, or archive the log into a new table while the log has these events"
+"""What to do about a damaged file of an archive."""
+
 
 class ArchiveError(EventLogError):
     """An archive cannot be written or read."""

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from ...core.errors import InvalidInput
+from ...formats.parquet import SPARK_READS
 from .snapshot import snapshot
 from .writing import UTC_DATE
 
@@ -47,7 +48,8 @@ def read(
     taken = snapshot(path, version)
     files = taken.select(after, upto, recorded_from=_midnight(since), recorded_before=_midnight(before))
     paths = [file.path for file in files]
-    events = spark.read.schema(EVENT_SCHEMA).parquet(*paths) if paths else spark.createDataFrame([], EVENT_SCHEMA)
+    reader = spark.read.schema(EVENT_SCHEMA).options(**SPARK_READS)
+    events = reader.parquet(*paths) if paths else spark.createDataFrame([], EVENT_SCHEMA)
     events = events.withColumn("date", F.expr(UTC_DATE))
     if after:
         events = events.where(F.col("sequence_number") > after)

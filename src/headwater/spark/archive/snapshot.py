@@ -12,7 +12,8 @@ takes the table's retention, 7 days.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from datetime import date as Date
@@ -23,19 +24,21 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
+from pyarrow.parquet import ParquetFile
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.query import ALL, Query
+from ...formats.parquet import open_parquet, refusing_damage, table_of
 from ..delta import open_table
 from ..options import InvalidOption, ceil_ms
-from .errors import ArchiveUnreadable, NotAnArchive
+from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """What a table may have so that its files alone do not say what is in it."""
+_GONE = "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -172,12 +175,17 @@ class Archive:
         return _files_of(self._table, _root(self._table.table_uri))
 
 
-def open_file(path: str) -> pq.ParquetFile:
-    """The Parquet file at that path, or URI; to be closed."""
-    if "://" not in path:
-        return pq.ParquetFile(path)
-    filesystem, place = FileSystem.from_uri(path)
-    return pq.ParquetFile(place, filesystem=filesystem)
+@contextmanager
+def opened(path: str) -> Iterator[ParquetFile]:
+    """The Parquet file at that path, or URI. Raises ArchiveUnreadable where it is gone, or what is read is damaged."""
+    filesystem, place = FileSystem.from_uri(path) if "://" in path else (None, path)
+    with refusing_damage(path, ArchiveUnreadable, RESTORE_FILE):
+        try:
+            file = open_parquet(place, filesystem)
+        except FileNotFoundError:
+            raise ArchiveUnreadable(path, _GONE) from None
+        with file:
+            yield file
 
 
 def _check_features(table: DeltaTable, path: str) -> None:
@@ -226,8 +234,8 @@ def _root(table_uri: str) -> str:
 
 def _number_in(path: str, log: str, recorded_ms: int) -> int | None:
     moment = pa.scalar(recorded_ms, pa.timestamp("ms", tz="UTC"))
-    with open_file(path) as file:
-        table = file.read(columns=["log", "sequence_number", "recorded_at"])
+    with opened(path) as file:
+        table = table_of(file, ["log", "sequence_number", "recorded_at"])
     later = pc.greater_equal(table["recorded_at"], moment)
     chosen = table.filter(pc.and_(later, pc.equal(table["log"], log)))
     number: int | None = pc.min(chosen["sequence_number"]).as_py()

@@ -18,9 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...formats.parquet import check_pages, open_parquet, refusing_damage, table_of
 from .columns import DATE
 from .errors import ArchiveIncomplete
 
+_REMEDY = "check the disk, and run the archiver again, which writes this file again from the log"
 _BATCH = re.compile(r"batch-(\d{18})-([0-9a-f]+)")
 
 
@@ -71,10 +73,7 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
     files: list[StagedFile] = []
     numbers: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for path in sorted(directory.glob(f"{DATE}=*/*.parquet")):
-        try:
-            columns = pq.read_table(path, columns=["sequence_number", "recorded_at"], partitioning=None)
-        except pa.ArrowException as error:
-            raise ArchiveIncomplete(str(root), after, f"{path.name} cannot be read back: {error}") from error
+        columns = _read_back(root, path, after)
         if columns.num_rows == 0:
             path.unlink()
             continue
@@ -118,6 +117,18 @@ def types_of(path: Path) -> tuple[str, str] | None:
     if not found or any(each is None or not each.has_min_max for each in found):
         return None
     return min(each.min for each in found), max(each.max for each in found)
+
+
+def _read_back(root: Path, path: Path, after: int) -> pa.Table:
+    """Numbers and times; all other pages of the file are verified too."""
+
+    def refused(name: str, problem: str) -> ArchiveIncomplete:
+        return ArchiveIncomplete(str(root), after, f"{name} cannot be read back: {problem}")
+
+    name = path.relative_to(root).as_posix()
+    with refusing_damage(name, refused, _REMEDY), open_parquet(path) as file:
+        check_pages(file)
+        return table_of(file, ["sequence_number", "recorded_at"])
 
 
 def _staged_file(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...formats.parquet import SPARK_WRITES
 from .columns import DATE
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def stage(events: DataFrame, after: int, directory: Path) -> None:
         .sortWithinPartitions(DATE, "sequence_number")
         .write.mode("overwrite")
         .option("partitionOverwriteMode", "static")
+        .options(**SPARK_WRITES)
         .option("compression", "zstd")
         .option("parquet.compression.codec.zstd.level", ZSTD_LEVEL)
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")

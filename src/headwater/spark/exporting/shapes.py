@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...formats.envelope import encode_event
 from ...formats.exported import COLUMNS, row_of
+from ...formats.parquet import SPARK_WRITES
 from ..rows import events_in
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def write(rows: DataFrame, format: Format, partition_by: PartitionBy, path: str, compression: str) -> None:
     """Write the rows into a new directory."""
-    writer = rows.write.option("compression", compression)
+    writer = rows.write.options(**SPARK_WRITES).option("compression", compression)
     if (directory := DIRECTORY.get(partition_by)) is not None:
         writer = writer.partitionBy(directory)
     if format == "parquet":

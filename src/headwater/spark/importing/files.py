@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -20,6 +21,7 @@ from ...core.limits import show
 from ...formats.arrow_columns import EVENT_SCHEMA
 from ...formats.detection import BEGINNING_BYTES, guess_format
 from ...formats.exported import is_exported
+from ...formats.parquet import open_parquet, refusing_damage
 from ...formats.tabular import TableMapping, guessed, heading
 from ..options import nearest
 
@@ -149,6 +151,17 @@ def _parquet(file: InputFile) -> InputFile:
                 given, wanted = schema.field(name).type, EVENT_SCHEMA.field(name).type
                 raise InvalidInput(f"column {name}: {wanted} is expected, {given} given") from None
     return replace(file, header=tuple(schema.names))
+
+
+@contextmanager
+def opened_parquet(file: InputFile) -> Iterator[pq.ParquetFile]:
+    """A file of Parquet. Raises InvalidInput where it, or what is read of it, is damaged."""
+
+    def refused(name: str, problem: str) -> InvalidInput:
+        return InvalidInput(problem, name)
+
+    with refusing_damage(file.name, refused, "import an undamaged copy"), open_parquet(file.path) as opened:
+        yield opened
 
 
 def unpacked(file: InputFile, directory: Path, number: int) -> InputFile:

@@ -15,7 +15,8 @@ from typing import IO
 
 import pyarrow.parquet as pq
 
-from .files import PARQUET, InputFile
+from ...formats.parquet import check_pages
+from .files import PARQUET, InputFile, opened_parquet
 
 PIECE_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
@@ -41,7 +42,7 @@ class Piece:
 
 
 def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
-    """The pieces of a file that is not packed, in order."""
+    """The pieces of a file that is not packed, in order. Raises InvalidInput where a Parquet file is damaged."""
     if file.format == PARQUET:
         yield from _row_groups(file, piece_bytes)
         return
@@ -96,7 +97,9 @@ def _is_array(file: IO[bytes]) -> bool:
 
 
 def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
-    metadata = pq.read_metadata(file.path)
+    with opened_parquet(file) as opened:
+        check_pages(opened)  # now, as a piece is not always read to the end of its row group
+        metadata = opened.metadata
     before = 0
     for group in range(metadata.num_row_groups):
         about = metadata.row_group(group)

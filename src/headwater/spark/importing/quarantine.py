@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...formats.parquet import parquet_writer
+
 RAW_BYTES_MAX = 64 * 1024
 """Of a row, so much is kept."""
 SCHEMA = pa.schema(
@@ -50,7 +52,8 @@ def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Se
     part = where / f".{name}.{os.getpid()}.part"
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), part, compression="zstd")
+    with parquet_writer(part, SCHEMA) as out:
+        out.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
     os.replace(part, where / name)
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...core.errors import EventLogError, InvalidEvent, InvalidInput, TooLarge
 from ...core.event import Event
@@ -26,7 +25,7 @@ from ...formats.foreign import derived_id
 from ...formats.ocel import ocel_events_and_refused
 from ...formats.tabular import TableMapping, row_reader
 from ..schema import arrow_schema
-from .files import PARQUET
+from .files import PARQUET, opened_parquet
 from .pieces import Piece
 from .quarantine import BadRow, bad_row, write_bad_rows
 from .tables import TableReader
@@ -238,7 +237,7 @@ def _content(piece: Piece) -> bytes:
 def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of the piece of a row group, each with the number of the row before its first."""
     at, first, last = 0, piece.skip, piece.skip + piece.rows
-    with pq.ParquetFile(piece.file.path) as file:
+    with opened_parquet(piece.file) as file:
         for batch in file.iter_batches(BATCH_EVENTS, row_groups=[piece.begin], columns=list(columns)):
             low, high = max(at, first), min(at + batch.num_rows, last)
             if low < high:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ...formats.parquet import batches_of, open_parquet, parquet_writer, refusing_damage
 from .errors import NotAProjection
 from .fold import Row
 
@@ -29,6 +29,7 @@ TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(BUCKET, pa.int32(), nullable=False))
 DIRECTORY = "states"
 """Where the files are, below the table: one directory for all buckets is one to make durable at a commit."""
 _ROWS = 8192
+_REMEDY = "restore this file from a backup of the table, or fold the events into a new table"
 
 
 def bucket_of(entity: str, buckets: int) -> int:
@@ -38,15 +39,12 @@ def bucket_of(entity: str, buckets: int) -> int:
 
 def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
     """The rows of a file, by entity, in their order. Raises NotAProjection where it cannot be read."""
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ROWS, columns=FILE_SCHEMA.names):
-                columns = [batch.column(name) for name in FILE_SCHEMA.names]
-                entities, states, numbers, events = columns
-                rows = map(Row, states.cast(pa.binary()).to_pylist(), numbers.to_pylist(), events.to_pylist())
-                yield from zip(entities.to_pylist(), rows, strict=True)
-    except (OSError, pa.ArrowException) as error:
-        raise NotAProjection(str(path), f"the file cannot be read: {error}") from error
+    with refusing_damage(str(path), NotAProjection, _REMEDY), open_parquet(path) as file:
+        for batch in batches_of(file, _ROWS, columns=FILE_SCHEMA.names):
+            columns = [batch.column(name) for name in FILE_SCHEMA.names]
+            entities, states, numbers, events = columns
+            rows = map(Row, states.cast(pa.binary()).to_pylist(), numbers.to_pylist(), events.to_pylist())
+            yield from zip(entities.to_pylist(), rows, strict=True)
 
 
 def write(path: Path, rows: Mapping[str, Row]) -> int:
@@ -60,5 +58,6 @@ def write(path: Path, rows: Mapping[str, Row]) -> int:
         pa.array([row.events for row in kept], pa.int64()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns, schema=FILE_SCHEMA), path, compression="zstd")
+    with parquet_writer(path, FILE_SCHEMA) as writer:
+        writer.write_table(pa.table(columns, schema=FILE_SCHEMA))
     return path.stat().st_size
