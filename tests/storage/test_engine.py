@@ -242,7 +242,10 @@ def test_a_newer_format_of_the_directory_is_refused(data: Path) -> None:
     del newer["crc32c"]
     for content in (json.dumps(newer).encode(), with_checksum(json.dumps(newer).encode())):
         path.write_bytes(content)
-        with engine(data) as refusing, pytest.raises(StorageUnavailable, match="format 4 is newer"):
+        with (
+            engine(data) as refusing,
+            pytest.raises(StorageUnavailable, match=r"written by a newer headwater \(format 4"),
+        ):
             refusing.open("orders")
 
 

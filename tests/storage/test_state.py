@@ -189,5 +189,5 @@ def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
         SqliteState(tmp_path / "missing" / "s")
     with closing(sqlite3.connect(tmp_path / "newer")) as newer:
         newer.execute("PRAGMA user_version = 99")
-    with pytest.raises(StorageUnavailable, match="schema 99 is newer"):
+    with pytest.raises(StorageUnavailable, match=r"written by a newer headwater \(schema 99"):
         SqliteState(tmp_path / "newer")

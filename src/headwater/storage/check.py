@@ -24,6 +24,7 @@ from .locks import unserved
 from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from .memory import MemoryState
 from .meta import Meta, read_meta
+from .newer import WrittenByNewer
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable, require_directory
@@ -52,6 +53,8 @@ class LogCheck:
     """What is damaged; empty if the log is sound."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing but mends itself at the next start."""
+    newer: list[str] = field(default_factory=list)
+    """What a newer headwater wrote, so that it was not looked at: it is not damaged."""
 
 
 @dataclass
@@ -62,11 +65,23 @@ class CheckReport:
     state: StateCheck = field(default_factory=StateCheck)
     problems: list[str] = field(default_factory=list)
     """What is damaged of the directory itself."""
+    newer: list[str] = field(default_factory=list)
+    """What a newer headwater wrote of the directory itself."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether anything is damaged."""
+        return bool(self.problems or self.state.problems or any(log.problems for log in self.logs))
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer headwater wrote any of it: that was not looked at."""
+        return bool(self.newer or self.state.newer or any(log.newer for log in self.logs))
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is damaged."""
-        return not (self.problems or self.state.problems or any(log.problems for log in self.logs))
+        """Whether all of it was looked at, and nothing is damaged."""
+        return not (self.is_damaged or self.is_newer)
 
 
 def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
@@ -78,23 +93,29 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
+    problems, newer = _check_manifest(directory)
     with unserved(directory), looking_at_state(directory) as (state, found):
+        if found.newer:  # what it says of the logs is not known
+            return CheckReport([], found, problems, newer)
         stopped = {} if found.problems else stopped_logs(directory, state)
         paths = unknown_directories(directory, state)
         paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
         trusted = None if found.problems else state
         logs = [_check_log(path, name, trusted, progress or _silent, stopped.get(name))
                 for name in sorted(paths) for path in paths[name]]  # fmt: skip
-        return CheckReport(logs, found, list(_check_manifest(directory)))
+        return CheckReport(logs, found, problems, newer)
 
 
-def _check_manifest(directory: Path) -> Iterator[str]:
-    """That of a backup, if it is one."""
+def _check_manifest(directory: Path) -> tuple[list[str], list[str]]:
+    """That of a backup, if it is one: what is damaged, and what is newer."""
     if (directory / MANIFEST).exists():
         try:
             read_manifest(directory)
+        except WrittenByNewer as error:
+            return [], [str(error)]
         except StorageUnavailable as error:
-            yield str(error)
+            return [str(error)], []
+    return [], []
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
@@ -211,15 +232,20 @@ def _check_log(
 
 @contextmanager
 def _telling(report: LogCheck) -> Iterator[None]:
-    """What is raised is a problem of the log; the rest of it is looked at all the same."""
+    """What is raised is a problem of the log, or newer than this headwater; the rest of it is still looked at."""
     try:
         yield
+    except WrittenByNewer as error:
+        report.newer.append(str(error))
     except (EventLogError, OSError) as error:
         report.problems.append(str(error))
 
 
 def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress) -> None:
-    """The segments, and what is derived from them. Raises StorageCorrupted if their directory is missing."""
+    """The segments, and what is derived from them. Raises StorageCorrupted if their directory is missing.
+
+    Raises WrittenByNewer: the rest is not looked at, as it could seem damaged without what is not known here.
+    """
     require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)
     total = sum(path.stat().st_size for path in paths)
@@ -252,7 +278,7 @@ def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None
     report.segments += 1
     try:
         segment = Segment(path, bytes.fromhex(meta.segments_id))
-    except EventLogError as error:
+    except StorageCorrupted as error:
         report.problems.append(str(error))
         return None
     scan = Scan(segment, meta.gaps, ends_at=ends_at)

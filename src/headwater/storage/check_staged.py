@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core.errors import EventLogError
+from .newer import WrittenByNewer
 from .staged_frames import TABLE_SUFFIX, check_segments
 from .staged_part import PART_SUFFIX, check_part, is_plain
 from .staging import MANIFEST_FORMAT, STAGED, Manifest, check_stages, read_manifest
 
 
 def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> None:
-    """Add what is damaged of a log's staged batches, and what is worth knowing of them. Raises OSError."""
+    """Add what is damaged of a log's staged batches, and what is worth knowing of them.
+
+    Raises OSError, WrittenByNewer.
+    """
     for directory in sorted(path for path in log_directory.glob(f"{STAGED}/*/*") if path.is_dir()):
         try:
             manifest = read_manifest(directory)
             if manifest is not None:
                 check_stages(directory, manifest.stages)
+        except WrittenByNewer:
+            raise
         except EventLogError as error:
             problems.append(str(error))
             manifest = None
@@ -25,6 +31,8 @@ def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> 
         for path in sorted(directory.glob(f"*{TABLE_SUFFIX}")):
             try:
                 check_segments(directory, path.stem)
+            except WrittenByNewer:
+                raise
             except EventLogError as error:
                 problems.append(str(error))
 
@@ -38,5 +46,7 @@ def _check_part(path: Path, manifest: Manifest | None, problems: list[str], note
             )
         else:
             check_part(path, may_be_plain=may_be_plain)
+    except WrittenByNewer:
+        raise
     except EventLogError as error:
         problems.append(str(error))

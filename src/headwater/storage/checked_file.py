@@ -14,9 +14,10 @@ from typing import Generic, Protocol, TypeVar
 import google_crc32c
 import msgspec
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.errors import StorageCorrupted
 from ..formats.decoders import json_decoder
 from .disk import write_whole
+from .newer import WrittenByNewer
 
 CRC_FIELD = "crc32c"
 _NAME, _ZEROS = b'"crc32c"', b"00000000"
@@ -65,7 +66,7 @@ class CheckedFile(Generic[T]):
         write_whole(directory / self.name, with_checksum(encoded, self._indent))
 
     def read(self, directory: Path) -> T:
-        """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), StorageUnavailable (newer)."""
+        """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), WrittenByNewer."""
         path = directory / self.name
         content = path.read_bytes()
         fits = checksum_fits(content)
@@ -74,9 +75,7 @@ class CheckedFile(Generic[T]):
         try:
             format = json_decoder(_Lead).decode(content).format
             if format > self.newest:
-                raise StorageUnavailable(
-                    f"{path}: format {format} is newer than this headwater ({self.newest}); use a newer headwater"
-                )
+                raise WrittenByNewer(path, f"format {format}, this one knows {self.newest}")
             if fits is None and format >= self._checked_from:
                 raise self.damaged(path, "the checksum is missing")
             return self._earlier(content) if fits is None else json_decoder(self._type).decode(content)

@@ -64,6 +64,7 @@ from .log_directories import (
 )
 from .log_making import begin_anew, make_copies, make_log_directory, new_meta
 from .moved_home import record_identifier, refuse_moved
+from .newer import WrittenByNewer
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
@@ -152,7 +153,7 @@ class Engine(Closing):
         self._stopped: dict[str, StorageCorrupted] = {}
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._unopened: set[str] = set()
-        """The logs that were damaged when they were last to be opened."""
+        """The logs that were damaged, or newer than this headwater, when they were last to be opened."""
         self.follower: Follower | None = None
         """What keeps the copy up with its home, while another server appends."""
         self._following: threading.Thread | None = None
@@ -204,7 +205,7 @@ class Engine(Closing):
                 entry = self._entry(name)
                 try:
                     self._logs[name] = self._opened(name, entry)
-                except StorageCorrupted as error:
+                except (StorageCorrupted, WrittenByNewer) as error:
                     if name not in self._stopped and name not in self._unopened:
                         logger.error("log %s is stopped: %s", name, error)
                     self._unopened.add(name)

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from ..core.build import IS_COMPILED
-from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..formats.arrow_columns import Coded, coded
 from ..formats.decoders import msgpack_decoder
@@ -33,6 +32,7 @@ from .frame_layout import (
     Column,
     Control,
 )
+from .newer import WrittenByNewer
 from .picking import pick, pick_plain
 from .writers import FrameMark
 
@@ -48,12 +48,11 @@ class BadFrame(Exception):
     """There is no whole, undamaged frame at that place."""
 
 
-class UnknownFeature(StorageUnavailable):
+class UnknownFeature(WrittenByNewer):
     """The frame needs a feature or version that this code does not know."""
 
     def __init__(self, version: int, required: int) -> None:
-        what = f"format version {version}, required features {required:#x}"
-        super().__init__(f"a frame has {what}, which this headwater does not know; use a newer headwater")
+        super().__init__("a frame", f"format version {version}, required features {required:#x}")
 
 
 class Frame:
@@ -183,7 +182,7 @@ class Frame:
         return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
 
     def marks(self) -> tuple[FrameMark, ...]:
-        """The marks of exactly-once writers that came with these events, in order. Raises StorageUnavailable."""
+        """The marks of exactly-once writers that came with these events, in order. Raises WrittenByNewer."""
         if not (at := self._directory[Column.CONTROL]):
             return ()
         start = at + CONTROL_LENGTH.size
@@ -191,8 +190,7 @@ class Frame:
         try:
             return msgpack_decoder(Control).decode(self._buffer[start : start + length]).marks
         except msgspec.MsgspecError as error:
-            problem = f"the control record of the frame of event {self.first} is not known: {error}"
-            raise StorageUnavailable(f"{problem}; use a newer headwater") from None
+            raise WrittenByNewer(f"the control record of the frame of event {self.first}", str(error)) from None
 
     def recorded_at_of(self, number: int) -> int:
         """When that event of the frame was recorded, in ms."""

@@ -18,6 +18,7 @@ from ..core.errors import StorageCorrupted
 from ..core.state import StateStore
 from ..formats.decoders import json_decoder
 from .meta import META_NAME, Meta, read_meta
+from .newer import WrittenByNewer
 from .trimming import trimmed_in
 
 logger = logging.getLogger("headwater.storage")
@@ -65,8 +66,7 @@ def known_identity(state: StateStore, directory: Path) -> Identity | None:
     try:
         return json_decoder(Identity).decode(entry.value)
     except msgspec.MsgspecError as error:
-        problem = f"the identity of {directory.name} in the state cannot be read: {error}"
-        raise StorageCorrupted(str(directory), problem, "use a newer headwater") from None
+        raise WrittenByNewer(f"the identity of {directory.name} in the state", str(error)) from None
 
 
 def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:

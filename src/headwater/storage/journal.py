@@ -20,7 +20,7 @@ import logging
 import secrets
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
@@ -40,6 +40,7 @@ from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
 from .homed import Homed, HomedLog, open_copy
 from .meta import Meta, read_meta
+from .newer import WrittenByNewer
 from .private import make_directory, tighten
 from .recovery import Scan, open_segments
 from .refusals import refusing
@@ -383,9 +384,14 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
 
 
 def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
-    """Every record of a damaged journal that is whole, in order, and what is said of the rest."""
+    """Every record of a damaged journal that is whole, in order, and what is said of the rest.
+
+    Raises WrittenByNewer.
+    """
     found: list[Written] = []
     lost: list[str] = []
+    with suppress(StorageCorrupted):  # a damaged one can be done without
+        read_meta(directory)
     for path in segment_paths(directory / FRAMES):
         try:
             for frame in Scan(Segment(path, id_in(path)), ()).good_frames():
@@ -393,6 +399,8 @@ def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
                 if frame.first > expected:
                     lost.append(f"records {expected} to {frame.first - 1} of the journal")
                 found += written_in(frame)
+        except WrittenByNewer:
+            raise  # it is not damaged: nothing of it may be given up
         except (StorageCorrupted, StorageUnavailable, OSError) as error:
             lost.append(f"{JOURNAL}/{FRAMES}/{path.name}: {error}")
     return found, lost
@@ -404,12 +412,11 @@ def name_of(incarnation: str) -> int:
 
 
 def written_in(frame: Frame, after: int = 0) -> Iterator[Written]:
-    """The records of a frame above that number. Raises StorageCorrupted, StorageUnavailable (a newer kind)."""
+    """The records of a frame above that number. Raises StorageCorrupted, WrittenByNewer."""
     for event in frame.events(max(after + 1 - frame.first, 0)):
         kind = _RECORDS.get(event.type)
         if kind is None:
-            problem = f"record {event.sequence_number} of the journal is of type {event.type!r}, which is newer"
-            raise StorageUnavailable(f"{problem}; use a newer headwater")
+            raise WrittenByNewer(f"record {event.sequence_number} of the journal", f"type {event.type!r}")
         try:
             yield Written(event.sequence_number, msgpack_decoder(kind).decode(event.data))
         except msgspec.MsgspecError as error:

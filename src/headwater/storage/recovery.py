@@ -18,9 +18,10 @@ from ..core.consumer import stored_consumers
 from ..core.errors import StorageCorrupted
 from ..core.state import StateStore
 from .disk import Disk, sync_directory
-from .frame import BadFrame, Frame
+from .frame import BadFrame, Frame, UnknownFeature
 from .frame_layout import MAGIC
 from .meta import CleanStop, Meta
+from .newer import WrittenByNewer
 from .places import Places, places_name
 from .segment import SEGMENT_HEADER_BYTES, Segment, segment_paths
 
@@ -250,7 +251,10 @@ class Scan:
         return end + 8 <= self.segment.size and bytes(self.segment.buffer[end : end + 8]) != bytes(8)
 
     def _good_frame(self, offset: int) -> Frame:
-        frame = Frame(self.segment.buffer, offset, self.segment.crc_seed)
+        try:
+            frame = Frame(self.segment.buffer, offset, self.segment.crc_seed)
+        except UnknownFeature as error:
+            raise WrittenByNewer(self.segment.path, error.form) from None
         frame.verify()
         if frame.first <= self.segment.last:
             raise BadFrame(f"it begins with event {frame.first}, after event {self.segment.last}")

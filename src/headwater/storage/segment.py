@@ -16,10 +16,11 @@ from pathlib import Path
 
 import google_crc32c
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.errors import StorageCorrupted
 from ..core.event import SequencedEvent
 from .frame import BadFrame, Frame
 from .frame_encoding import EncodedFrame
+from .newer import WrittenByNewer
 from .picking import pick
 
 logger = logging.getLogger("headwater.storage")
@@ -55,7 +56,7 @@ class Segment:
     def __init__(self, path: Path, log_id: bytes, first: int | None = None) -> None:
         """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
 
-        Raises StorageCorrupted.
+        Raises StorageCorrupted, WrittenByNewer.
         """
         self.path = path
         self.first = int(path.stem) if first is None else first
@@ -193,7 +194,7 @@ class Segment:
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
             raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
-            raise StorageUnavailable(f"{self.path}: segment format {version} is newer; use a newer headwater")
+            raise WrittenByNewer(self.path, f"segment format {version}, this one knows {SEGMENT_VERSION}")
         if found_id != log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
+from .copy_mark import home_of
 from .data_directory import refuse_missing
 from .journal import JOURNAL
 from .log_directories import left_over
 from .memory import MemoryState
+from .newer import WrittenByNewer
 from .private import make_directory, make_file
 from .state_files import SHARED_MEMORY, STATE_NAME, files_of, witness_path
 from .state_opening import open_journaled
@@ -35,6 +37,8 @@ class StateCheck:
     """What is damaged; empty if the state is sound."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing but mends itself, or hurts nothing."""
+    newer: list[str] = field(default_factory=list)
+    """What a newer headwater wrote, so that it was not looked at: it is not damaged."""
 
 
 @contextmanager
@@ -45,8 +49,13 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         copy = Path(place) / STATE_NAME
         copy_files(directory / STATE_NAME, copy)
         try:
+            home_of(directory)
             refuse_missing(directory)
             state = open_journaled(Path(place), fatal=_never)
+        except WrittenByNewer as error:
+            report.newer.append(str(error).replace(place, str(directory)))
+            yield MemoryState(), report
+            return
         except (StorageCorrupted, StorageUnavailable) as error:
             report.problems.append(str(error).replace(place, str(directory)))
             yield MemoryState(), report

@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.errors import StorageCorrupted
 from ..core.state import USER_KIND
+from .newer import WrittenByNewer
 from .private import make_file
 from .refusals import refusal_of
 from .state_rows import (
@@ -75,8 +76,7 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
     """Look whether the state is what was confirmed.
 
     `has_journal`: it may end before what was confirmed.
-    Changes nothing, but for a first start that was interrupted. Raises StorageUnavailable (a newer schema),
-    StorageCorrupted.
+    Changes nothing, but for a first start that was interrupted. Raises WrittenByNewer, StorageCorrupted.
     """
     witness = witness_path(path)
     confirmed = (
@@ -90,7 +90,7 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
     with translating(path), closing(read_only(path)) as connection:
         version = schema_version(connection)
         if version > SCHEMA_VERSION:
-            raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
+            raise WrittenByNewer(path, f"schema {version}, this one knows {SCHEMA_VERSION}")
         if version >= GUARDED_VERSION:
             serial = _prove_guarded(path, connection, has_journal)
             return Proven(version, serial, journal_of(connection))

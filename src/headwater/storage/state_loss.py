@@ -25,12 +25,13 @@ from .journal import JOURNAL, EntryRecord, salvaged
 from .journal_snapshot import entry_of
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
 from .meta import META_NAME, read_meta
+from .newer import WrittenByNewer
 from .private import make_directory
 from .refusals import refusing
 from .state import SqliteState
 from .state_check import copy_files
 from .state_files import ACCEPTED, STATE_NAME, files_of, is_plain, make_state, plain_entries, witness_path
-from .state_rows import Entry, Summary, all_rows, damage_of, is_sound, read_only
+from .state_rows import SCHEMA_VERSION, Entry, Summary, all_rows, damage_of, is_sound, read_only, schema_version
 from .witness import read_witness
 
 UNFINISHED = "state.new"
@@ -51,8 +52,8 @@ def accept_state_loss(directory: Path) -> list[str]:
 
     That there were users is not given up: without one, nobody is let in. Nor does a log that is made from now on give
     a number again that a deleted one of its name may have had: it begins above all of them, as after a restore.
-    If it was interrupted, it is finished. Raises StorageUnavailable, DiskFull: then the state is as it was, or this is
-    to be done again.
+    If it was interrupted, it is finished. Raises StorageUnavailable (WrittenByNewer: nothing of it is lost), DiskFull:
+    then the state is as it was, or this is to be done again.
     """
     with closing(lock_directory(directory)), refusing(directory, "a new state cannot be made"):
         if not (directory / ACCEPTED).exists():
@@ -138,7 +139,7 @@ def _salvaged(directory: Path) -> tuple[list[Entry], list[str]]:
 def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str], int | None, set[tuple[str, str]]]:
     """The sound rows, what is said of the others, up to which change they are, and the names of those that are not.
 
-    Up to which change: None where nobody can tell.
+    Up to which change: None where nobody can tell. Raises WrittenByNewer.
     """
     found: dict[tuple[str, str], Entry] = {}
     hurt: set[tuple[str, str]] = set()
@@ -148,6 +149,8 @@ def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str],
     with closing(read_only(path)) as connection:
         for order in ("ASC", "DESC"):  # what cannot be reached from one end may be from the other
             try:
+                if (version := schema_version(connection)) > SCHEMA_VERSION:
+                    raise WrittenByNewer(path, f"schema {version}, this one knows {SCHEMA_VERSION}")
                 if is_plain(connection):
                     return {entry[:2]: entry for entry in plain_entries(connection)}, [], None, hurt
                 for row in all_rows(connection, order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,10 @@ from .examples import examples
 from .options import config_option, load_config, setting_options
 
 if TYPE_CHECKING:
-    from ...storage import BackupReport
+    from ...storage import BackupReport, CheckReport, LogCheck, StateCheck
 
-DAMAGED = 5
-"""The exit code of a check that found something; see `server.cli`."""
+UNAVAILABLE, DAMAGED = 4, 5
+"""The exit codes of a check that found something: a newer headwater wrote it, or it is damaged. See `server.cli`."""
 Progress = Callable[[str, int, int], None]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
@@ -58,7 +58,8 @@ def check(
     """Verify a data directory, or a backup, on which no server runs.
 
     Reads everything: the state, the checksum of every frame, the order of the numbers, and the index against the log.
-    Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5 if not.
+    Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
+    if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
     """
     from ...storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ...storage.clock import show_ms
@@ -84,19 +85,19 @@ def check(
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
     else:
-        click.echo(f"state: {_verdict(report.state.problems)} ({report.state.entries} entries)")
-        for finding in (*report.state.problems, *report.state.notes):
+        click.echo(f"state: {_verdict(report.state)} ({report.state.entries} entries)")
+        for finding in (*report.state.problems, *report.state.newer, *report.state.notes):
             click.echo(f"  {finding}")
         for log in report.logs:
             extent = f"{log.events} events, {log.frames} frames, {log.segments} segments, {_size(log.bytes)}"
-            click.echo(f"{log.name}: {_verdict(log.problems)} ({extent})")
-            for finding in (*log.problems, *log.notes):
+            click.echo(f"{log.name}: {_verdict(log)} ({extent})")
+            for finding in (*log.problems, *log.newer, *log.notes):
                 click.echo(f"  {finding}")
-        for problem in report.problems:
-            click.echo(problem)
-        click.echo(f"{config.data} is {'sound' if report.is_sound else 'damaged'}")
+        for finding in (*report.problems, *report.newer):
+            click.echo(finding)
+        click.echo(f"{config.data} {_summary(report)}")
     if not report.is_sound:
-        click.get_current_context().exit(DAMAGED)
+        click.get_current_context().exit(DAMAGED if report.is_damaged else UNAVAILABLE)
 
 
 @click.command(epilog=examples("headwater backup /mnt/backup/2026-01-31 --data /var/lib/headwater"))
@@ -134,8 +135,16 @@ def restore(source: Path, target: Path, as_json: bool) -> None:
     _show(as_json, f"{target} is restored from {source}", report)
 
 
-def _verdict(problems: Sequence[str]) -> str:
-    return "sound" if not problems else f"{len(problems)} problems"
+def _verdict(found: StateCheck | LogCheck) -> str:
+    if found.problems:
+        return f"{len(found.problems)} problems"
+    return "written by a newer headwater" if found.newer else "sound"
+
+
+def _summary(report: CheckReport) -> str:
+    if report.is_damaged:
+        return "is damaged"
+    return "was written by a newer headwater; use a newer headwater" if report.is_newer else "is sound"
 
 
 def _show(as_json: bool, sentence: str, report: BackupReport) -> None:

@@ -1,0 +1,19 @@
+"""Files that a newer headwater wrote: they are not damaged, and this one neither reads nor changes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..core.errors import StorageUnavailable
+
+
+class WrittenByNewer(StorageUnavailable):
+    """What is there is whole, but of a form that only a newer headwater knows."""
+
+    def __init__(self, what: Path | str, form: str) -> None:
+        """`what` was found (a path, mostly); `form` says what about it is not known here (`format 4`)."""
+        self.form = form
+        super().__init__(
+            f"{what} was written by a newer headwater ({form}); use a newer headwater",
+            reason="it was written by a newer headwater than this one",
+        )
