@@ -18,13 +18,19 @@ class Answer(NamedTuple):
 
 
 def scope(
-    path: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = (), type: str = "http", query: bytes = b""
+    path: str,
+    method: str = "GET",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    type: str = "http",
+    query: bytes = b"",
+    version: str = "1.1",
 ) -> dict[str, Any]:
     """An ASGI scope; it is for localhost, where `headers` name no other host."""
     if not any(name == b"host" for name, _ in headers):
         headers = [(b"host", b"localhost"), *headers]
     return {
         "type": type,
+        "http_version": version,
         "method": method,
         "path": path,
         "raw_path": path.encode(),

@@ -10,7 +10,15 @@ import pytest
 
 from headwater.formats.problem import Problem
 from headwater.http import Exchange, Receive, Scope, Send
-from headwater.http.errors import BodyTooLarge, CodedBody, Disconnected, InvalidParameter, UnsupportedMediaType
+from headwater.http.errors import (
+    BodyTooLarge,
+    CodedBody,
+    Disconnected,
+    HttpVersionTooOld,
+    InvalidParameter,
+    UnsupportedMediaType,
+)
+from headwater.http.exchange import COLLECTED_BYTES_MAX
 
 from .asgi import Answer, ask
 
@@ -118,3 +126,50 @@ def test_certificates_are_what_tls_says_of_them() -> None:
             assert exchange.certificate == name
 
     asyncio.run(scenario())
+
+
+async def stream(exchange: Exchange) -> None:
+    await exchange.start(b"text/plain", [(b"x-head", b"7")])
+    for piece in (b"one", b"", b"two"):
+        await exchange.send(piece)
+    await exchange.finish(b"end")
+
+
+def test_a_streamed_answer_to_http_1_0_is_whole_and_says_its_length() -> None:
+    newer, older = asked(stream), asked(stream, version="1.0")
+    assert (older.status, older.body, older.headers[b"x-head"]) == (200, b"onetwoend", b"7")
+    assert older.headers == {**newer.headers, b"content-length": b"9"}
+    assert newer.body == older.body and b"content-length" not in newer.headers
+
+
+def test_the_head_alone_of_a_streamed_answer_to_http_1_0_comes_at_once() -> None:
+    with pytest.raises(Disconnected):
+        asked(stream, version="1.0", method="HEAD")
+
+
+def test_an_error_in_the_middle_of_an_answer_to_http_1_0_is_the_answer() -> None:
+    async def fail(exchange: Exchange) -> None:
+        await exchange.start(b"text/plain")
+        await exchange.send(b"one")
+        await exchange.answer_problem(Problem.of_status(500, "damaged"))
+
+    answer = asked(fail, version="1.0")
+    assert (answer.status, answer.headers[b"content-type"]) == (500, b"application/problem+json")
+    assert b"damaged" in answer.body and b"one" not in answer.body
+    with pytest.raises(RuntimeError, match="broke off: damaged"):
+        asked(fail)
+
+
+@pytest.mark.parametrize(("size", "is_whole"), [(COLLECTED_BYTES_MAX, True), (COLLECTED_BYTES_MAX + 1, False)])
+def test_an_answer_to_http_1_0_is_whole_up_to_a_size_and_refused_beyond(size: int, *, is_whole: bool) -> None:
+    async def long(exchange: Exchange) -> None:
+        await exchange.start(b"text/plain")
+        await exchange.send(bytes(MIB))
+        await exchange.finish(bytes(size - MIB))
+
+    if is_whole:
+        assert len(asked(long, version="1.0").body) == size
+    else:
+        with pytest.raises(HttpVersionTooOld, match=r"proxy_http_version 1\.1"):
+            asked(long, version="1.0")
+    assert len(asked(long).body) == size

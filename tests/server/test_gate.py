@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from headwater.http import Message, Receive, Scope, Send
+from headwater.http import Exchange, Message, Receive, Scope, Send
 from headwater.server.gate import Gate, State
 from headwater.server.request_meter import BOUNDS_S, RequestMeter
 from tests.http.asgi import ask, scope
@@ -102,6 +102,68 @@ def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_oth
         greedy.pieces.put_nowait((bytes(101), True))
         await asyncio.wait_for(gate(scope("/"), greedy.receive, greedy.send), 10)
         assert (greedy.sent[0]["status"], gate.bodies_bytes, gate.requests) == (503, 0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_are_collected_for_http_1_0_count_with_bodies_and_leave_with_their_clients() -> None:
+    class Reader:
+        """A client of HTTP/1.0, that leaves when it is let; its answer grows as it is asked to."""
+
+        def __init__(self) -> None:
+            self.sizes: asyncio.Queue[int] = asyncio.Queue()
+            self.left = asyncio.Event()
+            self.sent: list[Message] = []
+
+        async def receive(self) -> Message:
+            await self.left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(self, message: Message) -> None:
+            self.sent.append(message)
+
+    async def scenario() -> None:
+        collected: asyncio.Queue[int] = asyncio.Queue()
+        readers = {path: Reader() for path in ("/small", "/large", "/late")}
+
+        async def front_end(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange, reader = Exchange(scope, receive, send), readers[scope["path"]]
+            await exchange.start(b"text/plain")
+            gone = asyncio.ensure_future(exchange.disconnected())
+            try:
+                while not gone.done():
+                    growing = asyncio.ensure_future(reader.sizes.get())
+                    await asyncio.wait((growing, gone), return_when=asyncio.FIRST_COMPLETED)
+                    if growing.cancel():
+                        return
+                    await exchange.send(bytes(growing.result()))
+                    collected.put_nowait(growing.result())
+            finally:
+                gone.cancel()
+
+        gate = Gate(health, (), RequestMeter(), 100)
+        gate.open(front_end)
+        tasks = {
+            path: asyncio.create_task(gate(scope(path, version="1.0"), reader.receive, reader.send))
+            for path, reader in readers.items()
+        }
+
+        async def grow(path: str, size: int) -> None:
+            readers[path].sizes.put_nowait(size)
+            await asyncio.wait_for(collected.get(), 10)
+
+        await grow("/small", 30)
+        await grow("/large", 60)
+        assert gate.bodies_bytes == 90
+        await grow("/late", 20)
+        await asyncio.wait_for(tasks["/large"], 10)
+        assert gate.bodies_bytes == 50
+        assert readers["/large"].sent[0]["status"] == 503
+        for path in ("/small", "/late"):
+            readers[path].left.set()
+            await asyncio.wait_for(tasks[path], 10)
+            assert readers[path].sent == []
+        assert (gate.bodies_bytes, gate.requests) == (0, 0)
 
     asyncio.run(scenario())
 

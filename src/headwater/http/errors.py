@@ -11,6 +11,7 @@ HttpError
 ├── UnsupportedMediaType
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
+├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot tell where it ends
 ├── NotHereYet           an event that a read is to see
 ├── AskPrimary           a replica has no such log
 └── Stopping             the server takes no new requests
@@ -136,6 +137,17 @@ class BodyTooLarge(HttpError):
     def __init__(self, given: int, allowed: int) -> None:
         self.given, self.allowed = given, allowed
         super().__init__(f"the body is over {allowed} bytes, which is the most that is read")
+
+
+class HttpVersionTooOld(HttpError):
+    """505 (RFC 9110, 15.6.6) for HTTP/1.0, where the answer is longer than what is collected to be sent whole."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+        super().__init__(
+            f"the answer is over {allowed} bytes, the limit for HTTP/1.0, which cannot tell a part from the whole; use "
+            f"HTTP/1.1 (nginx: `proxy_http_version 1.1;` beside `proxy_pass`), or ask for less"
+        )
 
 
 class NotHereYet(HttpError):

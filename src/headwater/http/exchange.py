@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
@@ -12,7 +14,7 @@ import msgspec
 
 from ..formats.problem import MEDIA_TYPE, Problem
 from .asgi import Header, Receive, Scope, Send
-from .errors import BodyTooLarge, CodedBody, Disconnected, InvalidParameter, UnsupportedMediaType
+from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
 
 JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()
@@ -20,6 +22,12 @@ BODY_BYTES_MAX = 1024 * 1024
 """Where a route names no other limit."""
 _LONG_BYTES = 4 * 1024 * 1024
 """Once so much of a body has come, there is space for the longest that is allowed."""
+COLLECTED_BYTES_MAX = 8 * 1024 * 1024
+"""Of a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
+EVENT_STREAM = b"text/event-stream"
+"""Such an answer has no end, and its reader goes on where it was: HTTP/1.0 gets it piece by piece, too."""
+HOLD_KEY = "headwater.hold"
+"""Where the scope has what counts the bytes of an answer that is collected; it may give the request up."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -33,10 +41,33 @@ def _with_space(grown: BytesIO, size: int) -> BytesIO:
     return spacious
 
 
+class _Collected:
+    """What there is of an answer that is to be sent whole."""
+
+    def __init__(self, fields: list[Header], hold: Callable[[int], object] | None) -> None:
+        self.fields, self._hold = fields, hold
+        self.pieces: deque[bytes] = deque()
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """One more piece. Raises HttpVersionTooOld, and keeps nothing, where it is too much."""
+        self.size += len(piece)
+        if self.size > COLLECTED_BYTES_MAX:
+            self.pieces.clear()
+            raise HttpVersionTooOld(COLLECTED_BYTES_MAX)
+        if piece:
+            self.pieces.append(piece)
+            if self._hold is not None:
+                self._hold(len(piece))
+
+
 class Exchange:
     """A request, and the one answer to it."""
 
-    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "scope", "user_name")
+    __slots__ = (
+        "_collected", "_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "scope",
+        "user_name",
+    )  # fmt: skip
 
     heeds_length: ClassVar[bool] = True
     """Whether a body that says it is too long is refused unread. A client that sends first and listens later may then
@@ -180,22 +211,52 @@ class Exchange:
     async def start(self, media_type: bytes, headers: Iterable[Header] = ()) -> None:
         """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off.
 
+        HTTP/1.0 has no chunks, so that a streamed answer which broke off would look whole: there it is collected, and
+        sent with its length by `finish`. Until then it may still become another answer.
+
         Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
         """
-        self.has_started = True
         fields = [(b"content-type", media_type), *headers]
+        self._collected: _Collected | None = None
+        if self.scope.get("http_version", "1.1") < "1.1" and media_type != EVENT_STREAM and not self.is_head:
+            self._collected = _Collected(fields, self.scope.get(HOLD_KEY))
+            return
+        self.has_started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": fields})
         if self.is_head:
             await self._send({"type": "http.response.body", "body": b""})
             raise Disconnected
 
     async def send(self, chunk: bytes) -> None:
-        """A piece of a streamed answer; waits while the client does not take what was sent before."""
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        """A piece of a streamed answer; waits while the client does not take what was sent before.
+
+        Raises HttpVersionTooOld for too long an answer to HTTP/1.0.
+        """
+        if self._collected is None:
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        else:
+            await self._collect(self._collected, chunk)
 
     async def finish(self, chunk: bytes = b"") -> None:
-        """The last piece of a streamed answer."""
+        """The last piece of a streamed answer. Raises as `send`."""
+        collected, self._collected = self._collected, None
+        if collected is not None:
+            await self._collect(collected, chunk)
+            self.has_started = True
+            fields = [*collected.fields, (b"content-length", b"%d" % collected.size)]
+            await self._send({"type": "http.response.start", "status": 200, "headers": fields})
+            while collected.pieces:
+                await self._send({"type": "http.response.body", "body": collected.pieces.popleft(), "more_body": True})
+            chunk = b""
         await self._send({"type": "http.response.body", "body": chunk})
+
+    async def _collect(self, collected: _Collected, chunk: bytes) -> None:
+        try:
+            collected.add(chunk)
+        except HttpVersionTooOld:
+            self._collected = None
+            raise
+        await asyncio.sleep(0)  # where it is given up, it ends here
 
     async def _receive_chunk(self) -> tuple[bytes, bool]:
         message = await self._receive()

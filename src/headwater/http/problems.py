@@ -60,6 +60,9 @@ _TABLE: dict[type, _Row] = {
     errors.BodyTooLarge: _Row(
         413, "too_large", "Too large", lambda e: {"allowed": e.allowed, "unit": "bytes", "path": "$"}
     ),
+    errors.HttpVersionTooOld: _Row(
+        505, "http_version_too_old", "HTTP/1.1 is needed", lambda e: {"allowed": e.allowed, "unit": "bytes"}
+    ),
     errors.NotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
     errors.AskPrimary: _Row(421, "ask_primary", "The primary is to be asked", _fields("log", "primary")),
     errors.Stopping: _Row(503, "stopping", "Stopping"),

@@ -1,7 +1,8 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
 What a web page may not do is refused first (`web_guard`).
-Bodies of which only a part has come are bounded in sum: where there is too much of them, the largest is given up.
+Bodies of which only a part has come, and answers that are collected for HTTP/1.0, are bounded in sum: where there is
+too much of them, the largest is given up.
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
@@ -22,7 +23,7 @@ from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART, answer_websocket
 from ..http.errors import CLOSE, AskPrimary, HttpError
-from ..http.exchange import PROBLEM
+from ..http.exchange import HOLD_KEY, PROBLEM
 from ..http.problems import problem_of
 from .request_meter import RequestMeter
 from .web_guard import WebGuard
@@ -55,7 +56,8 @@ class Gate:
         web: WebGuard | None = None,
         doing: Doing | None = None,
     ) -> None:
-        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together.
+        """`bodies_bytes_max`: how much there may be of bodies that have come in part, and of answers that are collected
+        for HTTP/1.0, of all requests together.
 
         `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
         request.
@@ -73,10 +75,10 @@ class Gate:
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
         self._bodies_bytes_max = bodies_bytes_max
-        self._receiving: set[_Passage] = set()
-        """Requests of which a part of the body has come."""
+        self._holding: set[_Passage] = set()
+        """Requests of which a part of the body has come, or whose answer is collected."""
         self.bodies_bytes = 0
-        """How much of them has come."""
+        """How much there is of these."""
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0
@@ -105,6 +107,8 @@ class Gate:
         self._doing.what = scope
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         send = answering(passage.send)
+        if collects := scope.get("http_version", "1.1") < "1.1":
+            scope[HOLD_KEY] = passage.hold_answer
         try:
             await self._front_ends(scope, passage.receive, send)
         except asyncio.CancelledError:
@@ -115,6 +119,8 @@ class Gate:
                 detail = f"more than {self._bodies_bytes_max} bytes of unfinished bodies wait, and yours is the largest"
                 await refuse(scope, passage.receive, send, detail)
         finally:
+            if collects:
+                del scope[HOLD_KEY]  # no cycle keeps what was sent
             passage.end(scope)
             self._left.set()
 
@@ -187,19 +193,21 @@ class Gate:
         self.state = State.STOPPING
 
     def hold(self, passage: _Passage, size: int) -> None:
-        """More has come of a body that goes on. Where it is too much in all, the largest of them is given up."""
-        self._receiving.add(passage)
+        """More is there of a body that goes on. Where it is too much in all, the largest of them is given up."""
+        self._holding.add(passage)
+        passage.body_bytes += size
         self.bodies_bytes += size
-        while self.bodies_bytes > self._bodies_bytes_max and self._receiving:
-            largest = max(self._receiving, key=lambda passage: passage.body_bytes)
+        while self.bodies_bytes > self._bodies_bytes_max and self._holding:
+            largest = max(self._holding, key=lambda passage: passage.body_bytes)
             self.release(largest)
             largest.give_up()
 
     def release(self, passage: _Passage) -> None:
         """A body is there, or nobody waits for it any more."""
-        if passage in self._receiving:
-            self._receiving.remove(passage)
+        if passage in self._holding:
+            self._holding.remove(passage)
             self.bodies_bytes -= passage.body_bytes
+            passage.body_bytes = 0
 
     async def requests_finished(self, timeout_s: float) -> bool:
         """Wait until no request runs; False if some still do after that time."""
@@ -224,8 +232,8 @@ class _Passage:
     """One request on its way through the gate."""
 
     __slots__ = (
-        "_gate", "_is_stream", "_receive", "_send", "_started", "_status", "body_bytes", "has_started", "is_given_up",
-        "task",
+        "_gate", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status", "body_bytes", "has_started",
+        "is_given_up", "task",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, receive: Receive, send: Send, *, is_stream: bool) -> None:
@@ -234,9 +242,9 @@ class _Passage:
         assert task is not None, "a gate is passed in a task"
         self.task = task
         self.body_bytes = 0
-        """How much of the body has come."""
-        self.has_started = self.is_given_up = False
-        """Whether an answer has begun; whether there was no room for more of the body."""
+        """How much of the body has come, or of the answer is collected."""
+        self.has_started = self.is_given_up = self._holds_answer = False
+        """Whether an answer has begun; whether there was no room for more of the body; whether it is the answer's."""
         self._status = 500  # what is answered if the application never does
         self._started = time.perf_counter()
         if is_stream:
@@ -248,15 +256,20 @@ class _Passage:
         message = await self._receive()
         if message["type"] == "http.request":
             if message.get("more_body", False):
-                size = len(message["body"])
-                self.body_bytes += size
-                self._gate.hold(self, size)
-            elif self.body_bytes:
+                self._gate.hold(self, len(message["body"]))
+            elif self.body_bytes and not self._holds_answer:
                 self._gate.release(self)
         return message
 
+    def hold_answer(self, size: int) -> None:
+        """So much more of the answer is collected; of the body nothing is needed any more."""
+        if not self._holds_answer:
+            self._gate.release(self)
+            self._holds_answer = True
+        self._gate.hold(self, size)
+
     def give_up(self) -> None:
-        """It waits for more of its body, or is about to: there it ends."""
+        """It waits for more of its body, or is about to, or its answer is collected: there it ends."""
         self.is_given_up = True
         self.task.cancel()
 

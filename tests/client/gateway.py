@@ -1,0 +1,132 @@
+"""A proxy of HTTP between client and server, as nginx is by default: it asks its server with HTTP/1.0."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+
+PIECE_BYTES = 64 * 1024
+
+
+class Failure(NamedTuple):
+    """What the gateway answers by itself."""
+
+    status: int = 502
+    is_after: bool = False
+    """Whether the server was asked, and its answer is lost."""
+    body: bytes = b"<html>\r\n<head><title>Bad day</title></head>\r\n</html>\r\n"
+
+
+class Gateway:
+    """A context manager. What its server breaks off is passed on as it came, and ends as if it were whole, where
+    nothing said how long it is. Where the server is away, the answer is 502.
+    """
+
+    def __init__(self, upstream_port: int) -> None:
+        self.upstream_port = upstream_port
+        self.failures: deque[Failure] = deque()
+        """What is answered to the next requests."""
+        self.has_failed = threading.Event()
+        """Set whenever it answered by itself."""
+        self.pauses = False
+        """Whether it waits for `go` behind the first piece of a body."""
+        self.is_paused, self.go = threading.Event(), threading.Event()
+        handler = type("Handler", (_Handler,), {"gateway": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Upstream(HTTPConnection):
+    """It speaks HTTP/1.0, and takes little before it is read."""
+
+    _http_vsn, _http_vsn_str = 10, "HTTP/1.0"
+
+    def connect(self) -> None:
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
+        self.sock.connect((self.host, self.port))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    gateway: Gateway
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        gateway = self.gateway
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        failure = gateway.failures.popleft() if gateway.failures else None
+        if failure is not None and not failure.is_after:
+            self._fail(failure)
+            return
+        fields = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
+        upstream = _Upstream("127.0.0.1", gateway.upstream_port)
+        try:
+            upstream.request(self.command, self.path, body, fields)
+            answer = upstream.getresponse()
+        except (OSError, HTTPException):
+            upstream.close()
+            self._fail(Failure())
+            return
+        with answer:
+            if failure is not None:
+                answer.read()
+                self._fail(failure)
+            else:
+                self._pass_on(answer)
+        upstream.close()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _pass_on(self, answer: HTTPResponse) -> None:
+        length = answer.getheader("content-length")
+        is_chunked = length is None and answer.status != 204
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "server", "date"):
+                self.send_header(name, value)
+        if is_chunked:
+            self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        sent = 0
+        while piece := answer.read1(PIECE_BYTES):
+            sent += len(piece)
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+            if self.gateway.pauses and answer.status == 200:
+                self.gateway.is_paused.set()
+                self.gateway.go.wait()
+        if is_chunked:
+            self.wfile.write(b"0\r\n\r\n")
+        elif length is not None and sent < int(length):
+            self.close_connection = True
+
+    def _fail(self, failure: Failure) -> None:
+        self.send_response(failure.status)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(failure.body)))
+        self.end_headers()
+        self.wfile.write(failure.body)
+        self.gateway.has_failed.set()
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:  # the client left
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
