@@ -22,6 +22,7 @@ EXAMPLES: list[core.EventLogError] = [
     core.DuplicateEventId("1", "", None, 0), core.ConditionNeedsTrimmedEvents(1, 2), core.PositionTrimmed(1, 2),
     core.PositionOfOtherIncarnation(1, "i", 2), core.LogNotFound("x"), core.LogExists("x"),
     core.ConsumerNotFound("o", "c"), core.ConsumerFenced("o", "c", 1, 2), core.StateConflict("k", "k", 1, 2),
+    core.WouldDrop("x", 3, 1, 3, None, None, 3),
     core.Overloaded(2, 1), core.DiskFull("/secret", 1, 2), core.SequenceExhausted(1),
     core.StorageCorrupted("/secret", "p", "r"), core.StorageUnavailable("/secret"), core.Closed("x"),
     core.NotPrimary("x"), core.OutcomeUnknown("x"),

@@ -23,6 +23,7 @@ def problem(code: str, status: int = 400, detail: str = "what happened", **membe
             problem("consumer_fenced", 409, owner="a", component="b", given=1, current=2),
             errors.ConsumerFenced,
         ),
+        (problem("would_drop", 409, log="orders", drops=3, first=1, last=3, history=3), errors.WouldDrop),
         (problem("condition_needs_trimmed_events", 409, after=1, known_from=5), errors.ConditionNeedsTrimmedEvents),
         (problem("position_trimmed", 410, position=1, first_retained=5), errors.PositionTrimmed),
         (

@@ -171,7 +171,7 @@ class Twins(RuleBasedStateMachine):
         for store in (self.bench.store, self.models):
             fixed = store.open(NAME).info().settings
             if (fixed.partitions, fixed.partition_by) == (settings.partitions, settings.partition_by):
-                store.change(NAME, settings)
+                store.change(NAME, settings, drops_at_most=None)
 
     @rule(step=st.sampled_from([1, 50, 5000, -3, -4000]))
     def let_time_pass(self, step: int) -> None:

@@ -200,6 +200,6 @@ def test_a_log_that_is_told_to_drop_its_history_forgets_what_was_trimmed(bench: 
     log = bench.create("orders", LogSettings())
     fill(log, 10, "x:1")
     log.trim(6)
-    bench.store.change("orders", LogSettings(keeps_history=False))
+    bench.store.change("orders", LogSettings(keeps_history=False), drops_at_most=None)
     with refusal(ConditionNeedsTrimmedEvents(4, 6)):
         log.append([event()], unless(tags=["x:1"], after=4))

@@ -19,6 +19,7 @@ TOLD: list[core.EventLogError] = [
     core.DuplicateEventId("1", "/s", 5, 0), core.DuplicateEventId("1", "", None, 0),
     core.ConditionNeedsTrimmedEvents(1, 2), core.PositionTrimmed(1, 2), core.PositionOfOtherIncarnation(1, "i", 2),
     core.LogNotFound("x"), core.LogExists("x"), core.ConsumerNotFound("o", "c"), core.ConsumerFenced("o", "c", 1, 2),
+    core.WouldDrop("x", 3, 1, 3, 5, 6), core.WouldDrop("x", 3, 1, 3, None, None, 3),
     core.StateConflict("k", "k", 1, 2), core.Overloaded(2, 1, 7.5), core.SequenceExhausted(1), core.Closed("x"),
     access.Forbidden("u", access.Right.READ, "x"), access.TooManyLogins(3.0), access.IssuerUnavailable(3.0),
     Busy("reads", 3),

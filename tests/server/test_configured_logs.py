@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from headwater.core import Event
 from headwater.core.errors import NotPrimary
 from headwater.core.settings import LogSettings
-from headwater.server.configured_logs import HOME_KIND, SEEDING, seed_home
+from headwater.server.configured_logs import HOME_KIND, SEEDING, create_logs, seed_home
+from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 
 LOGS = {"orders": {}, "seats": {"partitions": 2}, "once": {}}
@@ -56,3 +60,18 @@ def test_where_no_log_is_configured_nothing_is_written() -> None:
     store = MemoryStore()
     seed_home(store, {})
     assert store.names() == [] and store.state.get(HOME_KIND, SEEDING) is None
+
+
+def test_what_the_configuration_imposes_is_dropped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Engine(tmp_path / "data", maintains=False, reserve_bytes=0) as store:
+        log = store.create("orders")
+        log.append([Event("Placed")] * 10)
+        log.register_consumer("spark", "archiver", after=4)
+        create_logs(store, {"orders": {"retention_until_acknowledged": True}})
+        store.maintain()
+        assert log.first_retained == 5
+    (warning,) = [record for record in caplog.records if record.message == "configured settings drop events"]
+    assert warning.levelname == "WARNING"
+    assert warning.fields == {"log": "orders", "events": 4, "first": 1, "last": 4, "history": 0}

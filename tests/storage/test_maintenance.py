@@ -220,7 +220,7 @@ def test_dropping_the_history_later_forgets_it_on_disk(data: Path) -> None:
         one.maintain()
         one.maintain()
         assert list((log_directory(data) / "history").iterdir())
-        one.change("orders", LogSettings(keeps_history=False))
+        one.change("orders", LogSettings(keeps_history=False), drops_at_most=None)
         one.maintain()
         with pytest.raises(ConditionNeedsTrimmedEvents):
             log.append([event()], AppendCondition(Query.where(tags=["n:7"])))

@@ -192,7 +192,7 @@ def test_history_goes_only_if_both_witnesses_give_it_up(trimmed: Path) -> None:
         one.maintain()
         assert sorted(history.iterdir()) == before
     with engine(trimmed) as one:
-        one.change("orders", LogSettings(keeps_history=False))
+        one.change("orders", LogSettings(keeps_history=False), drops_at_most=None)
         one.maintain()
         assert len(list(history.iterdir())) < len(before)
     assert read_meta(log_directory(trimmed)).known_from == 50

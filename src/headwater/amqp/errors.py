@@ -80,6 +80,7 @@ _TABLE: dict[type, _Row] = {
     core.ConditionNeedsTrimmedEvents: _Row(conditions.PRECONDITION_FAILED, ("after", "known_from")),
     core.DuplicateEventId: _Row(conditions.PRECONDITION_FAILED, ("id", "source", "sequence_number")),
     core.ConsumerFenced: _Row(conditions.LINK_STOLEN, ("given", "current")),
+    core.WouldDrop: _Row(conditions.PRECONDITION_FAILED, core.WouldDrop.MEMBERS),
     core.StateConflict: _Row(conditions.RESOURCE_LOCKED),
     core.PositionTrimmed: _Row(conditions.RESOURCE_DELETED, ("position", "first_retained")),
     core.PositionOfOtherIncarnation: _Row(conditions.RESOURCE_DELETED, ("position", "incarnation", "first")),

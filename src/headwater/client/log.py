@@ -78,21 +78,23 @@ class RemoteLog:
         """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
         return RemoteSubscription(self._transport, self._routes, query, after, partition)
 
-    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+    def register_consumer(
+        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
+    ) -> Consumer:
         """See EventLog."""
-        return self._transport.call(self._routes.register_consumer(owner, component, after))
+        return self._transport.call(self._routes.register_consumer(owner, component, after, drops_at_most))
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
         """See EventLog."""
         return self._transport.call(self._routes.acknowledge(owner, component, sequence_number, epoch))
 
-    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+    def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
         """See EventLog."""
-        return self._transport.call(self._routes.reset_consumer(owner, component, after))
+        return self._transport.call(self._routes.reset_consumer(owner, component, after, drops_at_most))
 
-    def unregister_consumer(self, owner: str, component: str) -> None:
+    def unregister_consumer(self, owner: str, component: str, *, drops_at_most: int = 0) -> None:
         """See EventLog."""
-        self._transport.call(self._routes.unregister_consumer(owner, component))
+        self._transport.call(self._routes.unregister_consumer(owner, component, drops_at_most))
 
     def consumers(self) -> list[Consumer]:
         """See EventLog."""

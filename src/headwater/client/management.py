@@ -11,6 +11,7 @@ import msgspec
 from ..formats.answer import Answer
 from . import wire
 from .request import Request, Route
+from .routes import dropping
 from .transport import Transport
 
 
@@ -60,25 +61,34 @@ class Management:
         """All attributes of one entity."""
         return self._entity("GET", type, name)
 
-    def create(self, type: str, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Make one; answers all its attributes."""
-        return self._entity("PUT", type, name, attributes)
+    def create(self, type: str, name: str, attributes: Mapping[str, Any], *, drops_at_most: int = 0) -> dict[str, Any]:
+        """Make one; answers all its attributes. Raises WouldDrop of a first consumer, as `register_consumer` does."""
+        return self._entity("PUT", type, name, attributes, drops_at_most)
 
-    def update(self, type: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change one; None takes a value away. Answers all its attributes."""
-        return self._entity("PATCH", type, name, changes)
+    def update(self, type: str, name: str, changes: Mapping[str, Any], *, drops_at_most: int = 0) -> dict[str, Any]:
+        """Change one; None takes a value away. Answers all its attributes.
 
-    def delete(self, type: str, name: str) -> None:
-        """Take one away; a connection, a session or a link is closed by that."""
-        self._transport.call(Request(Route("DELETE", _path(type, name)), b"", "", wire.nothing))
+        Raises WouldDrop if settings of a log, or a consumer that is moved, drop more events than `drops_at_most`.
+        """
+        return self._entity("PATCH", type, name, changes, drops_at_most)
+
+    def delete(self, type: str, name: str, *, drops_at_most: int = 0) -> None:
+        """Take one away; a connection, a session or a link is closed by that.
+
+        Raises WouldDrop if a log drops more events than `drops_at_most` because a consumer of it goes.
+        """
+        path = _path(type, name) + dropping(drops_at_most)
+        self._transport.call(Request(Route("DELETE", path), b"", "", wire.nothing))
 
     def perform(self, operation: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """An operation of the management node itself: GET-TYPES, GET-EVENTS, or QUERY over all types."""
         path = f"{_path('management', 'self')}/{quote(operation, safe='')}"
         return self._call("POST", path, arguments or {})
 
-    def _entity(self, method: str, type: str, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        attributes: dict[str, Any] = self._call(method, _path(type, name), given)
+    def _entity(
+        self, method: str, type: str, name: str, given: Mapping[str, Any] | None = None, drops_at_most: int = 0
+    ) -> dict[str, Any]:
+        attributes: dict[str, Any] = self._call(method, _path(type, name) + dropping(drops_at_most), given)
         return attributes
 
     def _call(self, method: str, path: str, given: Mapping[str, Any] | None = None) -> Any:

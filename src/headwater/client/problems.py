@@ -41,6 +41,7 @@ from ..core.errors import (
     StorageCorrupted,
     StorageUnavailable,
     TooLarge,
+    WouldDrop,
 )
 from ..formats.problem import TYPE_PREFIX
 
@@ -138,6 +139,11 @@ def _duplicate(members: _Members) -> DuplicateEventId:
     return DuplicateEventId(members["id"], members["source"], members.get("sequence_number"), members["index"])
 
 
+def _would_drop(members: _Members) -> WouldDrop:
+    times = members.get("first_recorded_at"), members.get("last_recorded_at")
+    return WouldDrop(members["log"], members["drops"], members["first"], members["last"], *times, members["history"])
+
+
 def _refused(code: str) -> Callable[[_Members], EventLogError]:
     return lambda members: Refused(code, members["detail"])
 
@@ -162,6 +168,7 @@ _TABLE: dict[str, Callable[[_Members], EventLogError]] = {
     "duplicate_event_id": _duplicate,
     "condition_needs_trimmed_events": _of(ConditionNeedsTrimmedEvents, "after", "known_from"),
     "consumer_fenced": _of(ConsumerFenced, "owner", "component", "given", "current"),
+    "would_drop": _would_drop,
     "position_trimmed": _of(PositionTrimmed, "position", "first_retained"),
     "position_of_other_incarnation": _of(PositionOfOtherIncarnation, "position", "incarnation", "first"),
     "overloaded": lambda members: Overloaded(

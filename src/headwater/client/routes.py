@@ -78,24 +78,24 @@ class LogRoutes:
         route = Route("GET", f"{self._path}/subscribe?{urlencode(options)}", accept=EVENT_STREAM)
         return Request(route, b"", self.name, _as_it_comes, self._identity)
 
-    def register_consumer(self, owner: str, component: str, after: int | None) -> Request[Consumer]:
+    def register_consumer(self, owner: str, component: str, after: int | None, drops_at_most: int) -> Request[Consumer]:
         """See EventLog."""
-        return self._consumer("PUT", owner, component, "", {} if after is None else {"after": after})
+        asked = {} if after is None else {"after": after}
+        return self._consumer("PUT", owner, component, dropping(drops_at_most), asked)
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Request[Consumer]:
         """See EventLog."""
         asked = {"sequence_number": sequence_number, "epoch": epoch}
         return self._consumer("POST", owner, component, "/acknowledge", asked)
 
-    def reset_consumer(self, owner: str, component: str, after: int) -> Request[Consumer]:
+    def reset_consumer(self, owner: str, component: str, after: int, drops_at_most: int) -> Request[Consumer]:
         """See EventLog."""
-        return self._consumer("POST", owner, component, "/reset", {"after": after})
+        return self._consumer("POST", owner, component, f"/reset{dropping(drops_at_most)}", {"after": after})
 
-    def unregister_consumer(self, owner: str, component: str) -> Request[None]:
+    def unregister_consumer(self, owner: str, component: str, drops_at_most: int) -> Request[None]:
         """See EventLog."""
-        return Request(
-            Route("DELETE", self._consumer_path(owner, component)), b"", self.name, wire.nothing, self._identity
-        )
+        path = self._consumer_path(owner, component) + dropping(drops_at_most)
+        return Request(Route("DELETE", path), b"", self.name, wire.nothing, self._identity)
 
     def consumers(self) -> Request[list[Consumer]]:
         """See EventLog."""
@@ -152,9 +152,9 @@ def ensure(name: str, settings: LogSettings | None) -> Request[bool]:
     return Request(_of_log("PUT", name), body, name, lambda answer: answer.status == CREATED)
 
 
-def change(name: str, settings: LogSettings) -> Request[LogInfo]:
+def change(name: str, settings: LogSettings, drops_at_most: int) -> Request[LogInfo]:
     """Give a log new settings."""
-    return Request(_of_log("PATCH", name), wire.encode(settings), name, wire.info)
+    return Request(_of_log("PATCH", name, dropping(drops_at_most)), wire.encode(settings), name, wire.info)
 
 
 def delete(name: str) -> Request[None]:
@@ -162,8 +162,13 @@ def delete(name: str) -> Request[None]:
     return Request(_of_log("DELETE", name), b"", name, wire.nothing)
 
 
-def _of_log(method: str, name: str) -> Route:
-    return Route(method, f"/logs/{check_log_name(name)}", JSON)
+def dropping(at_most: int) -> str:
+    """The query of a request that may drop so many events; without one it may drop none."""
+    return f"?drops_at_most={at_most}" if at_most else ""
+
+
+def _of_log(method: str, name: str, query: str = "") -> Route:
+    return Route(method, f"/logs/{check_log_name(name)}{query}", JSON)
 
 
 def _as_it_comes(answer: object) -> None:

@@ -91,10 +91,12 @@ class Server(Closing):
         with settings_named():
             return self._transport.call(routes.ensure(name, settings))
 
-    def change(self, name: str, settings: LogSettings) -> LogInfo:
-        """Give a log new settings. Raises LogNotFound, InvalidSettings."""
+    def change(self, name: str, settings: LogSettings, *, drops_at_most: int = 0) -> LogInfo:
+        """Give a log new settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more events would be dropped
+        now than `drops_at_most`.
+        """
         with settings_named():
-            return self._transport.call(routes.change(name, settings))
+            return self._transport.call(routes.change(name, settings, drops_at_most))
 
     def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound."""

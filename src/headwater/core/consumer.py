@@ -78,9 +78,7 @@ class ConsumerRegistry:
             if known is not None:
                 consumer = self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
             else:
-                head = self._head()
-                start = head if after is None else self._checked(after, head, "after")
-                consumer = self._store(Consumer(owner, component, start, 1, now, now))
+                consumer = self._store(self._new(owner, component, after, now))
             self._notify(NotificationType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
             return consumer
 
@@ -101,6 +99,18 @@ class ConsumerRegistry:
             moved = self._store(replace(known, acknowledged=position, seen_at=self._clock()))
             self._notify(NotificationType.CONSUMER_MOVED, moved, previous=known.acknowledged)
             return moved
+
+    def registered(self, owner: str, component: str, after: int | None) -> Consumer:
+        """That consumer as `register` would have it, but for its epoch. Raises InvalidInput, InvalidPosition."""
+        check_consumer_key(owner, component)
+        with self._lock:
+            return self._consumers.get((owner, component)) or self._new(owner, component, after, self._clock())
+
+    def moved(self, owner: str, component: str, after: int) -> Consumer:
+        """That consumer as `reset` would make it. Raises ConsumerNotFound, InvalidPosition."""
+        with self._lock:
+            known = self._known(owner, component)
+            return replace(known, acknowledged=self._checked(after, self._head(), "after"))
 
     def unregister(self, owner: str, component: str, *, silent_ms: int | None = None) -> None:
         """See EventLog.unregister_consumer. `silent_ms`: it is because the consumer was not heard of for so long."""
@@ -123,6 +133,10 @@ class ConsumerRegistry:
         """The lowest position of all consumers; None if there is none."""
         with self._lock:
             return min((consumer.acknowledged for consumer in self._consumers.values()), default=None)
+
+    def _new(self, owner: str, component: str, after: int | None, now: int) -> Consumer:
+        head = self._head()
+        return Consumer(owner, component, head if after is None else self._checked(after, head, "after"), 1, now, now)
 
     def _known(self, owner: str, component: str) -> Consumer:
         try:

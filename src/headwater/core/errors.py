@@ -18,6 +18,7 @@ EventLogError
 ├── ConsumerNotFound
 ├── ConsumerFenced                   another holder registered the consumer with a newer epoch
 ├── StateConflict                    a versioned compare-and-set lost
+├── WouldDrop                        the change would drop more events than the caller allows
 ├── Overloaded                       too much is waiting; try again after `retry_after_s`
 ├── DiskFull
 ├── SequenceExhausted                10**18 - 1 numbers were issued
@@ -189,6 +190,40 @@ class StateConflict(EventLogError):
     def __init__(self, kind: str, key: str, expected: int, found: int) -> None:
         self.kind, self.key, self.expected, self.found = kind, key, expected, found
         super().__init__(f"{kind} {key!r} is at version {found}, not {expected}")
+
+
+class WouldDrop(EventLogError):
+    """The change would drop more events than the caller allows with `drops_at_most`; nothing was changed."""
+
+    MEMBERS = ("log", "drops", "first", "last", "first_recorded_at", "last_recorded_at", "history")
+    """What front ends answer of it."""
+
+    def __init__(
+        self,
+        log: str,
+        drops: int,
+        first: int,
+        last: int,
+        first_recorded_at: int | None,
+        last_recorded_at: int | None,
+        history: int = 0,
+    ) -> None:
+        """See `core.extent.Drop`, of which these are the fields; `drops` is its `events`."""
+        self.log, self.drops, self.first, self.last, self.history = log, drops, first, last, history
+        self.first_recorded_at, self.last_recorded_at = first_recorded_at, last_recorded_at
+        super().__init__(
+            f"this would drop {self.what} of log {show(log)}, numbered {first} to {last}; "
+            f"give drops_at_most={drops} to allow it"
+        )
+
+    @property
+    def what(self) -> str:
+        """What would go, in words: `1,000 events`."""
+        retained = self.drops - self.history
+        parts = [f"{retained:,} {'event' if retained == 1 else 'events'}"] if retained else []
+        if self.history:
+            parts.append(f"the history of {self.history:,} trimmed {'event' if self.history == 1 else 'events'}")
+        return " and ".join(parts)
 
 
 class Overloaded(EventLogError):

@@ -82,4 +82,18 @@ class ForeseenTrim(NamedTuple):
     """By how many."""
 
 
+class Drop(NamedTuple):
+    """The events that a change of settings or of consumers drops, beyond those that go without it."""
+
+    events: int
+    """How many there are, with those of `history`."""
+    first: int
+    last: int
+    first_recorded_at: int | None
+    """When the first of the retained ones was recorded, and the last, in ms since 1970 UTC; None if all are trimmed."""
+    last_recorded_at: int | None
+    history: int
+    """How many are trimmed already, and lose their history: conditions know of them no more."""
+
+
 HELD_MAX = 100

@@ -11,9 +11,9 @@ from .bus import Bus
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
 from .counting import Counted, TermKind
-from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation
+from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation, WouldDrop
 from .event import Event
-from .extent import HELD_MAX, ForeseenTrim, Held, SegmentInfo, Weight
+from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import (
     AppendRequest,
@@ -27,7 +27,7 @@ from .log import (
 from .mark import Mark, WriterState, check_mark
 from .notification_types import NotificationType
 from .query import ALL, Query
-from .reading import LocalSubscription, PagedLog, PagedReading
+from .reading import LocalSubscription, PagedLog, PagedReading, read_pages
 from .settings import LogSettings
 from .state import StateStore
 from .streams import StreamPositions
@@ -116,21 +116,34 @@ class LocalLog(PagedLog):
         """The counters of this log; live, not to be changed by the caller."""
         return self._statistics
 
-    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
-        """See EventLog."""
-        return self.registry.register(owner, component, after)
+    def register_consumer(
+        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int | None = 0
+    ) -> Consumer:
+        """See EventLog. With `drops_at_most` None it may drop however many events."""
+        with self._changing:
+            registered = self.registry.registered(owner, component, after)
+            self.check_drop(self.settings, [*self._others(owner, component), registered], drops_at_most)
+            return self.registry.register(owner, component, after)
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
         """See EventLog."""
         return self.registry.acknowledge(owner, component, sequence_number, epoch)
 
-    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+    def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
         """See EventLog."""
-        return self.registry.reset(owner, component, after)
+        with self._changing:
+            moved = self.registry.moved(owner, component, after)
+            self.check_drop(self.settings, [*self._others(owner, component), moved], drops_at_most)
+            return self.registry.reset(owner, component, after)
 
-    def unregister_consumer(self, owner: str, component: str) -> None:
+    def unregister_consumer(self, owner: str, component: str, *, drops_at_most: int = 0) -> None:
         """See EventLog."""
-        self.registry.unregister(owner, component)
+        with self._changing:
+            self.check_drop(self.settings, self._others(owner, component), drops_at_most)
+            self.registry.unregister(owner, component)
+
+    def _others(self, owner: str, component: str) -> list[Consumer]:
+        return [each for each in self.consumers() if (each.owner, each.component) != (owner, component)]
 
     def consumers(self) -> list[Consumer]:
         """See EventLog."""
@@ -177,6 +190,41 @@ class LocalLog(PagedLog):
     @abstractmethod
     def freed_by(self, first_retained: int) -> tuple[int, int]:
         """How many segments would go, and what they take, if the log began there."""
+
+    @property
+    @abstractmethod
+    def known_from(self) -> int:
+        """The number from which conditions know of everything."""
+
+    @abstractmethod
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
+        """Where the log begins once retention has run with these settings and consumers."""
+
+    def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
+        """What these settings and consumers drop now, beyond what the present ones do; None: nothing."""
+        with self._changing:
+            begin = max(self.first_retained, self.kept_from(self.settings, self.consumers()))
+            end = max(begin, self.kept_from(settings, consumers))
+            loses_history = self.settings.keeps_history and not settings.keeps_history
+            first = min(begin, self.known_from) if loses_history else begin
+            events, history = self.weigh(first, end - 1).events, self.weigh(first, begin - 1).events
+            if not events:
+                return None
+            since = self._time_within(begin, end - 1, backwards=False)
+            until = self._time_within(begin, end - 1, backwards=True)
+            return Drop(events, first, end - 1, since, until, history)
+
+    def check_drop(self, settings: LogSettings, consumers: Sequence[Consumer], drops_at_most: int | None) -> None:
+        """Raises WouldDrop if these settings and consumers drop more events now than allowed (None: however many)."""
+        found = None if drops_at_most is None else self.foresee_drop(settings, consumers)
+        if found is not None and drops_at_most is not None and found.events > drops_at_most:
+            raise WouldDrop(self.name, *found)
+
+    def _time_within(self, low: int, high: int, *, backwards: bool) -> int | None:
+        """When the first event from `low` to `high` was recorded, or the last; None if there is none."""
+        selection = Selection(high + 1 if backwards else low - 1, high, backwards, 1, None)
+        found = (event for page in read_pages(self, ALL, selection) for event in page.events)
+        return next((event.recorded_at for event in found if low <= event.sequence_number <= high), None)
 
     def foresee_trim(self, below: int) -> ForeseenTrim:
         """What `trim` would do now. Raises InvalidPosition, as it does."""

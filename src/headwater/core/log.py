@@ -172,11 +172,14 @@ class EventLog(Protocol):
         Raises as `read`.
         """
 
-    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+    def register_consumer(
+        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
+    ) -> Consumer:
         """Register a reliable consumer, or take it over (raising its epoch).
 
         A new one starts after that number, by default at the present head; a known one keeps its position.
-        Raises InvalidInput, InvalidPosition (above the head).
+        Raises InvalidInput, InvalidPosition (above the head), and WouldDrop: of a log that keeps events until they are
+        acknowledged, the first consumer lets those before its start go, more than `drops_at_most`.
         """
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
@@ -185,11 +188,14 @@ class EventLog(Protocol):
         Raises ConsumerNotFound, ConsumerFenced, InvalidPosition (above the head).
         """
 
-    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
-        """Set a consumer's position, back or forth. Raises ConsumerNotFound, InvalidPosition."""
+    def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
+        """Set a consumer's position, back or forth.
 
-    def unregister_consumer(self, owner: str, component: str) -> None:
-        """Forget a consumer; it holds trimming back no more. Raises ConsumerNotFound."""
+        Raises ConsumerNotFound, InvalidPosition, and WouldDrop: retention would drop more events than `drops_at_most`.
+        """
+
+    def unregister_consumer(self, owner: str, component: str, *, drops_at_most: int = 0) -> None:
+        """Forget a consumer; it holds trimming back no more. Raises ConsumerNotFound, and WouldDrop as a reset."""
 
     def consumers(self) -> list[Consumer]:
         """All registered consumers, by owner and component."""

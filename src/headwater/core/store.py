@@ -39,8 +39,10 @@ class LogStore(Protocol):
     def consumers_of(self, name: str) -> Sequence[Consumer]:
         """The registered consumers of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
 
-    def change(self, name: str, settings: LogSettings) -> LocalLog:
-        """Give a log new settings. Raises LogNotFound, InvalidSettings."""
+    def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> LocalLog:
+        """Give a log new settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more events would be dropped
+        now than `drops_at_most` (None: however many).
+        """
 
     def delete(self, name: str) -> None:
         """Delete a log and all its events. A log of that name made later goes on above its numbers.

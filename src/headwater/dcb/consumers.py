@@ -13,6 +13,7 @@ from ..core.errors import InvalidInput, InvalidPosition
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter
+from ..http.parameters import DROPS_AT_MOST, drops_at_most
 from .host import Host
 from .wire import AcknowledgeIn, RegisterIn, ResetIn
 
@@ -32,9 +33,12 @@ async def register(host: Host, exchange: Exchange) -> None:
     """PUT /logs/{log}/consumers/{owner}/{component}"""
     opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
+    drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = jsontext.decode(_register_decoder, await exchange.json_body() or b"{}")
     register_consumer = opened.log.register_consumer
-    consumer = await _moved("after", lambda: register_consumer(owner, component, after=given.after))
+    consumer = await _moved(
+        "after", lambda: register_consumer(owner, component, after=given.after, drops_at_most=drops)
+    )
     await exchange.answer_json(201 if consumer.epoch == 1 else 200, consumer)
 
 
@@ -52,8 +56,10 @@ async def reset(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/consumers/{owner}/{component}/reset"""
     opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
+    drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = jsontext.decode(_reset_decoder, await exchange.json_body())
-    consumer = await _moved("after", lambda: opened.log.reset_consumer(owner, component, given.after))
+    reset_consumer = opened.log.reset_consumer
+    consumer = await _moved("after", lambda: reset_consumer(owner, component, given.after, drops_at_most=drops))
     await exchange.answer_json(200, consumer)
 
 
@@ -61,7 +67,8 @@ async def unregister(host: Host, exchange: Exchange) -> None:
     """DELETE /logs/{log}/consumers/{owner}/{component}"""
     opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
-    await asyncio.to_thread(opened.log.unregister_consumer, owner, component)
+    drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
+    await asyncio.to_thread(opened.log.unregister_consumer, owner, component, drops_at_most=drops)
     await exchange.answer_empty(204)
 
 

@@ -18,6 +18,7 @@ from ..formats import jsontext
 from ..formats.logsettings import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
+from ..http.parameters import DROPS_AT_MOST, drops_at_most
 from .host import Host
 from .wire import ForeseenTrimOut, HeldOut, TrimIn
 
@@ -54,8 +55,9 @@ async def create(host: Host, exchange: Exchange) -> None:
 async def change(host: Host, exchange: Exchange) -> None:
     """PATCH /logs/{log}"""
     name = await host.authorize(exchange, Right.MANAGE)
+    drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = _given_settings(await exchange.json_body())
-    info = await host.logs.change(name, lambda: _change(host.logs.store, name, given))
+    info = await host.logs.change(name, lambda: _change(host.logs.store, name, given, drops))
     await exchange.answer_json(200, info)
 
 
@@ -109,5 +111,5 @@ def _create(store: LogStore, name: str, settings: LogSettings) -> tuple[LogInfo,
     return store.create(name, settings).info(), is_new
 
 
-def _change(store: LogStore, name: str, given: dict[str, Any]) -> LogInfo:
-    return store.change(name, replace(store.open(name).settings, **given)).info()
+def _change(store: LogStore, name: str, given: dict[str, Any], drops: int) -> LogInfo:
+    return store.change(name, replace(store.open(name).settings, **given), drops_at_most=drops).info()

@@ -117,6 +117,6 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
 }
 _WITH_PARAMETERS = frozenset({
     appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,
-    workers.leave,
+    workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

@@ -262,9 +262,9 @@ class BulkClient:
         body = wire.AcknowledgeBody(log, owner, component, sequence_number, epoch)
         return self._act(wire.ACKNOWLEDGE, body, log=log)
 
-    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+    def unregister_consumer(self, log: str, owner: str, component: str, *, drops_at_most: int = 0) -> None:
         """See EventLog."""
-        self._act(wire.UNREGISTER_CONSUMER, wire.ConsumerBody(log, owner, component), log=log)
+        self._act(wire.UNREGISTER_CONSUMER, wire.UnregisterBody(log, owner, component, drops_at_most), log=log)
 
     def report_position(self, log: str, stream: str, position: int) -> None:
         """A stream of that name is done with everything up to that number: for lag and metrics, and nothing else.

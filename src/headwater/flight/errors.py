@@ -130,6 +130,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
     core.ConsumerFenced: _plain(
         "consumer_fenced", _FAILED, core.ConsumerFenced, "owner", "component", "given", "current"
     ),
+    core.WouldDrop: _plain("would_drop", _FAILED, core.WouldDrop, *core.WouldDrop.MEMBERS),
     core.StateConflict: _plain("state_conflict", _FAILED, core.StateConflict, "kind", "key", "expected", "found"),
     core.Overloaded: _plain(
         "overloaded", _UNAVAILABLE, core.Overloaded, "waiting_bytes", "allowed_bytes", "retry_after_s"

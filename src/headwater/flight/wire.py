@@ -224,6 +224,12 @@ class RegisterBody(ConsumerBody, frozen=True):
     after: Number | None = None
 
 
+class UnregisterBody(ConsumerBody, frozen=True):
+    """So many events may be dropped because of it."""
+
+    drops_at_most: int = 0
+
+
 class AcknowledgeBody(ConsumerBody, frozen=True):
     """Everything up to `sequence_number` is done with."""
 
@@ -348,7 +354,7 @@ CONSUMERS = ActionShape("consumers", LogBody, Consumers, Right.READ)
 CONSUMER = ActionShape("consumer", ConsumerBody, OneConsumer, Right.READ)
 REGISTER_CONSUMER = ActionShape("register_consumer", RegisterBody, Consumer, Right.MANAGE)
 ACKNOWLEDGE = ActionShape("acknowledge", AcknowledgeBody, Consumer, Right.MANAGE)
-UNREGISTER_CONSUMER = ActionShape("unregister_consumer", ConsumerBody, Nothing, Right.MANAGE, is_idempotent=False)
+UNREGISTER_CONSUMER = ActionShape("unregister_consumer", UnregisterBody, Nothing, Right.MANAGE, is_idempotent=False)
 REPORT_POSITION = ActionShape("report_position", ReportBody, Nothing, Right.READ, is_idempotent=False)
 """Not sent again where it fails: the next one says more."""
 WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)

@@ -111,6 +111,7 @@ _TABLE: dict[type, _Row] = {
     access.Forbidden: _Row(UNAUTHORIZED),
     core.Overloaded: _Row(DEFENSE_REJECTED),
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
+    core.WouldDrop: _Row(INVALID_REQUEST),
     core.StateConflict: _Row(INTERNAL_ERROR),
     core.StorageUnavailable: _Row(INTERNAL_ERROR, lambda e: e.reason),
     core.OutcomeUnknown: _Row(INTERNAL_ERROR),

@@ -108,6 +108,12 @@ _TABLE: dict[type, _Row] = {
     core.ConsumerFenced: _Row(
         409, "consumer_fenced", "Another holder has the consumer", _fields("owner", "component", "given", "current")
     ),
+    core.WouldDrop: _Row(
+        409,
+        "would_drop",
+        "It would drop events",
+        _fields(*core.WouldDrop.MEMBERS),
+    ),
     core.StateConflict: _Row(409, "state_conflict", "Changed by somebody else", _fields("expected", "found")),
     core.PositionTrimmed: _Row(
         410, "position_trimmed", "The position was trimmed", _fields("position", "first_retained")

@@ -16,6 +16,8 @@ NODE_TYPE = "org.amqp.management"
 """The type of the management node itself (AMQP Management 3.4), which is an entity too; its name is `self`."""
 SELF = "self"
 CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
+DROPS_AT_MOST = "drops_at_most"
+"""The argument of operations that may lead to the dropping of events: so many may go, none if it is not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ LOG = EntityType(
     "io.headwater.log",
     "a log. Its name is the log's",
     f"{_SEES_LOG}; all others: to manage the log",
-    {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
+    {CREATE: (), READ: (), UPDATE: (DROPS_AT_MOST,), DELETE: ()},
     (
         _text("incarnation", "the identity of this log under its name"),
         _time("createdAt", "when it was made"),
@@ -400,7 +402,7 @@ CONSUMER = EntityType(
     "a registered consumer of a log, which holds trimming back. Its name is `LOG/OWNER/COMPONENT`, with `%2F` for a "
     "slash within a part, and `%25` for a percent sign",
     f"{_SEES_LOG}; all others: to manage the log",
-    {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
+    {CREATE: (DROPS_AT_MOST,), READ: (), UPDATE: (DROPS_AT_MOST,), DELETE: (DROPS_AT_MOST,)},
     (
         _text("log", "the log"),
         _text("owner", "a user, a container, `spark`"),

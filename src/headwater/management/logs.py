@@ -30,7 +30,7 @@ from ..core.store import LogStore
 from ..core.streams import StreamPosition
 from ..formats.logsettings import attribute_name
 from .names import joined, parted
-from .ports import Attributes, ReadOnly
+from .ports import Attributes, Dropping, ReadOnly
 from .statuses import Refusal, Status, refusal_of
 
 
@@ -97,7 +97,7 @@ def may_see(user: User, log: str) -> bool:
     return user.may(Right.READ, log) or user.may(Right.MANAGE, log)
 
 
-class Logs(ReadOnly):
+class Logs(Dropping):
     """Logs as entities; their names are those of the logs."""
 
     def __init__(self, rights: LogRights) -> None:
@@ -145,7 +145,9 @@ class Logs(ReadOnly):
     def _update(self, name: str, changes: Attributes) -> Attributes:
         log = self._rights.opened(name)
         settings = _settings(log.settings, changes)
-        return _shown(log if settings == log.settings else self._store.change(name, settings))
+        if settings != log.settings:
+            log = self._store.change(name, settings, drops_at_most=self.drops_at_most)
+        return _shown(log)
 
 
 class Partitions(ReadOnly):
@@ -186,7 +188,7 @@ class Partitions(ReadOnly):
         }
 
 
-class Consumers(ReadOnly):
+class Consumers(Dropping):
     """Registered consumers of all logs as entities; their names are `LOG/OWNER/COMPONENT`."""
 
     def __init__(self, rights: LogRights) -> None:
@@ -220,7 +222,9 @@ class Consumers(ReadOnly):
             if opened.consumer(owner, component) is not None:
                 raise Refusal(Status.CONFLICT, f"consumer {name!r} is registered already")
             with _positions():
-                made = opened.register_consumer(owner, component, after=given.get("acknowledged"))
+                made = opened.register_consumer(
+                    owner, component, after=given.get("acknowledged"), drops_at_most=self.drops_at_most
+                )
             return _shown_consumer(opened, made)
 
         return await asyncio.to_thread(made)
@@ -234,7 +238,7 @@ class Consumers(ReadOnly):
             opened = self._rights.opened(log)
             if "acknowledged" in changes:
                 with _positions():
-                    opened.reset_consumer(owner, component, changes["acknowledged"])
+                    opened.reset_consumer(owner, component, changes["acknowledged"], drops_at_most=self.drops_at_most)
             return _shown_consumer(opened, _registered(opened, owner, component))
 
         return await asyncio.to_thread(moved)
@@ -243,7 +247,11 @@ class Consumers(ReadOnly):
         """See Entities: unregisters it."""
         log, owner, component = _consumer_key(name)
         self._rights.check_managed(user, log)
-        await asyncio.to_thread(lambda: self._rights.opened(log).unregister_consumer(owner, component))
+
+        def unregister() -> None:
+            self._rights.opened(log).unregister_consumer(owner, component, drops_at_most=self.drops_at_most)
+
+        await asyncio.to_thread(unregister)
 
 
 class Streams(ReadOnly):

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.access import User
-from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
+from ..core.errors import (
+    Closed,
+    ConsumerNotFound,
+    EventLogError,
+    LogNotFound,
+    StorageCorrupted,
+    StorageUnavailable,
+    WouldDrop,
+)
 from ..core.limits import show
 from ..core.rounds import Rounds
 from ..core.slices import Slices
@@ -21,6 +29,7 @@ from .entities import (
     COMMON,
     CREATE,
     DELETE,
+    DROPS_AT_MOST,
     NODE_TYPE,
     READ,
     SELF,
@@ -31,7 +40,7 @@ from .entities import (
     identity_of,
 )
 from .given import changed_attributes, initial_attributes
-from .ports import Attributes, Entities, ReadOnly, Time
+from .ports import Attributes, Dropping, Entities, ReadOnly, Time
 from .selecting import Selection, selection
 from .statuses import Refusal, Status, refusal_of
 
@@ -119,6 +128,9 @@ class Management:
             return await self.do(request)
         except Refusal as refusal:
             return Answer(refusal.status, {}, refusal.description)
+        except WouldDrop as error:
+            facts = {name: getattr(error, name) for name in WouldDrop.MEMBERS}
+            return Answer(Status.CONFLICT, facts, str(error))
         except EventLogError as error:
             answered = refusal_of(error)
             if answered.status is Status.INTERNAL_ERROR:
@@ -136,6 +148,8 @@ class Management:
             able = ", ".join(type.operations)
             raise Refusal(Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; it has {able}")
         entities, user = self._entities[type.name], request.user
+        if isinstance(entities, Dropping):
+            entities = entities.dropping(_bound(request, DROPS_AT_MOST) or 0)
         if operation == CREATE:
             made = await entities.create(user, name, initial_attributes(type, name, request.body))
             return _answered(Status.CREATED, _shown(type, name, made))

@@ -7,7 +7,8 @@ rooms have. Whoever implements this has the loop: what blocks, it does in a thre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from copy import copy
+from typing import Any, Protocol, Self
 
 from ..core.access import User
 from .statuses import Refusal, Status
@@ -60,3 +61,16 @@ class ReadOnly:
     async def delete(self, user: User, name: str) -> None:
         """See Entities."""
         raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be deleted")
+
+
+class Dropping(ReadOnly):
+    """Entities of which a change may drop events. It raises WouldDrop where more would go than may."""
+
+    drops_at_most = 0
+    """So many events may go."""
+
+    def dropping(self, at_most: int) -> Self:
+        """The same entities, of which a change may drop so many events."""
+        same = copy(self)
+        same.drops_at_most = at_most
+        return same

@@ -22,7 +22,8 @@ from ..core.slices import Slices
 from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.front_end import Handler
-from .entities import CREATE, DELETE, READ, UPDATE, EntityType
+from ..http.parameters import whole_number
+from .entities import CREATE, DELETE, DROPS_AT_MOST, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, RESULTS_MAX, Answer, Management, Request
 from .statuses import Refusal, Status
 from .wire import (
@@ -59,7 +60,7 @@ class Application(FrontEnd[ManagementHost, Exchange]):
         """`guard` says who asks; who may do what is for the entities of `management` to say."""
         self.routes: Routes[Handler[ManagementHost, Exchange]] = Routes()
         for method, path, handler in _TABLE:
-            has_parameters = handler in (list_types, query)
+            has_parameters = handler in (list_types, query, of_entity)
             self.routes.add(method, path, handler, body_bytes_max=BODY_BYTES_MAX, has_parameters=has_parameters)
         super().__init__(ManagementHost(management, guard), self.routes.find, _logger, Exchange)
 
@@ -119,8 +120,9 @@ async def of_entity(host: ManagementHost, exchange: Exchange) -> None:
     if operation not in type.operations:
         able = {method for method, each in _METHODS.items() if each in type.operations}
         raise MethodNotAllowed(exchange.scope["method"], able)
+    drops = whole_number(exchange.parameters(*type.operations[operation]), DROPS_AT_MOST)
     body = await given_object(exchange) if operation in (CREATE, UPDATE) else None
-    about = {"operation": operation, "type": type.name, "name": name}
+    about = {"operation": operation, "type": type.name, "name": name, DROPS_AT_MOST: drops}
     await _answer(exchange, await host.management.do(Request(user, about, body)))
 
 

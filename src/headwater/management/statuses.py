@@ -63,6 +63,7 @@ _TABLE: dict[type, Status] = {
     core.ConditionNeedsTrimmedEvents: Status.CONFLICT,
     core.ConsumerFenced: Status.CONFLICT,
     core.StateConflict: Status.CONFLICT,
+    core.WouldDrop: Status.CONFLICT,
     core.PositionTrimmed: Status.CONFLICT,
     core.PositionOfOtherIncarnation: Status.CONFLICT,
     core.Overloaded: Status.UNAVAILABLE,

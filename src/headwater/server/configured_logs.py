@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.local import LocalLog
 from ..core.settings import LogSettings, is_own
 from ..core.store import LogStore
 from ..storage.moved_home import HOME_KIND
@@ -54,11 +55,24 @@ def seed_home(store: LogStore, logs: Configured) -> None:
     state.delete(HOME_KIND, SEEDING)
 
 
+def impose(store: LogStore, log: LocalLog, settings: LogSettings) -> LocalLog:
+    """Give a log the settings that are configured; what they drop is dropped, with a warning that says how much.
+
+    Raises InvalidSettings.
+    """
+    drop = log.foresee_drop(settings, log.consumers())
+    changed = store.change(log.name, settings, drops_at_most=None)
+    if drop is not None:
+        facts = fields(log=log.name, events=drop.events, first=drop.first, last=drop.last, history=drop.history)
+        logger.warning("configured settings drop events", extra=facts)
+    return changed
+
+
 def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
-    settings = store.open(name).settings
-    wanted = replace(settings, **given)  # type: ignore[arg-type]
+    log = store.open(name)
+    wanted = replace(log.settings, **given)  # type: ignore[arg-type]
     try:
-        if wanted != settings:
-            store.change(name, wanted)
+        if wanted != log.settings:
+            impose(store, log, wanted)
     except InvalidSettings as error:
         raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None

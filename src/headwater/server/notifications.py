@@ -18,6 +18,7 @@ from ..management.consumers import ConsumerWatch
 from ..management.history import History
 from ..management.summaries import Summaries
 from .config import Management
+from .configured_logs import impose
 from .log_lines import fields
 from .notification_lines import logged_types, write_line
 
@@ -91,7 +92,7 @@ def system_log(store: LogStore, settings: Management) -> LocalLog:
     """The log of notifications, made if need be, with the retention that is configured."""
     wanted = LogSettings(retention_ms=settings.keep_retention_ms, retention_bytes=settings.keep_retention_bytes)
     log = store.create(SYSTEM_LOG, is_own=True)
-    return log if log.settings == wanted else store.change(SYSTEM_LOG, wanted)
+    return log if log.settings == wanted else impose(store, log, wanted)
 
 
 async def _look_again_and_again(looks: Sequence[Callable[[], Awaitable[None]]], is_stopping: asyncio.Event) -> None:

@@ -237,13 +237,14 @@ class Engine(Closing):
             return log.consumers()
         return stored_consumers(self.state, self.incarnation_of(name))
 
-    def change(self, name: str, settings: LogSettings) -> StoredLog:
+    def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> StoredLog:
         """See LogStore."""
         with self._opening:
             log = self.open(name)
             self._refuse_following(name)
             old = log.settings
             old.check_change(settings)
+            log.check_drop(settings, log.consumers(), drops_at_most)
             entry = LogEntry(log.directory.name, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry))
             log.change(settings)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..core.bus import Bus
+from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
 from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.extent import SegmentInfo, Weight
@@ -36,6 +37,7 @@ from .postings import KEY, PARTITION, TAG, TYPE, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
 from .refusals import refusing
+from .retention import kept_from
 from .room import Room
 from .sealing import FRAMES, INDEX
 from .segment import Segment
@@ -83,7 +85,7 @@ class StoredLog(LocalLog):
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._decoded = decoded or DecodedFrames()
-        self._state = state
+        self._state, self._clock = state, clock
         self._log_id = bytes.fromhex(meta.segments_id)
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         self._homed = homed
@@ -434,8 +436,12 @@ class StoredLog(LocalLog):
 
     @property
     def known_from(self) -> int:
-        """The number from which conditions know of everything."""
+        """See LocalLog."""
         return self._numbering.known_from
+
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
+        """See LocalLog."""
+        return kept_from(self, self.frames.segments, settings, consumers, self._clock())
 
     def agreed_trim(self) -> Trimmed:
         """What may be unlinked: as far as META on disk, the state and this log agree. Raises StorageCorrupted."""

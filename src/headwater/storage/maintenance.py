@@ -22,6 +22,7 @@ from .id_files import IdFile
 from .log import StoredLog
 from .places import places_name
 from .postings import FilePostings, postings_name
+from .retention import kept_from, silent
 from .sealing import HISTORY, INDEX, postings_ranges, range_of
 from .segment import Segment
 from .trimming import unused_segments
@@ -146,30 +147,11 @@ def drop_leftovers(log: StoredLog) -> None:
 
 def apply_retention(log: StoredLog, now: int) -> None:
     """Trim what the settings allow to forget; unregister consumers that were not heard of for too long."""
-    settings, head = log.settings, log.head()
-    if (age := settings.consumer_age_ms_max) is not None:
-        for consumer in log.consumers():
-            if now - consumer.seen_at > age:
-                log.registry.unregister(consumer.owner, consumer.component, silent_ms=now - consumer.seen_at)
-    below = 0
-    if settings.retention_ms is not None:
-        below = max(below, log.sequence_number_at(now - settings.retention_ms))
-    if settings.retention_bytes is not None:
-        below = max(below, _below_for_bytes(log, settings.retention_bytes))
-    if settings.retention_until_acknowledged and (lowest := log.registry.lowest_acknowledged()) is not None:
-        below = max(below, lowest + 1)
+    for consumer in silent(log.settings, log.consumers(), now):
+        log.registry.unregister(consumer.owner, consumer.component, silent_ms=now - consumer.seen_at)
+    below = kept_from(log, log.frames.segments, log.settings, log.consumers(), now)
     if below > log.first_retained:
-        log.trim(min(below, head + 1))
-
-
-def _below_for_bytes(log: StoredLog, allowed: int) -> int:
-    """The number below which whole segments must go so that the rest takes no more than allowed."""
-    total = 0
-    for segment in reversed(log.frames.segments):
-        total += segment.end
-        if total > allowed:
-            return segment.last + 1 if segment is not log.frames.segments[-1] else segment.first
-    return 0
+        log.trim(below)
 
 
 def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:

@@ -319,9 +319,9 @@ class MemoryLog(LocalLog):
         return [found] if first > after and limit else []
 
     def weigh(self, low: int, high: int) -> Weight:
-        """See LocalLog."""
+        """See LocalLog. What was trimmed counts."""
         with self._changing:
-            found = [event for event in self._retained() if low <= event.sequence_number <= high]
+            found = [event for event in self._events if low <= event.sequence_number <= high]
         return Weight(len(found), sum(map(_size, found)))
 
     def freed_by(self, first_retained: int) -> tuple[int, int]:
@@ -345,6 +345,15 @@ class MemoryLog(LocalLog):
     @property
     def first_retained(self) -> int:
         """See LocalLog."""
+        return self._first_retained
+
+    @property
+    def known_from(self) -> int:
+        """See LocalLog."""
+        return self._known_from
+
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
+        """See LocalLog. Memory has no retention."""
         return self._first_retained
 
     def _begin_at(self, number: int) -> None:
@@ -443,10 +452,12 @@ class MemoryStore:
         """See LogStore."""
         return self.open(name).consumers()
 
-    def change(self, name: str, settings: LogSettings) -> MemoryLog:
+    def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> MemoryLog:
         """See LogStore."""
         log = self.open(name)
         old = log.settings
+        old.check_change(settings)
+        log.check_drop(settings, log.consumers(), drops_at_most)
         log.change(settings)
         notify_changed(log.bus, name, old, settings)
         return log

@@ -82,9 +82,11 @@ class RemoteLog:
         """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
         return await RemoteSubscription(self._transport, self._routes, query, after, partition).begin()
 
-    async def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+    async def register_consumer(
+        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
+    ) -> Consumer:
         """See EventLog."""
-        return await self._transport.call(self._routes.register_consumer(owner, component, after))
+        return await self._transport.call(self._routes.register_consumer(owner, component, after, drops_at_most))
 
     async def acknowledge(
         self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
@@ -92,13 +94,13 @@ class RemoteLog:
         """See EventLog."""
         return await self._transport.call(self._routes.acknowledge(owner, component, sequence_number, epoch))
 
-    async def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+    async def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
         """See EventLog."""
-        return await self._transport.call(self._routes.reset_consumer(owner, component, after))
+        return await self._transport.call(self._routes.reset_consumer(owner, component, after, drops_at_most))
 
-    async def unregister_consumer(self, owner: str, component: str) -> None:
+    async def unregister_consumer(self, owner: str, component: str, *, drops_at_most: int = 0) -> None:
         """See EventLog."""
-        await self._transport.call(self._routes.unregister_consumer(owner, component))
+        await self._transport.call(self._routes.unregister_consumer(owner, component, drops_at_most))
 
     async def consumers(self) -> list[Consumer]:
         """See EventLog."""

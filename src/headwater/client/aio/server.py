@@ -76,10 +76,12 @@ class Server:
         with settings_named():
             return await self._transport.call(routes.ensure(name, settings))
 
-    async def change(self, name: str, settings: LogSettings) -> LogInfo:
-        """Give a log new settings. Raises LogNotFound, InvalidSettings."""
+    async def change(self, name: str, settings: LogSettings, *, drops_at_most: int = 0) -> LogInfo:
+        """Give a log new settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more events would be dropped
+        now than `drops_at_most`.
+        """
         with settings_named():
-            return await self._transport.call(routes.change(name, settings))
+            return await self._transport.call(routes.change(name, settings, drops_at_most))
 
     async def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound."""

@@ -58,8 +58,8 @@ def _create_log(store: LogStore, body: wire.CreateBody) -> LogInfo:
     return store.create(body.log, wire.settings_of(body.settings)).info()
 
 
-def _unregister_consumer(log: StoredLog, body: wire.ConsumerBody) -> wire.Nothing:
-    log.unregister_consumer(body.owner, body.component)
+def _unregister_consumer(log: StoredLog, body: wire.UnregisterBody) -> wire.Nothing:
+    log.unregister_consumer(body.owner, body.component, drops_at_most=body.drops_at_most)
     return wire.Nothing()
 
 
@@ -99,7 +99,7 @@ HANDLERS: dict[str, Handling] = dict(
         _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component)), None),
         _on_log(
             wire.REGISTER_CONSUMER,
-            lambda log, body: log.register_consumer(body.owner, body.component, after=body.after),
+            lambda log, body: log.register_consumer(body.owner, body.component, after=body.after, drops_at_most=None),
         ),
         _on_log(
             wire.ACKNOWLEDGE,
