@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ...core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
+from .dropping import when_agreed, yes_option
 from .examples import examples
 from .output import (
     json_option,
@@ -44,6 +45,7 @@ def consumers() -> None:
     """List, register and move the reliable consumers of a log.
 
     They hold trimming back: what one of them has not acknowledged is kept. The owner of a FutoIn consumer is its user.
+    A command after which retention would drop events says which, and asks; without a terminal, --yes is needed.
     """
 
 
@@ -70,28 +72,34 @@ def list_consumers(server: Server, log: str, as_json: bool) -> None:
 @consumers.command(epilog=examples("headwater consumers register orders alice Billing --after 0"))
 @_consumer_arguments
 @click.option("--after", type=click.IntRange(min=0), help="It starts after that number.  [default: the last event]")
+@yes_option
 @server_options
-def register(server: Server, log: str, owner: str, component: str, after: int | None) -> None:
+def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
     """Register a consumer, so that it needs no right to do so itself. One that is known keeps its position."""
-    consumer = server.log(log).register_consumer(owner, component, after=after)
+    target = server.log(log)
+    consumer = when_agreed(
+        lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
+    )
     click.echo(f"{owner} {component} is registered, and goes on after {consumer.acknowledged:,}")
 
 
 @consumers.command(epilog=examples("headwater consumers reset orders spark archiver --after 0"))
 @_consumer_arguments
 @click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@yes_option
 @server_options
-def reset(server: Server, log: str, owner: str, component: str, after: int) -> None:
+def reset(server: Server, log: str, owner: str, component: str, after: int, yes: bool) -> None:
     """Set a consumer's position, back or forth."""
-    server.log(log).reset_consumer(owner, component, after)
+    _reset(server.log(log), owner, component, after, yes)
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 
 @consumers.command(epilog=examples("headwater consumers skip orders alice Billing --events 1"))
 @_consumer_arguments
 @click.option("--events", type=click.IntRange(min=1), help="So many of the next ones.  [default: all there are]")
+@yes_option
 @server_options
-def skip(server: Server, log: str, owner: str, component: str, events: int | None) -> None:
+def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
     """Let a consumer pass over its next events: one that it cannot digest, or all that it lags behind."""
     target = server.log(log)
     head = target.head()
@@ -100,17 +108,23 @@ def skip(server: Server, log: str, owner: str, component: str, events: int | Non
     else:
         position = _known(target, owner, component).acknowledged
         after = max((event.sequence_number for event in _next_events(target, position, events)), default=head)
-    target.reset_consumer(owner, component, after)
+    _reset(target, owner, component, after, yes)
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 
 @consumers.command(epilog=examples("headwater consumers unregister orders spark archiver"))
 @_consumer_arguments
+@yes_option
 @server_options
-def unregister(server: Server, log: str, owner: str, component: str) -> None:
+def unregister(server: Server, log: str, owner: str, component: str, yes: bool) -> None:
     """Forget a consumer: it holds trimming back no more."""
-    server.log(log).unregister_consumer(owner, component)
+    target = server.log(log)
+    when_agreed(lambda drops: target.unregister_consumer(owner, component, drops_at_most=drops), yes)
     click.echo(f"{owner} {component} is unregistered")
+
+
+def _reset(log: RemoteLog, owner: str, component: str, after: int, yes: bool) -> None:
+    when_agreed(lambda drops: log.reset_consumer(owner, component, after, drops_at_most=drops), yes)
 
 
 class _Lag(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +11,7 @@ import click
 from ...core.access import Forbidden
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.settings import EARLIEST, LATEST, LogSettings
+from .dropping import ask, when_agreed, yes_option
 from .examples import examples
 from .output import (
     counted,
@@ -124,12 +124,16 @@ def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
 @logs.command("set", epilog=examples("headwater logs set orders --retention-ms 604800000"))
 @click.argument("log")
 @_changeable
+@yes_option
 @json_option
 @server_options
-def set_(server: Server, log: str, as_json: bool, **settings: Any) -> None:
-    """Change settings of LOG; those that are not named stay as they are."""
-    present = server.log(log).info().settings
-    _show(server.change(log, replace(present, **_given(settings))), as_json)
+def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) -> None:
+    """Change settings of LOG; those that are not named stay as they are.
+
+    Where they would drop events now, it says which, and asks; without a terminal, --yes is needed.
+    """
+    wanted = replace(server.log(log).info().settings, **_given(settings))
+    _show(when_agreed(lambda drops: server.change(log, wanted, drops_at_most=drops), yes), as_json)
 
 
 @logs.command(
@@ -168,14 +172,7 @@ def _ask_to_trim(log: RemoteLog, below: int) -> None:
     last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
     if last < info.first_retained or below > info.head + 1:
         return  # nothing goes, or it is refused
-    what = f"the events {info.first_retained:,} to {last:,} of {log.name}"
-    if not _has_terminal():
-        raise click.UsageError(f"this drops {what}, and there is no terminal to ask on; --yes does it without asking")
-    click.confirm(f"Drop {what}?", abort=True, err=True)
-
-
-def _has_terminal() -> bool:
-    return sys.stdin.isatty()
+    ask(f"the events {info.first_retained:,} to {last:,} of {log.name}")
 
 
 def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .dropping import when_agreed, yes_option
 from .examples import examples
 from .output import (
     json_option,
@@ -93,22 +94,29 @@ def read(server: Server, type: str, name: str, as_json: bool) -> None:
 @click.argument("type")
 @click.argument("name")
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
+@yes_option
 @json_option
 @server_options
-def create(server: Server, type: str, name: str, attributes: tuple[str, ...], as_json: bool) -> None:
+def create(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Make the entity NAME of TYPE, with those attributes. A list is written as JSON: grants='["read:*"]'."""
-    _show(server.management.create(type, name, _given(attributes)), as_json)
+    create_one, given = server.management.create, _given(attributes)
+    _show(when_agreed(lambda drops: create_one(type, name, given, drops_at_most=drops), yes), as_json)
 
 
 @manage.command(epilog=examples("headwater manage update log clicks retentionMs=null"))
 @click.argument("type")
 @click.argument("name")
 @click.argument("attributes", nargs=-1, required=True, metavar="ATTRIBUTE=VALUE...")
+@yes_option
 @json_option
 @server_options
-def update(server: Server, type: str, name: str, attributes: tuple[str, ...], as_json: bool) -> None:
-    """Change attributes of the entity NAME of TYPE. The value `null` takes one away."""
-    _show(server.management.update(type, name, _given(attributes)), as_json)
+def update(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Change attributes of the entity NAME of TYPE. The value `null` takes one away.
+
+    Where a log would drop events because of it, this says which, and asks; without a terminal, --yes is needed.
+    """
+    update_one, given = server.management.update, _given(attributes)
+    _show(when_agreed(lambda drops: update_one(type, name, given, drops_at_most=drops), yes), as_json)
 
 
 @manage.command(epilog=examples("headwater manage delete durableLink orders/my-container/my-link --yes"))
@@ -120,7 +128,7 @@ def delete(server: Server, type: str, name: str, yes: bool) -> None:
     """Delete the entity NAME of TYPE: a log with its events, a user; a connection or a link is closed."""
     if not yes:
         click.confirm(f"Delete {type} {name}?", abort=True, err=True)
-    server.management.delete(type, name)
+    when_agreed(lambda drops: server.management.delete(type, name, drops_at_most=drops), yes)
     click.echo(f"{type} {name} is deleted")
 
 

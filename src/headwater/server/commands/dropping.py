@@ -1,0 +1,50 @@
+"""Before a command drops events it says which, and asks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from ...core.errors import WouldDrop
+from ...core.limits import SEQUENCE_NUMBER_MAX
+from .output import show_time
+
+Result = TypeVar("Result")
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask, also where events are dropped.")
+
+
+def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
+    """What `act` answers, which may drop so many events as it is given: none, until the user has agreed.
+
+    Raises what `ask` raises.
+    """
+    allowed = SEQUENCE_NUMBER_MAX if yes else 0
+    while True:
+        try:
+            return act(allowed)
+        except WouldDrop as error:
+            ask(_described(error))
+            allowed = error.drops  # where the clock makes it more meanwhile, this asks again
+
+
+def ask(what: str) -> None:
+    """Say what would go, and ask. Raises click.UsageError where no terminal is there to ask on, and click.Abort."""
+    if not has_terminal():
+        raise click.UsageError(f"this drops {what}, and there is no terminal to ask on; --yes does it without asking")
+    click.confirm(f"Drop {what}?", abort=True, err=True)
+
+
+def has_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def _described(drop: WouldDrop) -> str:
+    what = f"{drop.what} of {drop.log}, numbered {drop.first:,} to {drop.last:,}"
+    if drop.first_recorded_at is None or drop.last_recorded_at is None:
+        return what
+    return f"{what}, recorded from {show_time(drop.first_recorded_at)} to {show_time(drop.last_recorded_at)}"
