@@ -168,7 +168,10 @@ def test_a_dry_run_says_what_would_be_written(shop: LocalLog, url: str, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": "yesterday"}, "earliest, latest, a number, or a time such as 2026-11-21T12:00:00Z is expected"),
+        (
+            {"start": "yesterday"},
+            "earliest, latest, a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000 is expected",
+        ),
         ({"format": "ndjson", "flatten": True}, "flatten goes with parquet and csv"),
         ({"payload_schema": "n int"}, "it goes with --flatten"),
         ({"format": "csv", "compression": "zstd"}, "csv takes gzip or none, 'zstd' given"),

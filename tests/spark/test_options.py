@@ -12,8 +12,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
-from headwater.spark.options import DEFAULT_URL, InvalidOption, ceil_ms, floor_ms
-from headwater.spark.read_options import READING, Bound, Moment, ReadOptions, batch_options, stream_options
+from headwater.spark.options import DEFAULT_URL, InvalidOption, Moment, ceil_ms, floor_ms
+from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
 from headwater.spark.running import Server, Target
 from headwater.spark.schema import COLUMNS, columns_of, select
 from headwater.spark.sink_options import columns_of as columns_to_write

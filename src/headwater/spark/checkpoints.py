@@ -11,10 +11,11 @@ from urllib.parse import unquote, urlsplit
 from .positions import OffsetUnreadable, decode_offset, extents, start_after
 from .read_options import stream_options
 from .running import Run
+from .stepping import events_left
 
 
 def to_do(run: Run, source: Mapping[str, str]) -> int:
-    """How many numbers the query of that source still has to go through, as of now.
+    """How many events the query of that source still has to go through, as of now.
 
     Raises InvalidOption, LogNotFound, and what BulkClient raises.
     """
@@ -26,7 +27,7 @@ def to_do(run: Run, source: Mapping[str, str]) -> int:
             log: reached[log] if log in reached else start_after(client, options, log, extent, None)
             for log, extent in there.items()
         }
-    return sum(max(0, extent.head - after[log]) for log, extent in there.items())
+        return sum(events_left(client, log, after[log], extent) for log, extent in there.items())
 
 
 def reached_in(checkpoint: str | None) -> dict[str, int]:

@@ -13,6 +13,7 @@ from ..core.extent import Extent
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
 from .positions import Offset
+from .stepping import events_left
 
 NUMBERS_MAX = 1024
 """So many numbers are looked at for the first event that is left."""
@@ -21,7 +22,7 @@ NUMBERS_MAX = 1024
 def lag(client: BulkClient, reached: Offset, there: Mapping[str, Extent]) -> dict[str, float]:
     """What is left of the logs after the batches that were planned: how many events, and how old the oldest of them is.
 
-    Numbers are counted, before `query` and `partitions` leave any out. An event that was trimmed tells no age.
+    Events are counted before `query` and `partitions` leave any out, and without those that were trimmed.
     """
     left = {
         log: extent
@@ -33,7 +34,7 @@ def lag(client: BulkClient, reached: Offset, there: Mapping[str, Extent]) -> dic
     ]
     seconds = max(0.0, time.time() - min(recorded) / 1000) if recorded else 0.0
     return {
-        "events": sum(extent.head - reached[log].position for log, extent in left.items()),
+        "events": sum(events_left(client, log, reached[log].position, extent) for log, extent in left.items()),
         "seconds": round(seconds, 3),
     }
 

@@ -22,6 +22,8 @@ DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 URL_VARIABLE = "HEADWATER_FLIGHT_URL"
 """The environment variable that says it where no option does."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NUMBER_OR_TIME = "a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000"
+"""What `number_or_time` takes, for errors."""
 
 
 class InvalidOption(InvalidInput):
@@ -29,6 +31,13 @@ class InvalidOption(InvalidInput):
 
     def __init__(self, problem: str, name: str) -> None:
         super().__init__(problem, f"option {name}")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time of recording, in ms since 1970."""
+
+    ms: int
 
 
 @dataclass(frozen=True)
@@ -148,6 +157,22 @@ def timestamp_ms(given: str) -> int:
         return int(given)
     moment = datetime.fromisoformat(given.strip())
     return ceil_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+_MS = re.compile(r"ms:(\d{1,15})", re.ASCII)
+
+
+def number_or_time(given: str) -> int | Moment:
+    """A sequence number (digits alone, however many), or a time (ISO 8601, or `ms:` and ms since 1970).
+
+    Every option that takes both is read here. Raises ValueError.
+    """
+    word = given.strip()
+    if word.isascii() and word.isdigit():
+        return int(word)
+    if (found := _MS.fullmatch(word)) is not None:
+        return Moment(int(found[1]))
+    return Moment(timestamp_ms(word))
 
 
 def ceil_ms(moment: datetime) -> int:

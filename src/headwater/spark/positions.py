@@ -14,9 +14,9 @@ from ..core.extent import Extent
 from ..core.limits import show
 from ..flight.client import BulkClient
 from .archive.snapshot import Archive
-from .options import InvalidOption
+from .options import InvalidOption, Moment
 from .patterns import is_pattern
-from .read_options import Moment, ReadOptions
+from .read_options import ReadOptions
 
 OFFSET_VERSION = 1
 
@@ -129,8 +129,13 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
     if place == "earliest":
         return first_retained(log, extent, archive) - 1
     if place > extent.head + 1:
-        raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "startingPosition")
+        raise _beyond(place, log, extent, "starting")
     return place - 1
+
+
+def _beyond(place: int, log: str, extent: Extent, edge: str) -> InvalidOption:
+    problem = f"{place} given, but the head of log {log!r} is {extent.head}; a time is given as {edge}Timestamp"
+    return InvalidOption(problem, f"{edge}Position")
 
 
 def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
@@ -143,7 +148,7 @@ def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent,
     """The last number that is read. Raises InvalidOption: beyond the head."""
     place = options.end.of(log)
     if isinstance(place, int) and place > extent.head:
-        raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "endingPosition")
+        raise _beyond(place, log, extent, "ending")
     return end_so_far(client, options, log, extent, archive)
 
 

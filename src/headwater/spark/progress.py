@@ -49,7 +49,7 @@ class BatchDone(NamedTuple):
     """Read in this batch."""
     batch_ms: int
     behind: int | None
-    """Sequence numbers between here and the head; None where the source does not tell."""
+    """How many events are left; None where the source does not tell. Of sources other than ours: numbers."""
     events_per_s: float
     """Of this run, lately."""
     events_total: int
@@ -132,13 +132,16 @@ class Tally:
 
 
 def behind(sources: list[Mapping[str, Any]]) -> int | None:
-    """How far the sources of a batch's progress are from what is there, in sequence numbers; None if none tells."""
+    """How many events the sources of a batch's progress have left; None if none tells.
+
+    A source that does not count them is as far from what is there as its numbers are.
+    """
     distances = []
     for source in sources:
         end, latest = (_parsed(source.get(name)) for name in OFFSETS)
-        if isinstance(latest, Mapping):
-            latest = {key: value for key, value in latest.items() if key != BEHIND}  # it counts the same once more
-        if latest is not None and end is not None:
+        if isinstance(latest, Mapping) and BEHIND in latest:
+            distances.append(int(latest[BEHIND]["events"]))
+        elif latest is not None and end is not None:
             distances.append(max(0, _distance(end, latest)))
     return sum(distances) if distances else None
 

@@ -23,6 +23,7 @@ from ..formats.querytext import parse_query
 from .clients import CONNECTION, address_of
 from .options import (
     InvalidOption,
+    Moment,
     Option,
     boolean,
     choice,
@@ -40,13 +41,6 @@ from .schema import COLUMNS, METADATA, TYPED, check_columns, columns_of, sources
 
 SPLIT_BYTES = 64 * 1024 * 1024
 TRIGGER_DELAY_MS = 15 * 60_000
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A time of recording, in ms since 1970."""
-
-    ms: int
 
 
 Place = Literal["earliest", "latest"] | int | Moment

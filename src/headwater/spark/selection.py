@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..formats.querytext import parse_query
-from .options import timestamp_ms
+from .options import NUMBER_OR_TIME, Moment, number_or_time
 from .pipelines import option
 from .running import Run
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the help of the pipelines imports no Spark
     from ..core.extent import Extent
     from ..flight.client import BulkClient
     from .archive.snapshot import Archive
+    from .stepping import Steps
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -43,15 +44,15 @@ class Selection:
     to: str
     """What is made of the events; each pipeline says what that is."""
     query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("The first event: earliest, a number, or a time of recording.", default=EARLIEST,
-                        metavar="POSITION")  # fmt: skip
+    start: str = option("The first event: earliest, a number, or a time of recording (ISO 8601, or ms:MILLISECONDS).",
+                        default=EARLIEST, metavar="POSITION")  # fmt: skip
     end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
                       default=LATEST, metavar="POSITION")  # fmt: skip
     archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
 
     def __post_init__(self) -> None:
-        _check_bound(self.start, "--start")
-        _check_bound(self.end, "--end")
+        _bound(self.start, "--start")
+        _bound(self.end, "--end")
         if self.query is not None:
             parse_query(self.query)
 
@@ -67,12 +68,20 @@ class Selection:
         archive = Archive(self.archive) if self.archive is not None else None
         after = _number(client, self.log, extent, archive, self.start, "--start") - 1
         upto = _number(client, self.log, extent, archive, self.end, "--end")
-        if self.end != LATEST and not _is_number(self.end):
+        if isinstance(_bound(self.end, "--end"), Moment):
             upto -= 1
         first = first_retained(self.log, extent, archive)
-        if _is_number(self.start) and after + 1 < first:
+        if isinstance(_bound(self.start, "--start"), int) and after + 1 < first:
             raise InvalidInput(f"{self.start} given, the first event that is there is {first}", "--start")
         return Bounds(after, max(upto, after), extent.incarnation)
+
+    def steps(self, client: BulkClient, bounds: Bounds) -> Steps:
+        """How to go through these bounds in steps."""
+        from .archive.snapshot import Archive
+        from .stepping import Steps
+
+        archive = Archive(self.archive) if self.archive is not None else None
+        return Steps(client, self.log, bounds.incarnation, archive)
 
     def line(self, run: Run) -> str:
         """What is read, as a line of a plan."""
@@ -94,29 +103,28 @@ class Selection:
         return spark.read.format("headwater").options(**given).load()
 
 
-def _check_bound(given: str, flag: str) -> None:
-    """Raises InvalidInput unless it is a number, a time, `earliest` or `latest`."""
-    if given not in (EARLIEST, LATEST) and not _is_number(given):
-        try:
-            timestamp_ms(given)
-        except (ValueError, InvalidInput):
-            allowed = "earliest, latest, a number, or a time such as 2026-11-21T12:00:00Z"
-            raise InvalidInput(f"{allowed} is expected, {show(given)} given", flag) from None
+def _bound(given: str, flag: str) -> str | int | Moment:
+    """`earliest`, `latest`, a number or a time. Raises InvalidInput."""
+    if given in (EARLIEST, LATEST):
+        return given
+    try:
+        return number_or_time(given)
+    except (ValueError, InvalidInput):
+        allowed = f"earliest, latest, {NUMBER_OR_TIME}"
+        raise InvalidInput(f"{allowed} is expected, {show(given)} given", flag) from None
 
 
 def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | None, given: str, flag: str) -> int:
     from .positions import first_retained, sequence_number_at
 
-    if given == EARLIEST:
-        return first_retained(log, extent, archive)
-    if given == LATEST:
-        return extent.head
-    if not _is_number(given):
-        return sequence_number_at(client, log, extent, archive, timestamp_ms(given))
-    if not 1 <= (number := int(given)) <= extent.head:
-        raise InvalidInput(f"{number} given, the head of log {log!r} is {extent.head}", flag)
-    return number
-
-
-def _is_number(given: str) -> bool:
-    return given.isascii() and given.isdigit() and len(given) < 12
+    bound = _bound(given, flag)
+    if isinstance(bound, Moment):
+        return sequence_number_at(client, log, extent, archive, bound.ms)
+    if isinstance(bound, str):
+        return first_retained(log, extent, archive) if bound == EARLIEST else extent.head
+    if bound < 1:
+        raise InvalidInput(f"{bound} given, 1 or more is expected", flag)
+    if bound > extent.head:
+        hint = f"for a time in milliseconds write ms:{bound}"
+        raise InvalidInput(f"{bound} given, the head of log {log!r} is {extent.head}; {hint}", flag)
+    return bound

@@ -45,6 +45,7 @@ from .positions import (
 from .progress import BEHIND
 from .read_options import ReadOptions, stream_options, with_schema
 from .slice_reading import read_slice
+from .stepping import Steps
 
 logger = logging.getLogger("headwater.spark")
 FEWER = 16
@@ -236,14 +237,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _over_gap(self, log: str, admitted: Backlog, upto: int, extent: Extent) -> Backlog:
         """As many numbers from the next event on, where a batch would have none: a restored log leaves out 10^12."""
-        after, events = admitted.upto, admitted.events
-        is_all = after >= upto or admitted.after + 1 < extent.first_retained
-        if is_all or self._client.count(log, admitted.after, after):
+        if admitted.upto >= upto or admitted.after + 1 < extent.first_retained:
             return admitted
-        ticket = Ticket(log, after, upto, columns=("sequence_number",), incarnation=extent.incarnation)
-        batch = next(self._client.read(ticket), None)
-        first = upto if batch is None else batch.column(0)[0].as_py()
-        return admitted._replace(upto=min(upto, first - 1 + events))
+        steps = Steps(self._client, log, extent.incarnation)
+        return admitted._replace(upto=steps.end(admitted.after, upto, admitted.events))
 
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         consumed = decode_offset(start)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ..running import Ending
+from ..stepping import events_left
 from .tending import PASSING, Tended, Tending
 
 if TYPE_CHECKING:
@@ -110,5 +111,5 @@ class Rounds:
         return ending
 
     def _left(self, log: str) -> int:
-        self._behind[log] = max(0, self._client.head(log).head - self._tended[log].archiver.after)
+        self._behind[log] = events_left(self._client, log, self._tended[log].archiver.after, self._client.head(log))
         return self._behind[log]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError, InvalidInput
+from ...core.extent import Extent
 from ...core.settings import check_log_name
 from ..patterns import is_meant, is_pattern
 from ..pipelines import check_directory, option
@@ -104,19 +105,21 @@ def plan(options: Archive, run: Run) -> list[str]:
 def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]:
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
+    from ..stepping import events_left
 
     info = client.info(log)
     consumer = client.consumer(log, _owner(options, run), options.component)
     path = _path(options, log)
     there = snapshot(path) if is_archive(path) else None
     archived = info.first_retained - 1 if there is None else there.archived
+    left = events_left(client, log, archived, Extent(info.head, info.first_retained, info.incarnation))
     lines = [
         run.server.log_line(info),
         f"table {path}: will be made, and begin at {info.first_retained}"
         if there is None
         else f"table {path}: {there.events:,} events, {there.first} to {there.archived}, in {len(there.files):,} files",
         *_obstacles(options, path, there, info, consumer),
-        f"archive what follows {archived}: {max(0, info.head - archived):,} numbers until now, "
+        f"archive what follows {archived}: {left:,} events until now, "
         f"at most {options.events_per_batch:,} events in a batch",
         f"register consumer {_owner(options, run)}/{options.component}; from then on the log keeps the rest"
         if consumer is None
@@ -162,12 +165,13 @@ def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
 
 def _run_one(options: Archive, client: BulkClient, batches: Batches) -> Summary:
     from ..archive.tending import Tending
+    from ..stepping import events_left
 
     run = batches.run
     tended = archiver, compacting = _open(options, run, client, options.log[0])
     if run.is_once:
-        to_do = client.head(archiver.log).head - archiver.after
-        run.expect(max(0, to_do), options.events_per_batch)
+        to_do = events_left(client, archiver.log, archiver.after, client.head(archiver.log))
+        run.expect(to_do, options.events_per_batch)
         ending = batches.follow(archiver, is_once=True) if to_do > 0 else None
         released = archiver.release()
         if compacting is not None and not run.stop.is_asked:

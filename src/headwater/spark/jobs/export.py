@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from ..stepping import Steps
+
 IS_STREAM = False
 MANIFEST_VERSION = 1
 
@@ -91,22 +93,26 @@ def run(spark: SparkSession, options: Export, run: Run) -> Summary:
     target = check_target(options.to)
     with run.server.client() as client:
         bounds = options.bounds(client)
-    writing = _Writing(spark, options, run)
-    schema = writing.schema(bounds)
-    run.expect(bounds.numbers, options.events_per_step)
-    events = 0
-    with NewDirectory(target, options.ending) as directory:
-        for step in _steps(bounds, options.events_per_step):
-            if run.stop.is_asked:
-                return run.summary(to=None)
-            events += writing.write(step, schema, directory, bounds.upto)
-        size = directory.finish(_manifest(options, bounds, events, run))
+        steps = options.steps(client, bounds)
+        writing = _Writing(spark, options, run)
+        schema = writing.schema(bounds)
+        run.expect(steps.count(bounds.after, bounds.upto), options.events_per_step)
+        events = 0
+        with NewDirectory(target, options.ending) as directory:
+            for step in _cut(bounds, steps, options.events_per_step):
+                if run.stop.is_asked:
+                    return run.summary(to=None)
+                events += writing.write(step, schema, directory, steps.count(step.upto, bounds.upto))
+            size = directory.finish(_manifest(options, bounds, events, run))
     return run.summary(to=str(target), first=bounds.after + 1, last=bounds.upto, bytes=size)
 
 
-def _steps(bounds: Bounds, events: int) -> Iterator[Bounds]:
-    for after in range(bounds.after, bounds.upto, events):
-        yield bounds._replace(after=after, upto=min(after + events, bounds.upto))
+def _cut(bounds: Bounds, steps: Steps, events: int) -> Iterator[Bounds]:
+    after = bounds.after
+    while after < bounds.upto:
+        upto = steps.end(after, bounds.upto, events)
+        yield bounds._replace(after=after, upto=upto)
+        after = upto
 
 
 def _manifest(options: Export, bounds: Bounds, events: int, run: Run) -> dict[str, object]:
@@ -143,12 +149,12 @@ class _Writing:
         events = options.events(self._spark, self._run, bounds, columns="data")
         return self._run.step(self._spark, lambda: found_schema(events))
 
-    def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory, last: int) -> int:
-        """Write a step of those up to number `last`; answers how many events it has."""
+    def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory, left: int) -> int:
+        """Write a step, after which so many events are left; answers how many it has that match."""
         began = time.monotonic()
         count = self._run.step(self._spark, lambda: self._written(step, schema, directory))
         directory.add(step.after + 1)
-        self._run.advance(count, round((time.monotonic() - began) * 1000), left=last - step.upto)
+        self._run.advance(count, round((time.monotonic() - began) * 1000), left=left)
         return count
 
     def _written(self, step: Bounds, schema: StructType | None, directory: NewDirectory) -> int:

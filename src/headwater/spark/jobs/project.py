@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...core.log import LogInfo
+    from ...flight.client import BulkClient
     from ..projection.fold import Fold
     from ..projection.folding import Folded
     from ..projection.table import Definition, StateTable
+    from ..stepping import Steps
 
 NEEDS_CHECKPOINT = False
 VACUUM_S = 3600.0
@@ -130,9 +132,10 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
         table.vacuum(options.keep_hours)
         vacuumed_at = time.monotonic()
         ending = None
+        steps = _steps(options, client, definition.incarnation)
         upto_last = client.head(options.log).head
         if run.is_once:
-            run.expect(max(0, upto_last - table.position), options.events_per_batch)
+            run.expect(steps.count(table.position, upto_last), options.events_per_batch)
         while not run.stop.is_asked:
             extent = client.head(options.log)
             if extent.incarnation != definition.incarnation:
@@ -140,9 +143,10 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
             if reports is not None:
                 reports.tell(client, {options.log: table.position})
             head = min(extent.head, upto_last) if run.is_once else extent.head
-            upto = min(head, table.position + options.events_per_batch)
-            if upto > table.position:
-                if not _fold(spark, options, run, table, fold, upto, extent.head):
+            upto = head
+            if head > table.position:
+                upto = steps.end(table.position, head, options.events_per_batch)
+                if not _fold(spark, options, run, table, fold, upto, steps.count(upto, extent.head)):
                     ending = Ending.INTERRUPTED
                     break
             elif run.is_once:
@@ -156,8 +160,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
     return run.summary(ending, table=str(table.path), position=table.position, **details)
 
 
-def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fold: Fold, upto: int, head: int) -> bool:
-    """Fold the events up to there, and commit; False if it was interrupted."""
+def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fold: Fold, upto: int, left: int) -> bool:
+    """Fold the events up to there, after which so many are left, and commit; False if it was interrupted."""
     begun = time.monotonic()
 
     def work() -> Folded:
@@ -180,8 +184,16 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
     except StoppedAtOnce:
         return False
     table.commit(found.files, table.position, upto)
-    run.advance(found.events, round((time.monotonic() - begun) * 1000), max(0, head - upto))
+    run.advance(found.events, round((time.monotonic() - begun) * 1000), left)
     return True
+
+
+def _steps(options: Project, client: BulkClient, incarnation: str) -> Steps:
+    from ..archive.snapshot import Archive
+    from ..stepping import Steps
+
+    archive = Archive(options.archive) if options.archive is not None else None
+    return Steps(client, options.log, incarnation, archive)
 
 
 def _columns(options: Project) -> tuple[str, ...]:
