@@ -11,6 +11,8 @@ from headwater.core.errors import (
     PositionOfOtherIncarnation,
     PositionTrimmed,
 )
+from headwater.core.following import NO_LAG, lag_of
+from headwater.core.local import LocalLog
 
 from ..builders import event, fill, numbers, refusal, unless
 from .kinds import Bench
@@ -125,3 +127,12 @@ def test_a_decision_taken_on_an_earlier_incarnation_does_not_pass(again: EventLo
         again.append([event()], condition)
     head = again.head()  # of a log without events: the last number of the one before
     assert again.append([event()], AppendCondition(Query.all(), after=head)).first == head + 1
+
+
+@pytest.mark.on(local=True)
+def test_the_numbers_of_an_earlier_incarnation_are_no_events_that_wait(again: LocalLog) -> None:
+    assert lag_of(again, 0, 0) == NO_LAG, "its head is above"
+    again.append([event(), event()])
+    assert [lag_of(again, after, 0).events for after in (0, 3, 5, 6, 7)] == [2, 2, 2, 1, 0]
+    again.trim(7)
+    assert lag_of(again, 0, 0).events == 1

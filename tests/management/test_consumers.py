@@ -196,7 +196,7 @@ def test_nothing_is_looked_up_for_who_keeps_up(monkeypatch: pytest.MonkeyPatch) 
     world = World(lag_events=10, lag_ms=5000)
     world.log.append([Event("Placed")] * 5)
     reads: list[object] = []
-    monkeypatch.setattr(consumers, "next_event", lambda *given: reads.append(given))
+    monkeypatch.setattr(consumers, "first_waiting", lambda *given: reads.append(given))
     many = [Follower(world.log, FollowerKind.RECEIVER, "shop", str(number), 3) for number in range(1000)]
     for _ in range(4):
         assert looked(world, *many) == []
@@ -230,13 +230,13 @@ def test_a_lag_that_is_asked_for_while_somebody_moves_leaves_nothing_behind(monk
     world.clock.ms += 1000
     world.log.append([Event("Placed")] * 5)
     world.watch.look([group(world, 0)])
-    found = consumers.next_event
+    found = consumers.first_waiting
 
     def moved_meanwhile(*arguments: Any) -> Any:
-        monkeypatch.setattr(consumers, "next_event", found)
+        monkeypatch.setattr(consumers, "first_waiting", found)
         world.watch.look([group(world, 5)])
         return found(*arguments)
 
-    monkeypatch.setattr(consumers, "next_event", moved_meanwhile)
+    monkeypatch.setattr(consumers, "first_waiting", moved_meanwhile)
     assert world.watch.lag(group(world, 0)) == Lag(10, 1000)
     assert world.watch.lag(group(world, 5)) == Lag(5, 0)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
-from ..core.following import Follower, FollowerKind
+from ..core.following import Follower, FollowerKind, events_behind
 from ..core.limits import check_append
 from ..core.local import LocalLog
 from ..core.slices import Slices
@@ -204,6 +204,11 @@ class Service:
         """Up to which number its endpoint is done with all that concerns it; None: nothing is sent."""
         feed, endpoint = self._supervisor.present, self.endpoint(subscription)
         return None if feed is None or endpoint is None else feed.done_with(endpoint)
+
+    def events_behind(self, subscription: Subscription) -> int | None:
+        """How many events the log has after `position`; None: nothing is sent."""
+        feed, position = self._supervisor.present, self.position(subscription)
+        return None if feed is None or position is None else events_behind(feed.log, position)
 
     async def followers(self) -> list[Follower]:
         """Where the webhooks of all subscriptions stand in the log; the loop has other turns in between."""

@@ -11,7 +11,7 @@ from ..core.following import Lag
 from .rings import FINE, FINE_S, Rings
 
 LAG_SERIES = ("lag_events", "lag_seconds")
-"""Of each consumer: by how many numbers it is behind the head, and how old the next event for it is."""
+"""Of each consumer: by how many events it is behind the head, and how old the next event for it is."""
 DURABLE = "durable:"
 """What the names of durable AMQP links begin with: they say who a peer is, which is for who manages the server."""
 CONSUMERS_MAX = 100

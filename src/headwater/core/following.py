@@ -1,10 +1,12 @@
 """Who reads a log from a position on, and how far behind that is: groups, links, consumers, streams, webhooks.
 
-How old what waits is, is the time at which the first event after the position was recorded: one look-up, no scan.
+How far is counted in events: numbers that no event has, as after a restore, do not count, nor what was trimmed. How old
+is the time since the first event after the position was recorded: one look-up, no scan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -53,7 +55,7 @@ class Lag(NamedTuple):
     """How far behind a position is."""
 
     events: int
-    """How far the head is ahead, in sequence numbers; 0 where nothing of its partition waits."""
+    """How many events the log has from the first one on that waits, whatever their partition; 0 if none waits."""
     age_ms: int
     """How old the first event is that waits; 0 if there is none."""
 
@@ -61,10 +63,17 @@ class Lag(NamedTuple):
 NO_LAG = Lag(0, 0)
 
 
-def numbers_behind(log: LocalLog, after: int, upto: int | None = None) -> int:
-    """How many numbers are after that one, up to the head, or to the last that is wanted."""
+class Waiting(NamedTuple):
+    """The first event that waits for somebody."""
+
+    number: int
+    recorded_at: int
+
+
+def events_behind(log: LocalLog, after: int, upto: int | None = None) -> int:
+    """How many events the log has after that number, up to the head, or to the last that is wanted. Takes no time."""
     head = log.head()
-    return max(0, (head if upto is None else min(head, upto)) - after)
+    return log.events_between(max(after + 1, log.first_retained), head if upto is None else min(head, upto))
 
 
 def next_event(log: LocalLog, after: int, partition: int | None = None) -> SequencedEvent | None:
@@ -78,11 +87,32 @@ def next_event(log: LocalLog, after: int, partition: int | None = None) -> Seque
         after = page.cursor
 
 
-def lag_of(log: LocalLog, after: int, now_ms: int, *, partition: int | None = None, upto: int | None = None) -> Lag:
-    """How far behind a position is at that time (ms since 1970 UTC). Raises StorageCorrupted, Closed."""
-    behind = numbers_behind(log, after, upto)
-    found = next_event(log, after, partition) if behind else None
-    if found is None or (upto is not None and found.sequence_number > upto):
+def first_waiting(log: LocalLog, after: int, partition: int | None = None) -> Waiting | None:
+    """As `next_event`: its number, and when it was recorded."""
+    found = next_event(log, after, partition)
+    return None if found is None else Waiting(found.sequence_number, found.recorded_at)
+
+
+def lag_of(
+    log: LocalLog,
+    after: int,
+    now_ms: int,
+    *,
+    partition: int | None = None,
+    upto: int | None = None,
+    first: Callable[[], Waiting | None] | None = None,
+) -> Lag:
+    """How far behind a position is at that time (ms since 1970 UTC). Raises StorageCorrupted, Closed.
+
+    `first` is asked for the first event that waits, where there is any; by default it is looked up.
+    """
+    behind = events_behind(log, after, upto)
+    found = None
+    if behind:
+        found = first_waiting(log, after, partition) if first is None else first()
+    if found is None or (upto is not None and found.number > upto):
         return NO_LAG
-    passed = found.sequence_number - 1 - after if partition is not None else 0
+    passed = 0
+    if partition is not None:
+        passed = log.events_between(max(after + 1, log.first_retained), found.number - 1)
     return Lag(behind - passed, max(0, now_ms - found.recorded_at))

@@ -184,6 +184,13 @@ class LocalLog(PagedLog):
         """
 
     @abstractmethod
+    def events_between(self, low: int, high: int) -> int:
+        """How many numbers from `low` to `high` are of events, trimmed ones too: those of other incarnations are not.
+
+        Counts ranges of numbers, not events, so it takes no time. `high` is at most the head.
+        """
+
+    @abstractmethod
     def weigh(self, low: int, high: int) -> Weight:
         """What the events from `low` to `high` are that the log has; those that were trimmed may count, or not."""
 

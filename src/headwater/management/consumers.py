@@ -12,7 +12,7 @@ from heapq import nsmallest
 from ..core.bus import Bus
 from ..core.consumer import Consumer
 from ..core.errors import Closed, EventLogError, LogNotFound
-from ..core.following import NO_LAG, Follower, FollowerKind, Lag, next_event, numbers_behind
+from ..core.following import NO_LAG, Follower, FollowerKind, Lag, Waiting, events_behind, first_waiting, lag_of
 from ..core.local import LocalLog
 from ..core.notification_types import NotificationType
 from ..core.settings import is_own
@@ -31,8 +31,8 @@ class _Seen:
     after: int
     """It stays: for another position there is another one of these."""
     is_lagging: bool = False
-    next: tuple[int, int] | None = None
-    """The number of the first event after `after`, and when it was recorded; None if none is known."""
+    next: Waiting | None = None
+    """The first event after `after`; None if none is known."""
     looked_upto: int = 0
     """Up to this number there is none."""
 
@@ -54,7 +54,7 @@ class ConsumerWatch:
         wall_clock: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Who is further behind than so many numbers, or events of that age, lags; 0 = however many."""
+        """Who is further behind than so many events, or than events of that age, lags; 0 = however many."""
         self._bus, self._opened = bus, opened
         self._lag_events, self._lag_ms = lag_events, lag_ms
         self._wall_clock, self._clock = wall_clock or _wall_clock_ms, clock
@@ -109,7 +109,7 @@ class ConsumerWatch:
 
     def furthest_behind(self, followers: Iterable[Follower], count: int) -> list[Follower]:
         """So many of them, at most: those whose heads are furthest ahead."""
-        return nsmallest(count, followers, key=lambda each: -numbers_behind(each.log, each.after, each.upto))
+        return nsmallest(count, followers, key=lambda each: -events_behind(each.log, each.after, each.upto))
 
     def _judge_all(self, present: list[Follower]) -> None:
         self._lookups = LOOKUPS_MAX
@@ -130,7 +130,7 @@ class ConsumerWatch:
             return 0
 
     def _judge(self, follower: Follower, seen: _Seen, first_young: int) -> None:
-        behind = numbers_behind(follower.log, follower.after, follower.upto)
+        behind = events_behind(follower.log, follower.after, follower.upto)
         may_lag = 0 < self._lag_events < behind or (behind > 0 and follower.after + 1 < first_young)
         if not may_lag and not seen.is_lagging:
             return
@@ -158,32 +158,33 @@ class ConsumerWatch:
     def _notify_progress(self, follower: Follower, seen: _Seen, interval_ms: int) -> None:
         is_archiver = follower.kind is FollowerKind.REGISTERED and follower.component.upper() == ARCHIVER
         if is_archiver and follower.after > seen.after:
-            count = follower.after - seen.after
+            count = follower.log.events_between(seen.after + 1, follower.after)
             type = NotificationType.ARCHIVE_PROGRESSED
             self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
     def _lag(self, follower: Follower, seen: _Seen) -> Lag | None:
-        """As `core.following.lag_of`, which would look the event up each time; None: the log cannot be read."""
-        behind = numbers_behind(follower.log, follower.after, follower.upto)
+        """As `core.following.lag_of`, with the event that was looked up before; None: the log cannot be read."""
+        now_ms, log = self._wall_clock(), follower.log
         try:
-            found = self._next(follower, seen) if behind else None
+            return lag_of(
+                log,
+                follower.after,
+                now_ms,
+                partition=follower.partition,
+                upto=follower.upto,
+                first=lambda: self._next(follower, seen),
+            )
         except EventLogError:  # its log says so itself; or it was closed meanwhile
             return None
-        if found is None or (follower.upto is not None and found[0] > follower.upto):
-            return NO_LAG
-        passed = found[0] - 1 - follower.after if follower.partition is not None else 0
-        return Lag(behind - passed, max(0, self._wall_clock() - found[1]))
 
-    def _next(self, follower: Follower, seen: _Seen) -> tuple[int, int] | None:
+    def _next(self, follower: Follower, seen: _Seen) -> Waiting | None:
         """The first event that waits. It stays the same until the position moves."""
         found = seen.next
         if found is None:
             head = follower.log.head()
-            event = next_event(follower.log, max(seen.after, seen.looked_upto), follower.partition)
-            if event is None:
+            found = seen.next = first_waiting(follower.log, max(seen.after, seen.looked_upto), follower.partition)
+            if found is None:
                 seen.looked_upto = head
-            else:
-                found = seen.next = event.sequence_number, event.recorded_at
         return found
 
     def _registered(self) -> Iterator[Follower]:

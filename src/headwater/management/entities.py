@@ -301,7 +301,7 @@ LINK = EntityType(
         _number("epoch", "of a member of a consumer group: the epoch under which it has its partition"),
         _map("filter", "of a receiver: the filters in effect, as texts"),
         _number("position", "of a receiver: everything up to this number is done with"),
-        _number("lag", "of a receiver: the log's head minus that"),
+        _number("lag", "of a receiver: how many events the log has after it"),
         _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
         _number("sentAgain", "of a receiver: messages that it released, and that were sent again"),
     ),
@@ -317,7 +317,7 @@ DURABLE_LINK = EntityType(
         _text("container", "what the peer calls itself; with its user and `@` before it, where users are known"),
         _text("linkName", "what the peer calls the link"),
         _number("position", "everything up to this number is done with"),
-        _number("lag", "the log's head minus that"),
+        _number("lag", "how many events the log has after it"),
         _number("lagMs", "how old the first event after it is; 0 if there is none"),
         _text(
             "expiryPolicy", "when it is forgotten: `never`, or after `connection-close`, `session-end`, `link-detach`"
@@ -363,7 +363,7 @@ READER = EntityType(
         _time("startedAt", "when it began"),
         _number("events", "how many it was sent since"),
         _number("position", "up to this number it was sent what it wants; null, with both lags, for Flight"),
-        _number("lag", "the log's head minus that"),
+        _number("lag", "how many events the log has after it"),
         _number("lagMs", "how old the first event after it is; 0 if there is none"),
         _time("sentAt", "when it was last sent events; null: not yet"),
         _text(
@@ -411,7 +411,7 @@ CONSUMER = EntityType(
             "acknowledged", "everything up to this number is done with; UPDATE moves it; CREATE begins at "
             "the head if it is not given", is_initial=True, is_changeable=True,
         ),
-        _number("lag", "the log's head minus that", is_fleeting=True),
+        _number("lag", "how many events the log has after it", is_fleeting=True),
         _number(
             "lagMs", "how old the first event is that it has not acknowledged; 0 if there is none", is_fleeting=True
         ),
@@ -429,7 +429,7 @@ CONSUMER_GROUP = EntityType(
         _text("log", "the log"),
         _text("group", "the group's name"),
         _map("positions", "by partition: everything up to this number is done with"),
-        _map("lags", "by partition: how far the log's head is ahead of it; 0 where nothing of the partition waits"),
+        _map("lags", "by partition: how many events the log has from its first event on that waits; 0 if none does"),
         _map("lagsMs", "by partition: how old its first event is that waits; 0 if there is none"),
         _map("epochs", "by partition: the recorded epoch, where it is not 0"),
         _map("owners", "by partition: the name of the owner's link, where it has an owner"),
@@ -447,7 +447,7 @@ STREAM = EntityType(
         _text("owner", "the user who runs it; `spark` where no user is configured"),
         _text("stream", "what it calls itself"),
         _number("position", "everything up to this number is done with, as it said last"),
-        _number("lag", "the log's head minus that"),
+        _number("lag", "how many events the log has after it"),
         _number("lagMs", "how old the first event after it is; 0 if there is none"),
         _time("seenAt", "when it said so; seven days after its last word it is forgotten, as by DELETE and a restart"),
     ),
@@ -516,6 +516,7 @@ SUBSCRIPTION = EntityType(
         _time("answeredAt", "and when"),
         _number("waiting", "events in memory for the endpoint; more may wait in the log"),
         _number("position", "up to this number its endpoint is done with all that concerns it; null: nothing is sent"),
+        _number("lag", "how many events the log has after it; null: nothing is sent"),
         _number("deadLetters", "events given up and kept for another try"),
     ),
 )

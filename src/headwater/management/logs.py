@@ -339,13 +339,14 @@ def _shown(log: LocalLog) -> dict[str, Any]:
 
 
 def _shown_consumer(log: LocalLog, consumer: Consumer) -> dict[str, Any]:
+    lag = lag_of(log, consumer.acknowledged, time.time_ns() // 1_000_000)
     return {
         "log": log.name,
         "owner": consumer.owner,
         "component": consumer.component,
         "acknowledged": consumer.acknowledged,
-        "lag": max(0, log.head() - consumer.acknowledged),
-        "lagMs": lag_of(log, consumer.acknowledged, time.time_ns() // 1_000_000).age_ms,
+        "lag": lag.events,
+        "lagMs": lag.age_ms,
         "epoch": consumer.epoch,
         "registeredAt": consumer.registered_at,
         "seenAt": consumer.seen_at,

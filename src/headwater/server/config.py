@@ -152,8 +152,8 @@ class Management:
     lag_events: int = setting(
         100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
     )
-    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
-    numbers lags, which is reported. 0: however many."""
+    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many events
+    lags, which is reported. 0: however many."""
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
     )

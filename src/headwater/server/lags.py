@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from heapq import nlargest
 
 from ..console.lag_series import CONSUMERS_MAX
-from ..core.following import Follower, FollowerKind, Lag, numbers_behind
+from ..core.following import Follower, FollowerKind, Lag, events_behind
 from ..core.local import LocalLog
 from ..core.settings import is_own
 from ..management.consumers import ConsumerWatch
@@ -43,9 +43,9 @@ class Lags:
             if not is_own(follower.log.name):
                 positions.setdefault(_who(follower), []).append(follower)
         left, lags = POSITIONS_MAX, dict[str, Lag]()
-        for of_one in nlargest(CONSUMERS_MAX, positions.values(), key=_numbers_behind):
+        for of_one in nlargest(CONSUMERS_MAX, positions.values(), key=_events_behind):
             name = name_of(of_one[0])
-            asked = sum(numbers_behind(each.log, each.after, each.upto) > 0 for each in of_one)
+            asked = sum(events_behind(each.log, each.after, each.upto) > 0 for each in of_one)
             if asked > left or len(name.encode()) > NAME_BYTES_MAX:
                 continue
             left -= asked
@@ -73,5 +73,5 @@ def _who(follower: Follower) -> _Who:
     return follower.log, follower.kind, follower.owner, component
 
 
-def _numbers_behind(positions: Iterable[Follower]) -> int:
-    return max(numbers_behind(each.log, each.after, each.upto) for each in positions)
+def _events_behind(positions: Iterable[Follower]) -> int:
+    return max(events_behind(each.log, each.after, each.upto) for each in positions)

@@ -66,7 +66,8 @@ class Subscriptions(ReadOnly):
         if found is None:
             raise Refusal(Status.NOT_FOUND, f"there is no subscription {show(name)}")
         of_endpoint = self._of_endpoint(self._service.endpoint(found))
-        return {**of_endpoint, "position": self._service.position(found), **self._of_subscription(found)}
+        position, lag = self._service.position(found), self._service.events_behind(found)
+        return {**of_endpoint, "position": position, "lag": lag, **self._of_subscription(found)}
 
     def _of_subscription(self, found: Subscription) -> Attributes:
         return {

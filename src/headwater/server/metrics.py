@@ -18,9 +18,9 @@ from .. import __version__
 from ..core.build import BUILD
 from ..core.consumer import Consumer
 from ..core.errors import Closed, LogNotFound
+from ..core.following import Lag, lag_of
 from ..core.local import LocalLog
 from ..core.log import LogInfo, LogStatistics
-from ..core.query import ALL
 from ..core.store import LogStore
 from .gate import Gate, State
 from .metric_families import counter, gauge, histogram
@@ -34,8 +34,7 @@ class _LogSample:
 
     info: LogInfo
     statistics: LogStatistics
-    lags: list[tuple[Consumer, int, float]]
-    """Each consumer with the numbers that it lags behind the head, and the age of its next event in seconds."""
+    lags: list[tuple[Consumer, Lag]]
 
 
 LogValue = Callable[[_LogSample], float]
@@ -99,16 +98,12 @@ class ServerCollector(Collector):
         try:
             info = log.info()
             lags = [
-                (consumer, info.head - consumer.acknowledged, self._age_s(log, consumer))
+                (consumer, lag_of(log, consumer.acknowledged, round(self._clock() * 1000)))
                 for consumer in log.consumers()
             ]
         except (Closed, LogNotFound):  # deleted since
             return None
         return _LogSample(info, log.statistics, lags)
-
-    def _age_s(self, log: LocalLog, consumer: Consumer) -> float:
-        page = log.read_page(ALL, consumer.acknowledged, limit=1)
-        return max(0.0, self._clock() - page.events[0].recorded_at / 1000) if page.events else 0.0
 
     def _requests(self) -> Iterator[Metric]:
         gate, meter = self._gate, self._gate.meter
@@ -139,11 +134,11 @@ def _logs(samples: list[_LogSample]) -> Iterator[Metric]:
 def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
     labels = ["log", "owner", "component"]
     lags = [
-        ([sample.info.name, consumer.owner, consumer.component], events, age_s)
+        ([sample.info.name, consumer.owner, consumer.component], lag)
         for sample in samples
-        for consumer, events, age_s in sample.lags
+        for consumer, lag in sample.lags
     ]
-    summary = "Numbers between the head and what the consumer acknowledged."
-    yield gauge("consumer_lag_events", summary, [(values, events) for values, events, _ in lags], labels)
+    summary = "Events that the consumer has not acknowledged."
+    yield gauge("consumer_lag_events", summary, [(values, lag.events) for values, lag in lags], labels)
     summary = "Age of the first event that the consumer has not acknowledged; 0 if there is none."
-    yield gauge("consumer_lag_seconds", summary, [(values, age_s) for values, _, age_s in lags], labels)
+    yield gauge("consumer_lag_seconds", summary, [(values, lag.age_ms / 1000) for values, lag in lags], labels)

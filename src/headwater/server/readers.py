@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ..core.access import Guard, Right, User
-from ..core.following import NO_LAG, lag_of, numbers_behind
+from ..core.following import NO_LAG, events_behind, lag_of
 from ..core.limits import show
 from ..core.readers import Reader, Readers
 from ..management.catalog import is_own
@@ -36,7 +36,7 @@ class ReaderEntities(ReadOnly):
         if reader is None:
             raise _unknown(name)
         log, position, lag = reader.log, reader.position, NO_LAG
-        if position is not None and numbers_behind(log, position):
+        if position is not None and events_behind(log, position):
             now_ms = time.time_ns() // 1_000_000
             lag = await asyncio.to_thread(lag_of, log, position, now_ms, partition=reader.partition)
         peer, port = reader.peer

@@ -200,7 +200,7 @@ def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
         ("link", of_links, ("log", "kind"), "the link that is furthest behind"),
     ):
         events = [(key, lag.events) for key, lag in found]
-        yield gauge(f"{name}_lag_events", f"Numbers between the head and {who}.", events, labels)
+        yield gauge(f"{name}_lag_events", f"Events that wait for {who}, and after them.", events, labels)
         seconds = [(key, lag.age_ms / 1000) for key, lag in found]
         yield gauge(f"{name}_lag_seconds", f"Age of the first event that waits for {who}.", seconds, labels)
     counts = [(key, len(each)) for key, each in by_log.items()]

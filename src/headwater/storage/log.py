@@ -368,6 +368,10 @@ class StoredLog(LocalLog):
         found = [each for each in segments if each.first > after][:limit]
         return [self._shown_segment(each, is_written=each is segments[-1]) for each in found]
 
+    def events_between(self, low: int, high: int) -> int:
+        """See LocalLog."""
+        return self._count(low, high)
+
     def weigh(self, low: int, high: int) -> Weight:
         """See LocalLog."""
         return Weight(self._count(low, high), bytes_between(self.frames.segments, low, high))

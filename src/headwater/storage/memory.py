@@ -318,6 +318,10 @@ class MemoryLog(LocalLog):
         found = SegmentInfo(first, first + len(retained) - 1, len(retained), size, size, begin, end, is_written=True)
         return [found] if first > after and limit else []
 
+    def events_between(self, low: int, high: int) -> int:
+        """See LocalLog."""
+        return max(0, high - max(low, self._floor + 1) + 1)
+
     def weigh(self, low: int, high: int) -> Weight:
         """See LocalLog. What was trimmed counts."""
         with self._changing:

@@ -1,11 +1,25 @@
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
-from headwater.client import RemoteLog
+import pytest
+from tests.server.running import RunningServer
+
+from headwater.client import RemoteLog, connect
 from headwater.core import Event
 from headwater.server.cli import REFUSED
 from headwater.server.commands.consumers import _duration
 
 WHO = ("orders", "alice", "Billing")
+
+
+@pytest.fixture
+def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteLog]:
+    """A log of a server that has management too: it counts how far its consumers are behind."""
+    with RunningServer("--storage", "memory", "--log", "orders", cwd=tmp_path) as server:
+        monkeypatch.setenv("HEADWATER_URL", server.url)
+        with connect(server.url) as connection:
+            yield connection.log("orders")
 
 
 def test_a_consumer_is_registered_skipped_reset_and_unregistered(headwater, log: RemoteLog) -> None:
@@ -20,23 +34,23 @@ def test_a_consumer_is_registered_skipped_reset_and_unregistered(headwater, log:
     assert log.consumers() == []
 
 
-def test_the_list_has_lag_and_age(headwater, log: RemoteLog) -> None:
-    log.append([Event("A")] * 10)
-    log.register_consumer("alice", "Billing", after=7)
-    log.register_consumer("bob", "Done")
+def test_the_list_has_lag_and_age(headwater, managed: RemoteLog) -> None:
+    managed.append([Event("A")] * 10)
+    managed.register_consumer("alice", "Billing", after=7)
+    managed.register_consumer("b/b", "Do%ne")
     behind, done = json.loads(headwater("consumers", "list", "orders", "--json").out)
     assert (behind["behind"], done["behind"], done["age_ms"]) == (3, 0, 0)
     first, second = (line.split() for line in headwater("consumers", "list", "orders").out.splitlines()[1:])
     assert first[:4] == ["alice", "Billing", "7", "3"]
-    assert second[:5] == ["bob", "Done", "10", "0", "-"]
+    assert second[:5] == ["b/b", "Do%ne", "10", "0", "-"]
 
 
-def test_skipping_passes_over_what_was_trimmed(headwater, log: RemoteLog) -> None:
-    log.append([Event("A")] * 10)
-    log.trim(5)
-    log.register_consumer("alice", "Billing", after=0)
+def test_skipping_passes_over_what_was_trimmed(headwater, managed: RemoteLog) -> None:
+    managed.append([Event("A")] * 10)
+    managed.trim(5)
+    managed.register_consumer("alice", "Billing", after=0)
     (consumer,) = json.loads(headwater("consumers", "list", "orders", "--json").out)
-    assert consumer["behind"] == 10
+    assert consumer["behind"] == 6
     assert headwater("consumers", "skip", *WHO, "--events", "2").out == "alice Billing goes on after 6\n"
 
 

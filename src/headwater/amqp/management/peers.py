@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
-from ...core.following import NO_LAG, lag_of, numbers_behind
+from ...core.following import NO_LAG, events_behind, lag_of
 from ...core.limits import show
 from ...management.catalog import is_own
 from ...management.entities import SELF
@@ -250,7 +250,7 @@ async def _of_receiver(consumer: Consumer) -> Attributes:
     """What a receiver of a log has, and others have not."""
     log, after, lag = consumer.log, consumer.position.after, NO_LAG
     assert log is not None
-    if numbers_behind(log, after, consumer.upto):
+    if events_behind(log, after, consumer.upto):
         now_ms = time.time_ns() // 1_000_000
         found = partial(lag_of, log, after, now_ms, partition=consumer.partition, upto=consumer.upto)
         lag = await asyncio.to_thread(found)

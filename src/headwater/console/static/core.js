@@ -716,7 +716,6 @@ export async function survey(ending) {
         kind: "webhook",
         kindName: "webhook",
         title: each.endpoint.replace(/^https?:\/\//, ""),
-        lag: Math.max(0, Number(found.logs.find((log) => log.name === each.log)?.head ?? 0) - Number(each.position)),
         lagMs: null,
         seenAt: each.answeredAt,
       })),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,9 +53,8 @@ def consumers() -> None:
 @json_option
 @server_options
 def list_consumers(server: Server, log: str, as_json: bool) -> None:
-    """List the consumers of LOG: how many numbers they are behind, and how old the next event is for them."""
-    target = server.log(log)
-    lags = [_Lag.of(target, consumer, target.head()) for consumer in target.consumers()]
+    """List the consumers of LOG: how many events they are behind, and how old the next event is for them."""
+    lags = [_Lag.of(server, log, consumer) for consumer in server.log(log).consumers()]
     if as_json:
         show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
     elif not lags:
@@ -136,10 +134,12 @@ class _Lag(NamedTuple):
     """Of the first event that it has not acknowledged; 0 if there is none."""
 
     @staticmethod
-    def of(log: RemoteLog, consumer: Consumer, head: int) -> _Lag:
-        recorded_at = [event.recorded_at for event in _next_events(log, consumer.acknowledged, 1)]
-        age_ms = max(0, time.time_ns() // 1_000_000 - recorded_at[0]) if recorded_at else 0
-        return _Lag(consumer, max(0, head - consumer.acknowledged), age_ms)
+    def of(server: Server, log: str, consumer: Consumer) -> _Lag:
+        """As the server counts it. Raises Refused for one that was unregistered this moment."""
+        from ...management.names import joined
+
+        found = server.management.read("consumer", joined(log, consumer.owner, consumer.component))
+        return _Lag(consumer, found["lag"], found["lagMs"])
 
     @property
     def row(self) -> tuple[object, ...]:
