@@ -307,7 +307,7 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
         ({"window": "0s"}, "^window: more than 0 is expected, '0s' given"),
         ({"window": "5"}, "^window: a duration such as 30s, 5m or 1h is expected, '5' given"),
         ({"late": "soon"}, "^late: a duration such as"),
-        ({"table": "s3://bucket"}, "^table: a directory is expected"),
+        ({"table": "s3://bucket"}, "^table: a directory of this machine is expected"),
         ({"log": "a/b"}, "a/b"),
     ],
 )

@@ -25,8 +25,10 @@ from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
 from headwater.server.cli import run
 from headwater.spark import checkpoints, commandline
+from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
+from headwater.spark.options import InvalidOption
 from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
 from headwater.spark.read_options import stream_options
 from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
@@ -374,3 +376,41 @@ def test_signals_to_all_processes_are_told_in_words(
     messages = [json.loads(line) for line in errors.splitlines()]  # no noise of Java's, no trace of a worker's
     assert messages[0]["message"] == "starting Spark"
     assert not [each for each in messages if "refused" in str(each) or "Traceback" in str(each)]
+
+
+PLACES = [
+    ("archive", "table", {"log": ("orders",)}),
+    ("archive", "tables", {"log": ("orders",)}),
+    ("metrics", "table", {"log": "cne"}),
+    ("project", "table", {"log": "orders", "tag": "order", "fold": "shop:order"}),
+    ("project", "dump", {"log": "orders", "tag": "order", "fold": "shop:order", "table": "table"}),
+    ("report", "to", {"log": "orders"}),
+    ("import", "file", {"log": "orders"}),
+    ("import", "quarantine", {"log": "orders", "file": ("orders.csv",)}),
+    ("import", "work", {"log": "orders", "file": ("orders.csv",)}),
+    ("export", "to", {"log": "orders"}),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "name", "others"), PLACES)
+def test_a_place_of_a_scheme_that_is_not_served_is_refused(pipeline: str, name: str, others: dict[str, Any]) -> None:
+    given: Any = ("s3://bucket/x",) if name == "file" else "s3://bucket/x"
+    job = load(pipeline)
+    with pytest.raises(InvalidInput, match=r"of this machine is expected, 's3://bucket/x' given; s3:// is not served"):
+        job.plan(job.options(**others, **{name: given}), Run(pipeline))
+
+
+def test_every_place_of_a_pipeline_is_one_that_was_tested() -> None:
+    found = {
+        (name, setting.name)
+        for name in names()
+        for setting in load(name).settings()
+        if setting.about.metavar in ("DIR", "FILE")
+    }
+    assert found == {(pipeline, name) for pipeline, name, _ in PLACES}
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/orders", "http://example.org/orders"])
+def test_an_archive_of_a_scheme_that_is_not_served_is_refused(path: str) -> None:
+    with pytest.raises(InvalidOption, match=r"://.* is not served; a path, or file://, s3://, .* given"):
+        Archive(path)

@@ -23,6 +23,7 @@ from ..core.identifier import uuid7s
 from ..core.limits import show
 from ..core.log import EventLog
 from ..formats.installing import how_to_install
+from ..formats.local_paths import scheme_of
 from .bulk import append_all
 
 TABLE = "headwater_outbox"
@@ -168,6 +169,9 @@ def connect_database(address: str) -> Any:
         except ImportError:
             raise _lacking("MySQL", "PyMySQL", "mysql") from None
         return pymysql.connect(**_of_address(address), charset="utf8mb4")
+    if (scheme := scheme_of(address)) is not None:
+        problem = "a SQLite file, postgresql://... or mysql://... is expected"
+        raise InvalidInput(f"{problem}; {scheme}:// is not served", "database")
     return sqlite3.connect(address, timeout=30, check_same_thread=False)
 
 

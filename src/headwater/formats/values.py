@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from ..core.errors import InvalidLogName
 from ..core.limits import show
 from ..core.settings import check_log_name
+from .local_paths import scheme_of
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
@@ -111,7 +112,10 @@ def log_name(value: object) -> str:
 
 def path(value: object) -> Path:
     """Reads the path of a file or directory; `~` is the home directory."""
-    return Path(text(str(value) if isinstance(value, Path) else value)).expanduser()
+    given = text(str(value) if isinstance(value, Path) else value)
+    if (scheme := scheme_of(given)) is not None:
+        raise ValueError(f"{show(given)} given, a path of this machine is allowed; {scheme}:// is not served")
+    return Path(given).expanduser()
 
 
 def one_of(*allowed: str) -> Reader[str]:

@@ -23,6 +23,7 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import check_stream_name
+from ..formats.path_argument import LocalPath
 from .failures import failed, is_sparks
 from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
@@ -100,7 +101,7 @@ def _kind(setting: Setting) -> click.ParamType[Any]:
     if issubclass(setting.type, enum.StrEnum):
         return click.Choice([member.value for member in setting.type])
     if issubclass(setting.type, pathlib.PurePath):
-        return click.Path(path_type=setting.type)
+        return LocalPath(path_type=setting.type)
     if setting.type is int:
         low, high = (None if end is None else int(end) for end in (setting.about.minimum, setting.about.maximum))
         return click.IntRange(low, high)
@@ -123,7 +124,7 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
                      help="Password; best by the variable."),
         click.Option(["--token"], envvar="HEADWATER_TOKEN", show_envvar=True,
                      help="Bearer token; best by the variable."),
-        click.Option(["--ca-file"], type=click.Path(), help="Certificates to trust.  [default: the system's]"),
+        click.Option(["--ca-file"], type=LocalPath(), help="Certificates to trust.  [default: the system's]"),
         click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),
         click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://HOST:15002."
                      "  [default: all cores of this machine]"),

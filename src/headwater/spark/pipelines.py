@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InvalidInput
+from ..formats.local_paths import check_local
 from . import jobs
 from .options import nearest
 from .running import Ending, Run, Summary
@@ -68,8 +69,12 @@ def option(
 
 def check_directory(given: str, where: str) -> None:
     """Raises InvalidInput for what cannot be a directory of this machine."""
-    if not given or "://" in given:
-        raise InvalidInput(f"a directory is expected, {given!r} given", where)
+    check_local(given, where, "a directory")
+
+
+def check_file(given: str, where: str) -> None:
+    """Raises InvalidInput for what cannot be a file of this machine."""
+    check_local(given, where, "a file")
 
 
 class Setting(NamedTuple):

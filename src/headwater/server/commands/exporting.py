@@ -21,6 +21,7 @@ from ...core.query import Query
 from ...formats import cloudevents
 from ...formats.envelope import encode_event
 from ...formats.exported import COLUMNS, row_of
+from ...formats.path_argument import LocalPath
 from .examples import examples
 from .output import console, counted, json_option, partition_option, query_options, server_options, show_json
 
@@ -43,9 +44,10 @@ Write = Callable[[list[SequencedEvent]], object]
     )
 )
 @click.argument("log")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=LocalPath(dir_okay=False, path_type=Path))
 @click.option("--format", "format", type=click.Choice(sorted(set(FORMATS.values()))),
               help="What FILE shall hold.  [default: by its ending]")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
 @query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
 @click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
@@ -54,13 +56,22 @@ Write = Callable[[list[SequencedEvent]], object]
 @json_option
 @server_options
 def export(
-    server: Server, log: str, file: Path, format: str | None, query: Query, as_json: bool, **bounds: Any
+    server: Server,
+    log: str,
+    file: Path,
+    format: str | None,
+    overwrite: bool,
+    query: Query,
+    as_json: bool,
+    **bounds: Any,
 ) -> None:
     """Write the events of a log into a file.
 
-    Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete.
-    If its name ends in .gz, it is packed.
+    Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
+    one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
     """
+    if not overwrite and str(file) != STDOUT and os.path.lexists(file):
+        raise InvalidInput("the file is there already; give another name, or --overwrite to replace it", str(file))
     format = format or _format_of(file)
     started = time.perf_counter()
     reading = server.log(log).read(query, **bounds)

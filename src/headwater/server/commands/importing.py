@@ -25,6 +25,7 @@ from ...formats import cloudevents
 from ...formats.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ...formats.envelope import ndjson_events
 from ...formats.ocel import ocel_events
+from ...formats.path_argument import LocalPath
 from ...formats.tabular import TableMapping, table_events
 from .examples import examples
 from .output import console, counted, json_option, pair, server_options, show_json
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         "headwater import recruiting.jsonocel hiring",
     ),
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=LocalPath(exists=True, dir_okay=False, path_type=Path))
 @click.argument("log")
 @click.option("--format", "format", type=click.Choice(FORMATS), help="What FILE holds.  [default: guessed]")
 @click.option("--create", is_flag=True, help="Create LOG if it is not there.")

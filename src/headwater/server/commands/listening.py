@@ -15,6 +15,7 @@ import click
 from ...client.handshakes import why_tls_fails
 from ...core.errors import EventLogError
 from ...core.notification_types import NotificationType
+from ...formats.path_argument import LocalPath
 from ...formats.retrying import Attempts
 from ...formats.unreachable import ServerUnreachable
 from .examples import examples
@@ -49,7 +50,7 @@ class Refused(EventLogError):
               help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
 @click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name.")
 @click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True, help="Password; best by the variable.")
-@click.option("--ca-file", type=click.Path(), help="Certificates to trust with amqps.  [default: the system's]")
+@click.option("--ca-file", type=LocalPath(), help="Certificates to trust with amqps.  [default: the system's]")
 @click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
 @click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
               help="How long to try to connect at first; with 0, also end when the connection is lost.")  # fmt: skip

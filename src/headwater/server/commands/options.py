@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ...formats.path_argument import LocalPath
 from ..config import SETTINGS, Config, Setting
 from ..effective import show_value
 from ..sources import load
@@ -18,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 config_option = click.option(
     "--config",
     "file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(path_type=Path),
     help="Configuration file.  [default: headwater.toml, where there is one]",
 )
 

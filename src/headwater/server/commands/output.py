@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from ...core.errors import EventLogError, InvalidInput
 from ...core.event import SequencedEvent
 from ...core.query import ALL, Query
+from ...formats.path_argument import LocalPath
 from ...formats.querytext import parse_query
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
                              help="Password; best by the variable."),
     "token": click.option("--token", envvar="HEADWATER_TOKEN", show_envvar=True,
                           help="Bearer token; best by the variable."),
-    "ca_file": click.option("--ca-file", type=click.Path(),
+    "ca_file": click.option("--ca-file", type=LocalPath(),
                             help="Certificates to trust with https.  [default: the system's]"),
     "no_verify": click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate."),
     "retry_s": click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import sqlite3
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...core.errors import EventLogError
+from ...core.errors import EventLogError, InvalidInput
+from ...core.limits import show
+from ...formats.local_paths import scheme_of
 from .examples import examples
 from .output import server_options
 
@@ -65,8 +68,9 @@ def relay(
 ) -> None:
     """Append what an outbox table holds, exactly once.
 
-    DATABASE is a SQLite file, postgresql://..., or mysql://USER:PASSWORD@HOST/DATABASE; LOG gets the events. The
-    table is made where it is missing, but for FutoIn's. May be stopped or killed at any time, and started again.
+    DATABASE is a SQLite file that exists, postgresql://..., or mysql://USER:PASSWORD@HOST/DATABASE; LOG gets the
+    events. The table is made where it is missing, but for FutoIn's. May be stopped or killed at any time, and started
+    again.
     """
     from ...client.event_queue import QUEUE, QueueRelay
     from ...client.outbox import Relay, connect_database, create_table
@@ -76,6 +80,9 @@ def relay(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
+    if scheme_of(database) is None and not os.path.exists(database):
+        problem = "there is no such file; a SQLite file that exists, postgresql://... or mysql://... is expected"
+        raise InvalidInput(problem, show(database))
     with _told(database), contextlib.closing(connect_database(database)) as connection:
         if futoin:
             queue = QueueRelay(connection, server.log(log), table or QUEUE, source)

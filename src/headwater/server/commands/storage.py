@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...formats.path_argument import LocalPath
 from ...formats.values import BYTE_UNITS
 from .examples import examples
 from .options import config_option, load_config, setting_options
@@ -24,7 +25,7 @@ UNAVAILABLE, DAMAGED = 4, 5
 Progress = Callable[[str, int, int], None]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
-directory = click.Path(path_type=Path)
+directory = LocalPath(path_type=Path)
 
 
 @click.command(epilog=examples("headwater check --data /var/lib/headwater --json"))

@@ -30,6 +30,7 @@ from pyarrow.parquet import ParquetFile
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.query import ALL, Query
+from ...formats.local_paths import scheme_of
 from ...formats.parquet import open_parquet, refusing_damage, table_of
 from ..delta import open_table
 from ..options import InvalidOption, ceil_ms
@@ -38,6 +39,8 @@ from .state import archive_transaction, state_of
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """What a table may have so that its files alone do not say what is in it."""
+SCHEMES = ("file", "s3", "gs", "abfs", "abfss", "hdfs")
+"""Where a table and its files can be read."""
 _GONE = "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -141,6 +144,9 @@ class Archive:
 
         Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
         """
+        if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
+            problem = f"{scheme}:// is not served; a path, or {', '.join(f'{each}://' for each in SCHEMES)} is"
+            raise InvalidOption(f"{problem}; {path!r} given", "archive")
         try:
             self._table = open_table(path, NotAnArchive)
         except NotAnArchive as error:

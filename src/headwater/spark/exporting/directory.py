@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from ...core.errors import InvalidInput
+from ...formats.local_paths import check_local
 from ..durable import sync_one
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
@@ -20,8 +21,7 @@ MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
 
 def check_target(target: str) -> Path:
     """The path. Raises InvalidInput where something is there already, or where it is none of this machine."""
-    if "://" in target:
-        raise InvalidInput(f"a directory that this machine can write is expected, {target!r} given", "--to")
+    check_local(target, "--to", "a directory")
     path = Path(target).absolute()
     if path.exists():
         raise InvalidInput(f"{path} is there already; an export makes a new directory", "--to")

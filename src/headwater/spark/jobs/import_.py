@@ -23,7 +23,7 @@ from ..importing.files import InputFile, find_files, fingerprint, look_at, unpac
 from ..importing.pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
 from ..importing.quarantine import count_bad_rows, none_upto, note_none
 from ..options import size
-from ..pipelines import option
+from ..pipelines import check_directory, check_file, option
 from ..running import Ending, Run, Summary
 from ..stopping import StoppedAtOnce
 
@@ -73,6 +73,11 @@ class Import:
             raise InvalidInput("a source is for one file: it is part of its events' identity", "--source")
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise InvalidInput(f"one character is expected, {self.delimiter!r} given", "--delimiter")
+        for file in self.file:
+            check_file(file, "--file")
+        for directory, flag in ((self.quarantine, "--quarantine"), (self.work, "--work")):
+            if directory is not None:
+                check_directory(directory, flag)
         self.batch_bytes()
 
     def batch_bytes(self) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
-from ..pipelines import check_directory, option
+from ..pipelines import check_directory, check_file, option
 from ..running import Ending, Run, Summary
 from ..sessions import require_driver
 from ..stopping import StoppedAtOnce
@@ -57,7 +57,9 @@ class Project:
     events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
     buckets: int = option("In so many files a new table is; a batch rewrites those that it touches.", default=64,
                           minimum=1, maximum=4096)  # fmt: skip
-    archive: str | None = option("The log's archive, for events that the log has no more.", default=None, metavar="DIR")
+    archive: str | None = option(
+        "The log's archive, for events that the log has no more.", default=None, metavar="PATH"
+    )
     keep_hours: int = option("Files that no version of the last so many hours needs are removed.", default=24,
                              minimum=1)  # fmt: skip
     dump: str | None = option("At the end, write the table there as lines of JSON, sorted by entity.", default=None,
@@ -68,6 +70,8 @@ class Project:
         if check_tag_key(self.tag):
             raise InvalidInput(f"the key of a tag is expected, {self.tag!r} given", "tag")
         check_directory(self.table, "table")
+        if self.dump is not None:
+            check_file(self.dump, "dump")
 
 
 OPTIONS = Project

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
 from ...core.limits import check_tag_key, show
-from ..pipelines import option
+from ..pipelines import check_file, option
 from ..reporting.page import page
 from ..running import Run, Summary
 from ..selection import Bounds, Selection
@@ -42,6 +42,7 @@ class Report(Selection):
         Selection.__post_init__(self)
         if self.states is not None and check_tag_key(self.states):
             raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
+        check_file(self.to, "--to")
         if self.path.is_dir():
             raise InvalidInput(f"a file is expected, {self.path} is a directory", "--to")
         if not self.path.parent.is_dir():
