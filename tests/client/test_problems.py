@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from headwater.client.problems import UnexpectedAnswer, error_of
+from headwater.client.problems import GatewayFailed, UnexpectedAnswer, error_of
 from headwater.core import ConditionFailure, Forbidden, Unauthenticated, errors
 
 
@@ -93,9 +93,24 @@ def test_invalid_input_is_of_the_kind_that_its_path_tells(
     [b"", b"<html>", b"[]", b'{"type":"urn:headwater:problem:tea"}', b'{"type":"urn:headwater:problem:disk_full"}'],
 )
 def test_anything_else_is_an_unexpected_answer(body: bytes) -> None:
-    assert isinstance(error_of(502, body, None, "orders"), UnexpectedAnswer)
+    assert isinstance(error_of(500, body, None, "orders"), UnexpectedAnswer)
 
 
-@pytest.mark.parametrize("body", [b"<html>bad day", b'{"type": "about:blank", "detail": "the server is starting"}'])
-def test_a_503_of_whomever_is_worth_another_attempt(body: bytes) -> None:
-    assert isinstance(error_of(503, body, None, "orders"), errors.Closed)
+@pytest.mark.parametrize("body", [b"<html>\r\nbad day", b'{"type": "about:blank", "detail": "the server is starting"}'])
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_an_answer_of_a_server_that_is_away_is_worth_another_attempt(status: int, body: bytes) -> None:
+    assert isinstance(error_of(status, body, None, "orders"), errors.Closed)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+@pytest.mark.parametrize("body", [b"", b"<html>\r\n<title>Bad day", b'{"message": "Endpoint request timed out"}'])
+def test_what_a_proxy_answers_leaves_open_what_its_server_did(status: int, body: bytes) -> None:
+    error = error_of(status, body, None, "orders")
+    assert isinstance(error, GatewayFailed)
+    assert "\n" not in str(error)
+    assert str(error).startswith(f"a proxy answered {status}: ")
+
+
+def test_a_code_of_ours_counts_whatever_the_status() -> None:
+    assert isinstance(problem("outcome_unknown", 504, log="orders"), errors.OutcomeUnknown)
+    assert not isinstance(problem("stopping", 503), GatewayFailed)

@@ -2,6 +2,8 @@
 
 EventLogError
 ├── UnexpectedAnswer      an answer came that this client does not know
+├── Closed
+│   └── GatewayFailed     a proxy answered, and not the server
 └── Refused               management does not do what was asked for
 """
 
@@ -43,6 +45,7 @@ from ..core.errors import (
     TooLarge,
     WouldDrop,
 )
+from ..core.limits import show
 from ..formats.problem import TYPE_PREFIX
 
 _Members = dict[str, Any]
@@ -54,7 +57,7 @@ _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[InvalidInput]], ...] = (
 """What kind of input stands at a path; it is the server's path, without `$.`."""
 
 
-SERVICE_UNAVAILABLE = 503
+BAD_GATEWAY, SERVICE_UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
 
 
 class UnexpectedAnswer(EventLogError):
@@ -63,6 +66,14 @@ class UnexpectedAnswer(EventLogError):
     def __init__(self, status: int, detail: str) -> None:
         self.status, self.detail = status, detail
         super().__init__(f"unexpected answer {status}: {detail}")
+
+
+class GatewayFailed(Closed):
+    """A proxy before the server got no answer from it: the server may have done what was asked, or not."""
+
+    def __init__(self, log: str, status: int, detail: str) -> None:
+        super().__init__(log)
+        self.args = (f"a proxy answered {status}: {detail}",)
 
 
 class Refused(EventLogError):
@@ -77,17 +88,19 @@ class Refused(EventLogError):
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> EventLogError:
     """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
 
-    A 503 without a code of ours is one of a server that starts or stops, or of a proxy before it: Closed, so that the
-    request is repeated.
+    A 503 that is a problem document without a code is one of a server that starts or stops: Closed. Any other 503, and
+    a 502 or 504 without a code, is a proxy's: GatewayFailed. Both are repeated.
     """
     try:
         members = msgspec.json.decode(body, type=_Members)
     except msgspec.MsgspecError:
-        return _uncoded(status, body[:200].decode(errors="replace").strip() or "no body", log)
-    detail = str(members.get("detail") or members.get("title") or "no detail")
-    build = _TABLE.get(str(members.get("type", "")).removeprefix(TYPE_PREFIX))
+        members = {}
+    text = " ".join(body[:200].decode(errors="replace").split())
+    detail = str(members.get("detail") or members.get("title") or text or "no body")
+    type = str(members.get("type", ""))
+    build = _TABLE.get(type.removeprefix(TYPE_PREFIX))
     if build is None:
-        return _uncoded(status, detail, log)
+        return _uncoded(status, detail, log, is_problem=bool(type))
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
     except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
@@ -107,7 +120,19 @@ def settings_named() -> Iterator[None]:
         raise InvalidSettings(error.problem, error.where) from None
 
 
-def _uncoded(status: int, detail: str, log: str) -> EventLogError:
+def outcome_unknown(log: str, error: EventLogError) -> OutcomeUnknown:
+    """What an append gets whose attempts ended with that error, after one whose answer was lost."""
+    unknown = OutcomeUnknown(log)
+    unknown.args = (
+        f"whether the events are in log {show(log)} is not known: {error}; append them again, with the same ids, and "
+        "they are there once",
+    )
+    return unknown
+
+
+def _uncoded(status: int, detail: str, log: str, *, is_problem: bool) -> EventLogError:
+    if status in (BAD_GATEWAY, GATEWAY_TIMEOUT) or (status == SERVICE_UNAVAILABLE and not is_problem):
+        return GatewayFailed(log, status, detail)
     if status != SERVICE_UNAVAILABLE:
         return UnexpectedAnswer(status, detail)
     error = Closed(log)

@@ -36,3 +36,5 @@ class Request(NamedTuple, Generic[T]):
     """What is known of the log, if it must be the same one at each address."""
     waits: bool = False
     """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""
+    appends: bool = False
+    """Whether it puts events into the log, so that a lost answer leaves open whether they are there."""

@@ -46,7 +46,7 @@ class LogRoutes:
         if condition is not None:
             check_condition(condition)
         body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
-        return Request(self._append, body, self.name, wire.append_result, self._identity)
+        return Request(self._append, body, self.name, wire.append_result, self._identity, appends=True)
 
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None, partition: int | None
@@ -60,7 +60,8 @@ class LogRoutes:
             check_condition(condition)
         checked = batch_of(columns_of(batch, LogSettings(event_bytes_max=APPEND_BYTES_MAX)))
         route = Route("POST", f"{self._append.path}{wire.append_parameters(condition, partition)}", wire.ARROW)
-        return Request(route, stream_of_batch(checked), self.name, wire.append_result, self._identity)
+        body = stream_of_batch(checked)
+        return Request(route, body, self.name, wire.append_result, self._identity, appends=True)
 
     def read(self, asked: wire.ReadBody) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""

@@ -6,6 +6,7 @@ event loop - asks that, and sends it the connection and the answer.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Generator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from ..core.access import Forbidden
 from ..core.errors import EventLogError, PositionOfOtherIncarnation
 from ..formats.answer import Answer
 from .identity import Identity
+from .problems import GatewayFailed, outcome_unknown
 from .request import Request
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
@@ -27,6 +29,9 @@ class Closable(Protocol):
 
 
 C = TypeVar("C", bound=Closable)
+
+_NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
+"""Nothing was sent to a server that could have done it."""
 
 
 class Asking(NamedTuple, Generic[C]):
@@ -110,6 +115,31 @@ class Sending(Generic[C]):
         error = refusal(request, answer)
         self.targets.failed(target, error)
         raise error
+
+
+class Trying(Generic[C]):
+    """The attempts of one request that is needed whole, after the first one failed."""
+
+    def __init__(self, sending: Sending[C], request: Request[Any]) -> None:
+        self._targets, self._request = sending.targets, request
+        self.attempts = sending.terms.attempts()
+        self._may_be_done = False
+        """Whether an answer was lost: the request may have done what it is for."""
+
+    def pause_s(self, error: OSError | EventLogError) -> float:
+        """How long to wait before the next attempt, in seconds; where there is none left, raises the error.
+
+        For an append that may have put its events into the log, that is OutcomeUnknown; and ServerUnreachable, which
+        says so too, where no answer came to the last attempt.
+        """
+        is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
+        self._may_be_done = self._may_be_done or is_lost
+        try:
+            return self._targets.pause_s(self.attempts, error)
+        except EventLogError as last:
+            if isinstance(error, OSError) or not (self._request.appends and self._may_be_done):
+                raise
+            raise outcome_unknown(self._request.log, last) from error
 
 
 class Opened(Generic[C]):

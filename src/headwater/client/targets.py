@@ -19,6 +19,7 @@ from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
 from .heads import Heads
+from .problems import GatewayFailed
 from .terms import ConnectionLost, Terms
 
 C = TypeVar("C")
@@ -95,8 +96,9 @@ class Targets(Endpoints[Target[C]]):
         return self.turn_s(attempts, known)
 
     def known(self, error: OSError | EventLogError) -> EventLogError:
-        """What a failed attempt is to be told as: ServerUnreachable for an OSError, with what each address said."""
-        if not isinstance(error, OSError):
+        """What a failed attempt is to be told as: ServerUnreachable where the server did not answer, with what each
+        address said."""
+        if not isinstance(error, OSError | GatewayFailed):
             return error
         problem = str(error) or type(error).__name__
         if not self.is_single and not isinstance(error, PrimaryAway):

@@ -16,7 +16,7 @@ import click
 
 from .. import __version__
 from ..core.build import BUILD
-from ..core.errors import DiskFull, EventLogError, InvalidQuery, StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, EventLogError, InvalidQuery, OutcomeUnknown, StorageCorrupted, StorageUnavailable
 from ..formats.unreachable import ServerUnreachable
 from .errors import InvalidConfiguration
 
@@ -150,7 +150,7 @@ def exit_code(error: EventLogError) -> int:
         return USAGE
     if isinstance(error, StorageUnavailable | DiskFull):
         return UNAVAILABLE
-    if isinstance(error, ServerUnreachable):
+    if isinstance(error, ServerUnreachable | OutcomeUnknown):
         return UNREACHABLE
     return DAMAGED if isinstance(error, StorageCorrupted) else REFUSED
 

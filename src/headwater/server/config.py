@@ -68,8 +68,8 @@ class Http:
     bodies_bytes_max: int = setting(
         GIB, byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)"
     )
-    """Bodies of which a part has come, of all requests together. Where there is more, the largest is given up, and
-    answered 503; there is always room for one."""
+    """Bodies of which a part has come, and answers that are collected for HTTP/1.0, of all requests together. Where
+    there is more, the largest is given up, and answered 503; there is always room for one."""
     trusted_proxies: tuple[str, ...] = setting(
         (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
     )

@@ -16,7 +16,7 @@ from ...formats.answer import Answer
 from ...formats.retrying import Attempts
 from ..handshakes import why_hopeless
 from ..request import Request
-from ..sending import Asking, Opened, Sending, Sent
+from ..sending import Asking, Opened, Sending, Sent, Trying
 from ..targets import Target
 from ..terms import PASSING, Terms
 from .connection import Connection
@@ -38,14 +38,17 @@ class Transport(Sending[Connection]):
         self._places = asyncio.Semaphore(UNDER_WAY_MAX)
 
     async def call(self, request: Request[T]) -> T:
-        """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says."""
-        attempts = None
+        """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
+
+        An append whose outcome is not known when no attempt is left raises OutcomeUnknown: see `Trying`.
+        """
+        trying = None
         while True:
             try:
                 sent = await self._sent(request, is_whole=True)
             except PASSING as error:
-                attempts = attempts or self.terms.attempts()
-                await self.wait_after(attempts, error)
+                trying = trying or Trying(self, request)
+                await asyncio.sleep(trying.pause_s(error))
             else:
                 self.give_back(*sent)
                 return request.decode(sent.answer)
