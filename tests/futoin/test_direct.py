@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headwater.futoin import websocket
@@ -24,6 +25,9 @@ class Short:
 
     def hear(self, listener: Listener | None) -> None:
         self.listener = listener
+
+    def trust(self, is_known: Callable[[], bool]) -> None:
+        self.is_known = is_known
 
     def say(self, body: bytes) -> bool:
         if self.takes:

@@ -52,7 +52,7 @@ class Street:
     """A server with neighbours; a context manager that ends them."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "config.toml").write_text(_configuration())
+        (folder / "config.toml").write_text(configuration())
         arguments = ("--config", "config.toml", "--data", "data", "--log", LOG, "--log", NOISE, *WITH_FLIGHT)
         self.server = RunningServer(*arguments, cwd=folder)
         addresses = (self.server.url, self.server.further_url("amqp"), self.server.further_url("grpc"))
@@ -179,9 +179,7 @@ class Street:
 
     def memory_mib(self) -> int:
         """Of the main process, resident."""
-        status = Path(f"/proc/{self.server.process.pid}/status").read_text()
-        [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
-        return int(line.split()[1]) // 1024
+        return resident_mib(self.server.process.pid)
 
     def table(self) -> str:
         """How long neighbours waited."""
@@ -213,6 +211,12 @@ class Street:
             self.waits.append(Waits(name, writer.name, len(waits), *parts))
 
 
+def resident_mib(pid: int) -> int:
+    """How much memory a process has (VmRSS)."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) // 1024
+
+
 def seen_once(reader: Reader) -> list[str]:
     """What a reader saw. A webhook may be called again with what it had: where its answer came too late, say."""
     return list(dict.fromkeys(reader.seen)) if isinstance(reader, CneReader) else reader.seen
@@ -222,7 +226,8 @@ def _part(ordered: Sequence[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else float("nan")
 
 
-def _configuration() -> str:
+def configuration() -> str:
+    """Of a server with the two users."""
     hashed = hash_password(PASSWORD)
     return f"""
 [cne]

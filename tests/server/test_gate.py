@@ -8,6 +8,7 @@ import json
 from headwater.http import Exchange, Message, Receive, Scope, Send
 from headwater.server.gate import Gate, State
 from headwater.server.request_meter import BOUNDS_S, RequestMeter
+from headwater.server.unfinished import Unfinished
 from tests.http.asgi import ask, scope
 
 
@@ -79,7 +80,7 @@ def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_oth
         await send({"type": "http.response.body", "body": b"%d" % length})
 
     async def scenario() -> None:
-        gate = Gate(health, (), RequestMeter(), 100)
+        gate = Gate(health, (), RequestMeter(), Unfinished(100))
         gate.open(front_end)
         bodies = [Body() for _ in range(4)]
         tasks = [asyncio.create_task(gate(scope("/"), body.receive, body.send)) for body in bodies]
@@ -88,10 +89,10 @@ def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_oth
             body.pieces.put_nowait((bytes(size), True))
         whole.pieces.put_nowait((bytes(1000), False))  # is no unfinished one
         await asyncio.wait_for(tasks[3], 10)
-        assert gate.bodies_bytes == 90
+        assert gate.unfinished.bytes == 90
         late.pieces.put_nowait((bytes(20), True))
         await asyncio.wait_for(tasks[1], 10)
-        assert gate.bodies_bytes == 50
+        assert gate.unfinished.bytes == 50
         for body in (small, late):
             body.pieces.put_nowait((b"x", False))
         await asyncio.wait_for(asyncio.gather(*tasks), 10)
@@ -101,7 +102,7 @@ def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_oth
         greedy = Body()
         greedy.pieces.put_nowait((bytes(101), True))
         await asyncio.wait_for(gate(scope("/"), greedy.receive, greedy.send), 10)
-        assert (greedy.sent[0]["status"], gate.bodies_bytes, gate.requests) == (503, 0, 0)
+        assert (greedy.sent[0]["status"], gate.unfinished.bytes, gate.requests) == (503, 0, 0)
 
     asyncio.run(scenario())
 

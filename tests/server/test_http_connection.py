@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from headwater.server import http_connection
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
+from headwater.server.ignored_upgrades import UpgradeIgnoringParser
 from headwater.server.listening import listen
 
 from .running import SILENCE_S_MAX, RunningServer
@@ -114,6 +116,30 @@ def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     asyncio.run(scenario())
     assert len(messages) > 2 and messages[-1] == "http.disconnect"
+
+
+def test_the_head_of_a_closed_connection_is_not_kept_until_a_collection() -> None:
+    async def scenario() -> None:
+        sockets = listen("127.0.0.1", 0, "--http-port")
+        server = HttpServer(None, sockets, Http(), None)  # type: ignore[arg-type]
+        await server.start()
+        gc.collect()
+        gc.disable()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\n" + (b"x: " + b"y" * 8000 + b"\r\n") * 20)
+        writer.write_eof()
+        async with asyncio.timeout(SILENCE_S_MAX):
+            assert await reader.read() == b""
+        writer.close()
+        await asyncio.sleep(0)
+        assert not server.open_connections
+        assert [each for each in gc.get_objects() if isinstance(each, UpgradeIgnoringParser)] == []
+        await server.stop()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
 
 
 def test_what_never_ends_is_cut_off_in_order_when_the_server_stops(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ async def heard(kind: type[WebSocketsSansIOProtocol], pieces: list[bytes]) -> tu
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
+        if (direct := direct_of(scope)) is not None:
+            direct.trust(lambda: True)
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] != "websocket.disconnect":
             messages.append(message)
@@ -181,6 +183,39 @@ def test_short_messages_go_by_the_library(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(Frame, "parse", parse)
         messages, _ = await heard(BoundedWebSocketProtocol, [data])
         assert [message["bytes"] for message in messages] == [b"%d" % number for number in range(1000)]
+
+    asyncio.run(scenario())
+
+
+def test_of_pings_of_a_peer_that_does_not_read_only_the_last_is_answered() -> None:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    async def scenario() -> None:
+        config = uvicorn.Config(application, lifespan="off", log_config=None, ws_ping_interval=None)
+        config.load()
+        protocol, wire = BoundedWebSocketProtocol(config, ServerState(), {}), Wire()
+        protocol.connection_made(wire)
+        protocol.data_received(UPGRADE)
+        while not wire.written:
+            await asyncio.sleep(0)
+        protocol.data_received(frame(Opcode.PING, b"read"))
+        protocol.pause_writing()
+        protocol.data_received(b"".join(frame(Opcode.PING, b"%d" % number) for number in range(10)))
+        assert wire.written[1:] == [pong(b"read")], "what the peer does not read is kept"
+        protocol.resume_writing()
+        assert wire.written[2:] == [pong(b"9")]
+        protocol.pause_writing()
+        protocol.resume_writing()
+        assert len(wire.written) == 3
+        protocol.connection_lost(None)
+        await asyncio.gather(*protocol.tasks)
+
+    def pong(data: bytes) -> bytes:
+        return Frame(Opcode.PONG, data).serialize(mask=False)
 
     asyncio.run(scenario())
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from websockets.server import ServerProtocol
 
 from headwater.core import Event, OpenGuard
 from headwater.futoin.server import Application
@@ -110,3 +112,34 @@ def test_the_patience_with_a_request_ends_where_it_becomes_a_websocket(monkeypat
         writer.close()
 
     asyncio.run(served(scenario))
+
+
+def test_a_closed_connection_keeps_nothing_until_a_collection() -> None:
+    parts = {
+        "a frame": bytes([0x82, 0xFF]) + (2**20).to_bytes(8) + bytes(4) + bytes(2**19),
+        "a message": bytes([0x02, 0xFF]) + (2**17).to_bytes(8) + bytes(4) + bytes(2**17),
+        "a head": bytes([0x82]),
+        "garbage": b"\xff" * 100,
+    }
+
+    async def scenario(port: int, store: MemoryStore) -> None:
+        gc.collect()
+        gc.disable()
+        for part in parts.values():
+            reader, writer = await upgraded(port)
+            writer.write(part)
+            await writer.drain()
+            writer.write_eof()
+            while await reader.read(1000):
+                pass
+            writer.close()
+        while [task for task in asyncio.all_tasks() if "run_asgi" in repr(task)]:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        kept = [each for each in gc.get_objects() if isinstance(each, ServerProtocol)]
+        assert [len(each.reader.buffer) for each in kept] == []
+
+    try:
+        asyncio.run(served(scenario))
+    finally:
+        gc.enable()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +17,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from headwater.server.accounts import hash_password
+from tests.waiting import eventually
+
 from .running import RunningServer
 
 PATH = "/futoin/default"
+PASSWORD = "correcthorse"
 
 
 @pytest.fixture
@@ -95,6 +101,90 @@ def raw(server: RunningServer) -> socket.socket:
         head += made.recv(4096)
     assert head.startswith(b"HTTP/1.1 101 ")
     return made
+
+
+@pytest.fixture
+def closed_server(tmp_path: Path) -> Iterator[RunningServer]:
+    """One with a user, and the least room for what is unfinished."""
+    user = f'[users.alice]\npassword = "{hash_password(PASSWORD)}"\ngrants = ["all:*"]\n'
+    (tmp_path / "users.toml").write_text(user, encoding="utf-8")
+    room = ("--http-body-bytes-max", "1MiB", "--http-bodies-bytes-max", "1MiB")
+    with RunningServer("--storage", "memory", "--config", "users.toml", *room, cwd=tmp_path) as running:
+        yield running
+
+
+def logged_in(server: RunningServer, connection: ClientConnection) -> None:
+    message = {"f": "futoin.evt.gen:1.1:ping", "p": {"echo": 1}, "rid": "C0", "sec": f"alice:{PASSWORD}"}
+    connection.send(json.dumps(message).encode())
+    assert json.loads(connection.recv(timeout=10)) == {"r": {"echo": 1}, "rid": "C0"}
+
+
+def large(size: int, **more: Any) -> bytes:
+    """An addEvents of about that size."""
+    events = [{"type": "A", "data": "x" * 60_000} for _ in range(size // 60_100)]
+    return json.dumps({"f": "headwater.evt.gen:1.0:addEvents", "p": {"events": events}, "rid": "C1", **more}).encode()
+
+
+def closed_with(connection: ClientConnection) -> tuple[int, str]:
+    """Why the server closed it."""
+    with pytest.raises(ConnectionClosed) as closed:
+        connection.recv(timeout=10)
+    assert closed.value.rcvd is not None, "it must get to know why"
+    return closed.value.rcvd.code, closed.value.rcvd.reason
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_stranger_may_send_64_kib_and_a_known_peer_8_mib(closed_server: RunningServer, is_cut: bool) -> None:
+    def send(connection: ClientConnection, body: bytes) -> None:
+        with suppress(ConnectionClosed):
+            connection.send([body[at : at + 1000] for at in range(0, len(body), 1000)] if is_cut else body)
+
+    with opened(closed_server, max_size=None) as connection:
+        send(connection, large(2**16)[: 2**16].ljust(2**16))
+        assert "Anonymous not allowed" in str(connection.recv(timeout=10)), "so much is looked at"
+        send(connection, large(70_000, sec=f"alice:{PASSWORD}").ljust(2**16 + 1))
+        code, reason = closed_with(connection)
+        assert (code, "log in" in reason) == (1009, True)
+    with opened(closed_server, max_size=None) as connection:
+        logged_in(closed_server, connection)
+        send(connection, large(8_000_000, sec=f"alice:{PASSWORD}"))
+        assert json.loads(connection.recv(timeout=20))["r"]
+    login = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+    with opened(closed_server, max_size=None, additional_headers={"authorization": f"Basic {login}"}) as connection:
+        send(connection, large(8_000_000))
+        assert json.loads(connection.recv(timeout=20))["r"]
+    wrong = base64.b64encode(b"alice:wrong").decode()
+    with opened(closed_server, max_size=None, additional_headers={"authorization": f"Basic {wrong}"}) as connection:
+        send(connection, large(8_000_000))
+        assert closed_with(connection)[0] == 1009
+
+
+def test_what_is_unfinished_is_bounded_in_sum_and_the_largest_is_given_up(closed_server: RunningServer) -> None:
+    def begin(connection: ClientConnection, size: int) -> None:
+        connection.socket.sendall(b"\x82\xff" + (8 * 2**20).to_bytes(8) + bytes(4) + b" " * size)
+
+    def held(more: int) -> bool:
+        login = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+        metrics = closed_server.ask("/metrics", headers={"authorization": f"Basic {login}"})[1]
+        [line] = [line for line in metrics.splitlines() if line.startswith("headwater_http_unfinished_bytes ")]
+        return float(line.split()[1]) == more
+
+    with opened(closed_server) as first, opened(closed_server) as second:
+        for connection in (first, second):
+            logged_in(closed_server, connection)
+        begin(first, 5 * 2**20)
+        eventually(lambda: held(5 * 2**20), lambda: "the first message was not seen")
+        begin(second, 4 * 2**20)
+        code, reason = closed_with(first)
+        assert (code, "yours is the largest" in reason) == (1013, True)
+        eventually(lambda: held(4 * 2**20), lambda: "the second message was not seen")
+        second.socket.sendall(b" " * 4 * 2**20)
+        assert "InvalidRequest" in str(second.recv(timeout=10)), "it was taken whole"
+        assert held(0)
+        begin(second, 2**20)
+        eventually(lambda: held(2**20), lambda: "another message was not seen")
+        second.socket.shutdown(socket.SHUT_RDWR)
+    eventually(lambda: held(0), lambda: "its bytes are held")
 
 
 def test_a_stopping_server_says_goodbye(server: RunningServer) -> None:

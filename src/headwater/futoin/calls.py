@@ -46,6 +46,9 @@ class Connection(Protocol):
     def pushes(self) -> Pushes:
         """What goes out on it, by owner and component; it is stopped when the connection ends."""
 
+    def know(self) -> None:
+        """A message was verified: from now on the peer is no stranger."""
+
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
 
@@ -206,7 +209,12 @@ def check_size(message: Message) -> None:
 
 
 def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
-    """The call, found to be in order but for the caller's rights. Raises FutoInError."""
+    """The call, found to be in order but for the caller's rights. Raises FutoInError.
+
+    A connection learns that its peer is known.
+    """
+    if caller is not None and caller.user.name and channel.connection is not None:
+        channel.connection.know()
     function = _function(message, caller, channel)
     assert caller is not None
     parameters = function.check(message.parameters(function.any_parameters, function.encoded_parameters))

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
+from ..core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
 from ..formats.authorization import CONTROL, UNREADABLE, credentials_of
-from .errors import invalid, security
+from .errors import FutoInError, invalid, security
 from .message import Message
 from .signing import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature, base_in_slices
 
@@ -68,6 +68,15 @@ def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | N
         return _anybody(shown)
     user = guard.recall(shown) if shown is not None else None
     return None if user is None else Caller(user, user.name or ANYBODY_NAME)
+
+
+async def is_shown(guard: Guard, authorization: bytes | None, peer: str) -> bool:
+    """Whether the head of a request has a valid login. One that is not valid is answered to each message."""
+    try:
+        shown = _of_header(authorization)
+        return shown is not None and bool((await guard.authenticate(shown, peer)).name)
+    except (FutoInError, Unauthenticated, LoginNotChecked):
+        return False
 
 
 def _anybody(shown: Credentials | None) -> Caller:

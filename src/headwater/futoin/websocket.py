@@ -22,6 +22,7 @@ from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
+from .identity import is_shown
 from .message import Coder, Message
 from .quick_adding import begin, reply_to
 
@@ -91,6 +92,8 @@ class Connection:
         self._is_idle = False
         """Whether all that came before is begun: then an addition that comes may begin."""
         self._is_over = False
+        self._is_known = False
+        """Whether it was verified who the peer is: by a message, or the head of the connection's request."""
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -116,6 +119,9 @@ class Connection:
     async def serve(self) -> None:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
+        if self._direct is not None:
+            self._direct.trust(self._may_send_much)
+        self._is_known = await is_shown(self._host.guard, self.authorization, self.peer)
         await self._send({"type": "websocket.accept"})
         if self._direct is not None:
             self._direct.hear(self._begin)
@@ -140,6 +146,10 @@ class Connection:
                 task.cancel()
             await asyncio.gather(reading, writing, *self._running, return_exceptions=True)
 
+    def know(self) -> None:
+        """See calls.Connection."""
+        self._is_known = True
+
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """See calls.Connection."""
         self._calls_made += 1
@@ -161,6 +171,10 @@ class Connection:
             _logger.exception("a push failed")
             self._closing.set_result((CLOSE_FAULT, "internal error"))
 
+    def _may_send_much(self) -> bool:
+        """Whether long messages are taken: where there are no users, from everybody."""
+        return self._is_known or self._host.guard.is_open
+
     async def _read(self) -> None:
         while True:
             self._is_idle = True
@@ -178,8 +192,12 @@ class Connection:
         return self._is_idle and self._begin_at_once(body)
 
     def _begin_at_once(self, body: bytes) -> bool:
-        if not self._slots.free or begin(self._host, self._log_name, self, body, self._ended) is None:
+        if not self._slots.free:
             return False
+        adding = begin(self._host, self._log_name, self, body, self._ended)
+        if adding is None:
+            return False
+        self._is_known = self._is_known or bool(adding.user)
         self._slots.free -= 1
         return True
 

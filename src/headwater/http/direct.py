@@ -23,6 +23,11 @@ class Direct(Protocol):
     def hear(self, listener: Listener | None) -> None:
         """Binary messages go to this listener first, unless one that came before waits for `receive`; None: to none."""
 
+    def trust(self, is_known: Callable[[], bool]) -> None:
+        """The peer may send large messages while this says that it is known; asked as each of them begins. Before it is
+        called the peer is a stranger, and may not.
+        """
+
     def say(self, body: bytes) -> bool:
         """Send a binary message, unless the peer does not take what it is sent, or is gone; whether it was sent."""
 

@@ -95,8 +95,10 @@ from .room_metrics import (
 from .root_page import RootPage
 from .security import AccountGuard
 from .tracing.opening import open_spans
+from .unfinished import Unfinished
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
+from .websocket_protocol import MESSAGE_BYTES_MAX
 
 logger = logging.getLogger("headwater.server")
 
@@ -183,10 +185,11 @@ class Server:
 
     def __init__(self, config: Config, announce: Callable[[str], None], membership: Membership | None = None) -> None:
         self._config, self._announce, self._membership = config, announce, membership
-        bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
+        largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
+        unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
         self._doing = Doing()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
-        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         if membership is not None:
@@ -250,7 +253,7 @@ class Server:
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
         admission = Admission(config.http.connections_max, self._gate, self._bus)
-        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, died=stop.set)
+        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, stop.set, self._gate.unfinished)
         await http.start()
         ending.push_async_callback(http.stop)
         return http

@@ -66,10 +66,11 @@ class Http:
         APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
     )
     bodies_bytes_max: int = setting(
-        GIB, byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)"
+        GIB, byte_count(MIB, 2**50), "bodies and WebSocket messages that have come in part, together"
     )
-    """Bodies of which a part has come, and answers that are collected for HTTP/1.0, of all requests together. Where
-    there is more, the largest is given up, and answered 503; there is always room for one."""
+    """Bodies and WebSocket messages that have come in part, and answers that are collected for HTTP/1.0, of all
+    connections together. Where there is more, the largest is given up: a request is answered 503, a WebSocket is closed
+    with 1013. There is always room for one."""
     trusted_proxies: tuple[str, ...] = setting(
         (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
     )
@@ -152,8 +153,8 @@ class Management:
     lag_events: int = setting(
         100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
     )
-    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many events
-    lags, which is reported. 0: however many."""
+    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
+    numbers lags, which is reported. 0: however many."""
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
     )

@@ -1,8 +1,7 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
 What a web page may not do is refused first (`web_guard`).
-Bodies of which only a part has come, and answers that are collected for HTTP/1.0, are bounded in sum: where there is
-too much of them, the largest is given up.
+Bodies of which only a part has come, and answers that are collected for HTTP/1.0, are bounded in sum (`unfinished`).
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
@@ -26,12 +25,12 @@ from ..http.errors import CLOSE, AskPrimary, HttpError
 from ..http.exchange import HOLD_KEY, PROBLEM
 from ..http.problems import problem_of
 from .request_meter import RequestMeter
+from .unfinished import Unfinished
 from .web_guard import WebGuard
 
 RETRY: Header = (b"retry-after", b"5")
 """To clients, and to whoever asks whether the server is ready."""
 UNMATCHED = "unmatched"
-BODIES_BYTES_MAX = 2**30
 
 
 class State(StrEnum):
@@ -52,12 +51,11 @@ class Gate:
         health: Application,
         health_paths: Container[str],
         meter: RequestMeter,
-        bodies_bytes_max: int = BODIES_BYTES_MAX,
+        unfinished: Unfinished | None = None,
         web: WebGuard | None = None,
         doing: Doing | None = None,
     ) -> None:
-        """`bodies_bytes_max`: how much there may be of bodies that have come in part, and of answers that are collected
-        for HTTP/1.0, of all requests together.
+        """`unfinished` bounds bodies that have come in part, collected answers, and whatever else draws from it.
 
         `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
         request.
@@ -74,11 +72,7 @@ class Gate:
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
-        self._bodies_bytes_max = bodies_bytes_max
-        self._holding: set[_Passage] = set()
-        """Requests of which a part of the body has come, or whose answer is collected."""
-        self.bodies_bytes = 0
-        """How much there is of these."""
+        self.unfinished = unfinished or Unfinished()
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0
@@ -116,8 +110,7 @@ class Gate:
                 raise
             passage.task.uncancel()
             if not passage.has_started:
-                detail = f"more than {self._bodies_bytes_max} bytes of unfinished bodies wait, and yours is the largest"
-                await refuse(scope, passage.receive, send, detail)
+                await refuse(scope, passage.receive, send, self.unfinished.refusal("bodies"))
         finally:
             if collects:
                 del scope[HOLD_KEY]  # no cycle keeps what was sent
@@ -192,23 +185,6 @@ class Gate:
         """From now on requests are refused; those that run go on."""
         self.state = State.STOPPING
 
-    def hold(self, passage: _Passage, size: int) -> None:
-        """More is there of a body that goes on. Where it is too much in all, the largest of them is given up."""
-        self._holding.add(passage)
-        passage.body_bytes += size
-        self.bodies_bytes += size
-        while self.bodies_bytes > self._bodies_bytes_max and self._holding:
-            largest = max(self._holding, key=lambda passage: passage.body_bytes)
-            self.release(largest)
-            largest.give_up()
-
-    def release(self, passage: _Passage) -> None:
-        """A body is there, or nobody waits for it any more."""
-        if passage in self._holding:
-            self._holding.remove(passage)
-            self.bodies_bytes -= passage.body_bytes
-            passage.body_bytes = 0
-
     async def requests_finished(self, timeout_s: float) -> bool:
         """Wait until no request runs; False if some still do after that time."""
         return await self._wait_until(lambda: not self.requests, timeout_s)
@@ -232,7 +208,7 @@ class _Passage:
     """One request on its way through the gate."""
 
     __slots__ = (
-        "_gate", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status", "body_bytes", "has_started",
+        "_gate", "_held_bytes", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status", "has_started",
         "is_given_up", "task",
     )  # fmt: skip
 
@@ -241,10 +217,10 @@ class _Passage:
         task = asyncio.current_task()
         assert task is not None, "a gate is passed in a task"
         self.task = task
-        self.body_bytes = 0
+        self._held_bytes = 0
         """How much of the body has come, or of the answer is collected."""
         self.has_started = self.is_given_up = self._holds_answer = False
-        """Whether an answer has begun; whether there was no room for more of the body; whether it is the answer's."""
+        """Whether an answer has begun; whether there was no room for more; whether what is held is the answer's."""
         self._status = 500  # what is answered if the application never does
         self._started = time.perf_counter()
         if is_stream:
@@ -256,20 +232,28 @@ class _Passage:
         message = await self._receive()
         if message["type"] == "http.request":
             if message.get("more_body", False):
-                self._gate.hold(self, len(message["body"]))
-            elif self.body_bytes and not self._holds_answer:
-                self._gate.release(self)
+                self._hold(len(message["body"]))
+            elif self._held_bytes and not self._holds_answer:
+                self._release()
         return message
 
     def hold_answer(self, size: int) -> None:
-        """So much more of the answer is collected; of the body nothing is needed any more."""
+        """So much more of the answer is collected. The body is no longer needed."""
         if not self._holds_answer:
-            self._gate.release(self)
+            self._release()
             self._holds_answer = True
-        self._gate.hold(self, size)
+        self._hold(size)
+
+    def _hold(self, size: int) -> None:
+        self._held_bytes += size
+        self._gate.unfinished.hold(self, self._held_bytes)
+
+    def _release(self) -> None:
+        self._held_bytes = 0
+        self._gate.unfinished.release(self)
 
     def give_up(self) -> None:
-        """It waits for more of its body, or is about to, or its answer is collected: there it ends."""
+        """See Part. It waits for more of its body, is about to, or collects its answer: there it ends."""
         self.is_given_up = True
         self.task.cancel()
 
@@ -287,7 +271,7 @@ class _Passage:
         return self._send(message)
 
     def end(self, scope: Scope) -> None:
-        self._gate.release(self)
+        self._gate.unfinished.release(self)
         route = scope.get("route")
         template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
         method = scope.get("method", "WEBSOCKET")

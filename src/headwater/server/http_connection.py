@@ -163,6 +163,7 @@ class HttpConnection(asyncio.Protocol):
             self._admission.forget_surplus()
         self._unread, self._read_to = b"", 0
         self.pipeline.clear()
+        self._forget_parser()
         if self._cycle is not None:
             self._cycle.disconnect()
         self.resume_writing()
@@ -483,8 +484,14 @@ class HttpConnection(asyncio.Protocol):
             config=self._config, server_state=self._state, app_state=self._app_state
         )
         websocket.connection_made(self.transport)
+        self._forget_parser()
         websocket.data_received(b"\r\n".join([*lines, b"", b""]))
         self.transport.set_protocol(websocket)
+
+    def _forget_parser(self) -> None:
+        """Nothing is read any more. The two refer to each other, so a part of a head would stay until a collection."""
+        del self._parser
+        self._target, self._fields = b"", []
 
     # what is held, and waited for
 

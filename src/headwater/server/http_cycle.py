@@ -129,6 +129,7 @@ class HttpCycle:
     def disconnect(self) -> None:
         """The connection is lost."""
         self.is_disconnected = not self.is_complete
+        self._body = bytearray()  # which nobody is given any more
         self._tell()
 
     def _tell(self) -> None:

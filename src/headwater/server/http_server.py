@@ -17,6 +17,7 @@ from ..http import Application
 from .admission import Admission
 from .config import Http
 from .http_connection import HttpConnection
+from .unfinished import Unfinished
 from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
 
 logger = logging.getLogger("headwater.server")
@@ -41,10 +42,12 @@ class HttpServer:
         tls: ssl.SSLContext | None,
         admission: Admission | None = None,
         died: Callable[[], None] = lambda: None,
+        unfinished: Unfinished | None = None,
     ) -> None:
         """`admission` says how many connections there may be; by default, as many as are configured.
 
-        `died` is called if it ends without being told to: nobody could get in any more.
+        `died` is called if it ends without being told to: nobody could get in any more. Messages of WebSockets draw
+        from `unfinished` while they come.
         """
         self._died, self._has_died = died, False
         self.admission = admission or Admission(http.connections_max)
@@ -53,7 +56,7 @@ class HttpServer:
             uvicorn.Config(
                 application,
                 http=partial(HttpConnection, admission=self.admission),  # type: ignore[arg-type]
-                ws=BoundedWebSocketProtocol,
+                ws=partial(BoundedWebSocketProtocol, unfinished=unfinished),  # type: ignore[arg-type]
                 ws_max_size=MESSAGE_BYTES_MAX,
                 ws_ping_interval=PING_INTERVAL_S,
                 ws_ping_timeout=PING_TIMEOUT_S,

@@ -11,6 +11,7 @@ import struct
 
 TEXT, BINARY = 0x81, 0x82
 """First bytes of a frame that is a whole message."""
+_CONTROL = 0x08
 _MASKED = 0x80
 _LENGTH_16, _LENGTH_64 = 126, 127
 _MASK_BYTES = 4
@@ -41,15 +42,26 @@ def unmasked(data: bytes, begin: int, end: int) -> bytes:
 
 def frame_bytes(data: bytes, at: int) -> int:
     """How long the frame is that begins there, with its head; 0 while too little of that is there to know."""
+    head, payload = frame_parts(data, at)
+    return head + payload
+
+
+def frame_parts(data: bytes, at: int) -> tuple[int, int]:
+    """How long the head and the payload are of the frame that begins there; 0 and 0 while that cannot be known."""
     if len(data) < at + 2:
-        return 0
+        return 0, 0
     masked, size = divmod(data[at + 1], _MASKED)
     width = {_LENGTH_16: 2, _LENGTH_64: 8}.get(size, 0)
     if len(data) < at + 2 + width:
-        return 0
+        return 0, 0
     if width:
         size = int.from_bytes(data[at + 2 : at + 2 + width])
-    return 2 + width + _MASK_BYTES * masked + size
+    return 2 + width + _MASK_BYTES * masked, size
+
+
+def is_control(data: bytes, at: int) -> bool:
+    """Whether the frame that begins there is a control frame (5.5): no part of a message."""
+    return bool(data[at] & _CONTROL)
 
 
 def binary_frame(body: bytes) -> bytes:

@@ -1,24 +1,32 @@
 """uvicorn's WebSocket protocol, within bounds: message size, and how long a peer may be silent.
 
-What an application holds for a connection is bounded by the application; what waits here is one piece of received data.
+What an application holds for a connection is bounded by the application. What waits here is one piece of received data,
+and the message that is still coming: short until the application knows the peer, and counted in the budget of what is
+unfinished (`unfinished`). A connection that is lost lets go of its bytes at once.
 Messages that come whole in a short frame go by the library, and so do those that are sent: `websocket_frames`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
+import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from ..core.slices import Slices
 from ..http.direct import DIRECT, Listener
 from .opened import opened_now
-from .websocket_frames import BINARY, binary_frame, frame_bytes, plain_at, unmasked
+from .unfinished import Unfinished
+from .websocket_frames import BINARY, binary_frame, frame_parts, is_control, plain_at, unmasked
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
+STRANGER_BYTES_MAX = 64 * 1024
+"""The largest message of a peer that the application does not know."""
 PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
 """A peer that vanished, or does not take what it is sent, is cut off after both."""
@@ -26,7 +34,10 @@ PING_TIMEOUT_S = 20.0
 LINGER_S = 2.0
 """How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
 
-CLOSE_NOT_UTF8, CLOSE_UNWANTED = 1007, 1008
+CLOSE_NOT_UTF8, CLOSE_UNWANTED, CLOSE_TOO_LARGE, CLOSE_TRY_LATER = 1007, 1008, 1009, 1013
+_STRANGER = (
+    f"a message before the login has at most {STRANGER_BYTES_MAX} bytes: log in at the upgrade, or by a shorter message"
+)
 REASON_BYTES_MAX = 123
 """Of a reason for which a connection is closed (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
@@ -35,6 +46,11 @@ MESSAGES_WAITING_MAX = 16
 PIECE_BYTES = 4096
 """Of short messages that are looked at in one step: hundreds of the smallest, each of which takes some µs. Of other
 frames a step is one."""
+
+
+def _nobody() -> bool:
+    """No peer is known."""
+    return False
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
@@ -61,13 +77,41 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """What is still to come of the frame that the library reads."""
     _listener: Listener | None = None
     """Who hears messages before they are queued."""
+    _pong = b""
+    """The answer to the last ping, while the peer does not read."""
     _rest: asyncio.Task[None] | None = None
     _is_lingering = False
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        unfinished: Unfinished | None = None,
+    ) -> None:
+        """See uvicorn.Server. `unfinished` is the budget that messages draw from while they come."""
+        super().__init__(config, server_state, app_state, _loop)
+        self._unfinished = unfinished or Unfinished()
+        self._extensions: dict[Any, Any] = {}
+        """Of the application's scope, once there is one."""
+        self._is_known: Callable[[], bool] = _nobody
+        """Whether the application knows the peer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         super().connection_made(transport)
         self.opened_at, self.tls = opened_now(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol. Lets go of its bytes and breaks its cycles: a collection may be half an hour away."""
+        super().connection_lost(exc)
+        self._let_go()
+        self._listener, self._is_known = None, _nobody
+        self.conn.parser.close()
+        self.conn.parser_exc = None
+        self._extensions.pop(DIRECT, None)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -88,12 +132,16 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """See WebSocketsSansIOProtocol."""
         super().handle_connect(event)
         if not self.close_sent:
-            extensions: dict[Any, Any] = self.scope["extensions"] or {}
-            extensions[DIRECT] = self
+            self._extensions = cast("dict[Any, Any]", self.scope["extensions"])
+            self._extensions[DIRECT] = self
 
     def hear(self, listener: Listener | None) -> None:
         """See Direct."""
         self._listener = listener
+
+    def trust(self, is_known: Callable[[], bool]) -> None:
+        """See Direct."""
+        self._is_known = is_known
 
     def say(self, body: bytes) -> bool:
         """See Direct."""
@@ -129,12 +177,15 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         elif (end := self._take_plain(data, at)) > at:
             self._advance(end - at)
         else:
-            self._of_frame = frame_bytes(data, at)
-            if self._of_frame:
-                self._feed(self._of_frame)
-            else:
+            head, payload = frame_parts(data, at)
+            self._of_frame = head + payload
+            if not self._of_frame:
                 self._head = data[at:]
                 self._advance(len(self._head))
+            elif not is_control(data, at) and self._is_too_much(payload):
+                self._end(CLOSE_TOO_LARGE, _STRANGER)
+            else:
+                self._feed(self._of_frame)
 
     def _take_plain(self, data: bytes, at: int) -> int:
         """Hand over the short messages that begin there; where the last of them ends."""
@@ -156,6 +207,26 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._of_frame -= min(len(data), self._of_frame)
         self._advance(len(data))
         super().data_received(data)
+        size = len(self.conn.reader.buffer) + self._frames_bytes
+        if size and not self._is_lingering:
+            self._unfinished.hold(self, size)
+        else:
+            self._unfinished.release(self)
+
+    @property
+    def _frames_bytes(self) -> int:
+        """Of the message that is coming: what came of it in frames before."""
+        return sum(map(len, self.frames))
+
+    def _is_too_much(self, payload: int) -> bool:
+        """Whether so much more makes a message that only a known peer may send."""
+        return payload + self._frames_bytes > STRANGER_BYTES_MAX and not self._is_known()
+
+    def _let_go(self) -> None:
+        """Of all that has come and is no whole message."""
+        self._unread, self._read_to, self._head, self.frames = b"", 0, b"", []
+        self.conn.reader.discard()
+        self._unfinished.release(self)
 
     def _advance(self, size: int) -> None:
         self._read_to += size
@@ -177,9 +248,34 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
+    def handle_cont(self, event: Any) -> None:
+        """See WebSocketsSansIOProtocol, which would keep each frame by itself: of the shortest, most is not payload."""
+        frames = cast("list[bytes | bytearray]", self.frames)
+        if not isinstance(frames[0], bytearray):
+            frames[0] = bytearray(frames[0])
+        frames[0] += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        """See WebSocketsSansIOProtocol, which would keep the answers for a peer that does not read: the last one is
+        enough (RFC 6455, 5.5.3).
+        """
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self._pong = b"".join(self.conn.data_to_send())
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        if self._pong and not self.close_sent:
+            self.transport.write(self._pong)
+        self._pong = b""
+
     def send_receive_event_to_app(self) -> None:
         """See WebSocketsSansIOProtocol, which stops reading after each message, and fills the log with bad UTF-8."""
-        data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
+        [data] = self.frames
         self.frames = []
         if self.close_sent:
             return
@@ -191,7 +287,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
                 self.handle_parser_exception()
                 return
         else:
-            self.queue.put_nowait({"type": "websocket.receive", "bytes": data})
+            self.queue.put_nowait({"type": "websocket.receive", "bytes": bytes(data)})
         if not self.read_paused and self.queue.qsize() >= MESSAGES_WAITING_MAX:
             self.read_paused = True
             self.transport.pause_reading()
@@ -205,7 +301,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": close.code, "reason": close.reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = self._is_lingering = True
-        self._unread, self._read_to = b"", 0
+        self._let_go()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.read_paused = False
@@ -214,10 +310,18 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def expel(self, reason: str) -> None:
         """End it: the peer gets a moment to read that it is unwanted here (1008), and why."""
+        self._end(CLOSE_UNWANTED, reason)
+
+    def give_up(self) -> None:
+        """See Part. The upgrade was answered, so that no status can be sent: 1013 (try again later) stands for 503."""
+        self._end(CLOSE_TRY_LATER, self._unfinished.refusal("messages"))
+
+    def _end(self, code: int, reason: str) -> None:
         if self.conn.state is not State.OPEN or self.close_sent:
+            self._let_go()
             self.transport.abort()
             return
-        self.conn.send_close(CLOSE_UNWANTED, reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore"))
+        self.conn.send_close(code, reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore"))
         self.handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
