@@ -142,7 +142,7 @@ def test_answers_that_are_collected_for_http_1_0_count_with_bodies_and_leave_wit
             finally:
                 gone.cancel()
 
-        gate = Gate(health, (), RequestMeter(), 100)
+        gate = Gate(health, (), RequestMeter(), Unfinished(100))
         gate.open(front_end)
         tasks = {
             path: asyncio.create_task(gate(scope(path, version="1.0"), reader.receive, reader.send))
@@ -155,16 +155,16 @@ def test_answers_that_are_collected_for_http_1_0_count_with_bodies_and_leave_wit
 
         await grow("/small", 30)
         await grow("/large", 60)
-        assert gate.bodies_bytes == 90
+        assert gate.unfinished.bytes == 90
         await grow("/late", 20)
         await asyncio.wait_for(tasks["/large"], 10)
-        assert gate.bodies_bytes == 50
+        assert gate.unfinished.bytes == 50
         assert readers["/large"].sent[0]["status"] == 503
         for path in ("/small", "/late"):
             readers[path].left.set()
             await asyncio.wait_for(tasks[path], 10)
             assert readers[path].sent == []
-        assert (gate.bodies_bytes, gate.requests) == (0, 0)
+        assert (gate.unfinished.bytes, gate.requests) == (0, 0)
 
     asyncio.run(scenario())
 

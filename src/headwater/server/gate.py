@@ -208,8 +208,8 @@ class _Passage:
     """One request on its way through the gate."""
 
     __slots__ = (
-        "_gate", "_held_bytes", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status", "has_started",
-        "is_given_up", "task",
+        "_gate", "_held_bytes", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status",
+        "has_started", "is_given_up", "task",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, receive: Receive, send: Send, *, is_stream: bool) -> None:
