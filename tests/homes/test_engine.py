@@ -34,6 +34,7 @@ from headwater.storage.disk import Disk
 from headwater.storage.frame_layout import MAGIC
 from headwater.storage.home import HomeWentBack
 from headwater.storage.homed import CopyBehind
+from headwater.storage.locks import LOCK
 from headwater.storage.log import StoredLog
 
 from ..storage.builders import change, columns, crashed, event, log_directory, newest, numbers, unless
@@ -105,6 +106,22 @@ def add(log: StoredLog, count: int, *, begin: int = 0) -> None:
 
 def contents(log: StoredLog) -> list[bytes]:
     return [each.data for each in log.read()]
+
+
+def test_a_copy_that_lost_its_lock_commits_nothing_and_makes_room_for_the_next(serve: Serve) -> None:
+    one = serve("a")
+    add(one.orders, 3)
+    log = one.orders
+    (one.directory / LOCK).unlink()
+    with pytest.raises(StorageUnavailable, match="LOCK was removed"):
+        add(log, 1, begin=3)
+    with pytest.raises(StorageUnavailable):
+        one.engine.create("new")
+    again = serve("a")
+    assert contents(again.orders) == [b"0", b"1", b"2"] and again.engine.names() == ["orders"]
+    one.close()
+    add(again.orders, 1, begin=3)
+    assert contents(again.orders) == [b"0", b"1", b"2", b"3"] and again.lost == []
 
 
 def test_a_lost_copy_is_made_again_with_all_that_belongs_to_it(serve: Serve) -> None:

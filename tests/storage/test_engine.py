@@ -329,7 +329,7 @@ def test_a_failed_write_is_never_acknowledged(
     assert [each.type for each in log.read()] == ["Kept"]
     image = crashed(data, tmp_path / "crashed")
     one.state.close()
-    one._lock_file.close()
+    one._lock.close()
     one._logs.clear()
     log.frames.close()
     with engine(image) as again:

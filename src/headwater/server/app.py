@@ -46,6 +46,7 @@ from ..management.operations import Management
 from ..storage.frame_encoding import EncodedFrame
 from ..storage.home import HomeMoved
 from ..storage.homed import CopyOutlived
+from ..storage.locks import LockLost
 from . import pushing
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
@@ -113,7 +114,7 @@ GC_THRESHOLDS = (5_000, 20, 1_000)
 def serve(config: Config, announce: Callable[[str], None]) -> None:
     """Serve until a signal says stop. `announce` gets one line for each address when the server is ready.
 
-    Raises InvalidConfiguration, CannotListen, StorageUnavailable, StorageCorrupted.
+    Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while it serves), StorageCorrupted.
     """
     from .event_loop import EventLoop
 
@@ -139,11 +140,16 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
 
 def open_store(
-    config: Config, bus: Bus | None = None, threads: Threads | None = None, membership: Membership | None = None
+    config: Config,
+    bus: Bus | None = None,
+    threads: Threads | None = None,
+    membership: Membership | None = None,
+    on_lock_lost: Callable[[LockLost], None] | None = None,
 ) -> LogStore:
     """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
-    With `membership` they are a copy of what its home has, and follow it. Raises StorageUnavailable, StorageCorrupted.
+    With `membership` they are a copy of what its home has, and follow it. `on_lock_lost`: see `Engine`.
+    Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
     if config.storage == "memory":
@@ -163,6 +169,7 @@ def open_store(
         on_lost=logger.error if membership is None else membership.lost,
         on_committed=nobody if membership is None else membership.committed.tell,
         follows=membership is not None,
+        on_lock_lost=on_lock_lost,
     )
 
 
@@ -205,10 +212,17 @@ class Server:
         self._replica_troubles: Callable[[], list[str]] = list
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
+        self._lock_lost: LockLost | None = None
 
     async def run(self) -> None:
-        """Start, wait for a signal, stop. Raises as `serve`."""
-        stop = asyncio.Event()
+        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may be another's."""
+        try:
+            await self._run(asyncio.Event())
+        finally:
+            if self._lock_lost is not None:
+                raise self._lock_lost
+
+    async def _run(self, stop: asyncio.Event) -> None:
         is_told = _on_signals(stop)
         ports, membership = Ports(self._config), self._membership
         if membership is not None and not membership.goes_on:  # a signal came just before
@@ -281,8 +295,14 @@ class Server:
 
     async def _opened(self, stop: asyncio.Event) -> LogStore:
         """The logs. To fill a copy may take hours: if the server is to stop before, it asks the home no more."""
+        loop = asyncio.get_running_loop()
+
+        def lose(lost: LockLost) -> None:
+            self._lock_lost = lost
+            loop.call_soon_threadsafe(stop.set)
+
         opening = asyncio.ensure_future(
-            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership, lose)
         )
         stopping = asyncio.ensure_future(stop.wait())
         try:

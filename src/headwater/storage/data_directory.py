@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import IO
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
-from .disk import private_opener
+from .disk import Disk, private_opener
 from .journal import JOURNAL
 from .journal_state import JournalState
-from .locks import LOCK, DirectoryUnavailable, InUse, hold
+from .locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold
 from .log_directories import LOGS
 from .meta import META_NAME
 from .private import make_directory
@@ -52,7 +51,7 @@ def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | Re
                     raise
         time.sleep(0.05)
     try:
-        return open_journaled(directory, fatal=_told, lock=lock)
+        return open_journaled(directory, fatal=_told, disk=OwnedDisk(Disk(), lock), lock=lock)
     except BaseException:
         lock.close()
         raise
@@ -72,18 +71,23 @@ def refuse_missing(directory: Path) -> None:
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
 
-def lock_directory(directory: Path) -> IO[str]:
-    """One process per data directory. Raises StorageUnavailable."""
+def lock_directory(directory: Path) -> HeldLock:
+    """One process per data directory; to be closed. Raises StorageUnavailable."""
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
-    try:
-        make_directory(directory)
-        file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
-    except OSError as error:
-        problem = f"{directory}: {error.strerror}; the data directory must be writable"
-        raise DirectoryUnavailable(problem) from None
-    hold(file, directory)
+    while True:
+        try:
+            make_directory(directory)
+            file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
+        except OSError as error:
+            problem = f"{directory}: {error.strerror}; the data directory must be writable"
+            raise DirectoryUnavailable(problem) from None
+        hold(file, directory)
+        lock = HeldLock(directory, file)
+        if lock.problem() is None:
+            break
+        lock.close()  # LOCK was replaced before it was locked
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
-    return file
+    return lock

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..core.errors import StorageUnavailable
+
 _IOV_MAX = 1024
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _ZEROS = bytes(1024 * 1024)
@@ -29,6 +31,14 @@ else:
 
 class Disk:
     """The real disk. All offsets and sizes are in bytes."""
+
+    @property
+    def refusal(self) -> StorageUnavailable | None:
+        """Why nothing can be written any more, as far as is known; None if it can."""
+        return None
+
+    def check(self) -> None:
+        """Look whether files may be written. Raises StorageUnavailable: see `locks.OwnedDisk`."""
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
         """Write all buffers, one after the other, from that offset on. Raises OSError."""

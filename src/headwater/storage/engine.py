@@ -10,7 +10,6 @@ DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/,
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,7 @@ from .home import Home
 from .homed import CopyOutlived, Homed
 from .identity import identified, known_identity, record_identity
 from .journal_state import JournalState
-from .locks import BACKUP_LOCK, NoBackup
+from .locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
 from .log import StoredLog
 from .log_directories import (
     EVERY_LOG,
@@ -102,6 +101,7 @@ class Engine(Closing):
         on_lost: Callable[[Exception], None] = logger.error,
         on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None,
         follows: bool = False,
+        on_lock_lost: Callable[[LockLost], None] | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -117,24 +117,29 @@ class Engine(Closing):
         was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
         can be read, and changes nothing (NotPrimary), until `begin_term`.
 
+        `on_lock_lost` is called once, by whatever thread notices, if LOCK is removed or replaced while this is open:
+        nothing can be written from then on (LockLost), and this is to be closed. None: it closes itself.
+
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
-        self._disk, self._fatal = disk or Disk(), fatal
+        self._fatal = fatal
         self.bus = bus or Bus()
         self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
         if isinstance(clock, TrustedClock):
             self.clock = clock
-        self.room = Room(self.directory, self._disk, reserve_bytes, self.bus)
+        disk = disk or Disk()
+        self.room = Room(self.directory, disk, reserve_bytes, self.bus)
         """What says whether there is room for appends."""
         self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
-        self._lock_file = lock_directory(self.directory)
+        self._lock = lock_directory(self.directory)
+        self._disk = OwnedDisk(disk, self._lock)
         try:
             self.state = self._open_state()
         except BaseException:
-            self._lock_file.close()
+            self._lock.close()
             raise
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
@@ -160,11 +165,14 @@ class Engine(Closing):
         self._ends_following = threading.Event()
         self._tender: threading.Thread | None = None
         self._socket: StateSocket | None = None
+        self._closer: threading.Thread | None = None
+        """What closes this after its lock was lost."""
         try:
             self._start(threads or Threads(self.bus), on_lost if follows else None, maintains=maintains)
         except BaseException:
             self._let_go()
             raise
+        self._lock.when_lost(on_lock_lost or self._close_soon)
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
@@ -200,7 +208,7 @@ class Engine(Closing):
             return log
         with self._opening:
             if self._is_closed:
-                raise Closed(name)
+                raise self._lock.lost or Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
                 try:
@@ -329,6 +337,7 @@ class Engine(Closing):
         Those that it made new incarnations are closed, and opened anew by whoever reads on.
         """
         with self._opening:
+            self._lock.check()
             for log in self.opened():
                 identity = known_identity(self.state, log.directory)
                 if identity is not None and identity.incarnation != log.meta.incarnation:
@@ -343,6 +352,7 @@ class Engine(Closing):
     def fetch_anew(self, name: str, why: str) -> StoredLog:
         """What there is of a log cannot be followed: it is set aside, and its copy begins again."""
         with self._opening:
+            self._lock.check()
             if (log := self._logs.pop(name, None)) is not None:
                 log.close()
             directory = self.directory / LOGS / self._entry(name).directory
@@ -352,7 +362,7 @@ class Engine(Closing):
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
         with self._maintaining:
-            if not self._stopping.is_set():
+            if not self._stopping.is_set() and self._lock.is_held():
                 self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
@@ -452,6 +462,9 @@ class Engine(Closing):
 
     def close(self) -> None:
         """See LogStore."""
+        closer = self._closer
+        if closer is not None and closer is not threading.current_thread():
+            closer.join()
         with self._opening:
             if self._is_closed:
                 return
@@ -471,8 +484,7 @@ class Engine(Closing):
                     self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
         finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
-            self._lock_file.close()
+            self._lock.close()
 
     def _open_state(self) -> JournalState:
         """The state, when nobody else has access to the directory. Raises StorageUnavailable, StorageCorrupted."""
@@ -517,6 +529,11 @@ class Engine(Closing):
         except (EventLogError, OSError) as error:
             logger.warning("%s: it was not closed in order: %s", self.directory, error)
 
+    def _close_soon(self, _: LockLost) -> None:
+        """By another thread: the one that found the lock lost may be one that closing waits for."""
+        self._closer = threading.Thread(target=self._let_go, name="headwater-closing", daemon=True)
+        self._closer.start()
+
     def _begin(self) -> None:
         """What only a server does that appends."""
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
@@ -549,6 +566,7 @@ class Engine(Closing):
             return None
 
     def _opened(self, name: str, entry: LogEntry) -> StoredLog:
+        self._lock.check()
         directory = self.directory / LOGS / entry.directory
         if not directory.is_dir():
             raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))

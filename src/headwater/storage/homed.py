@@ -75,7 +75,7 @@ class HomedLog(SegmentLog):
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """See FrameLog."""
-        return self.home.unavailable
+        return self.home.unavailable or super().unavailable
 
     @property
     def head(self) -> int:
@@ -171,6 +171,7 @@ class HomedLog(SegmentLog):
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
+        self._disk.check()  # before it is in the home, and cannot be read here
         try:
             self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:

@@ -39,6 +39,7 @@ from .frame_encoding import Chain, encode
 from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
 from .homed import Homed, HomedLog, open_copy
+from .locks import LockLostMeanwhile
 from .meta import Meta, read_meta
 from .newer import WrittenByNewer
 from .private import make_directory, tighten
@@ -135,7 +136,7 @@ class Journal:
         meta = read_meta(directory)
         for each in (directory, *directory.rglob("*")):
             tighten(each)
-        self.directory, self._clock, self._homed = directory, clock, homed
+        self.directory, self._clock, self._homed, self._disk = directory, clock, homed, disk
         room = _AllRoom(directory, disk, reserve_bytes=0)
         self.frames: SegmentLog
         if homed is None:
@@ -187,6 +188,10 @@ class Journal:
             self._synced = frame.last
         return frame.last
 
+    def check_lock(self) -> None:
+        """Look whether it is this process's still, before what it makes is written. Raises LockLost."""
+        self._disk.check()
+
     def sync(self) -> None:
         """Everything that was appended is durable when this returns. Raises what `append` does."""
         if self._synced < self.head:
@@ -232,6 +237,7 @@ class Journal:
     def forget(self, below: int) -> None:
         """What is numbered below that is needed no more. Raises DiskFull, StorageUnavailable."""
         meta = self.meta.changed(first_retained=below, known_from=below)
+        self.check_lock()
         with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
             meta.write(self.directory)
             self.meta = meta
@@ -258,7 +264,7 @@ def _as_state() -> Iterator[None]:
         yield
     except HeadMoved:
         raise NotPrimary(NAME) from None
-    except NotKept:
+    except (NotKept, LockLostMeanwhile):
         raise OutcomeUnknown(NAME) from None
 
 

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from typing import IO, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, StateConflict, StorageUnavailable
 from ..core.state import USER_KIND, StateEntry
 from .framelog import Head
 from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of
+from .locks import HeldLock
 from .patient import Patient
 from .refusals import refusal_of
 from .state import SqliteState
@@ -74,11 +75,11 @@ class JournalState:
     """A StateStore in a journal, with its image in SQLite. Safe to call from any thread. See `state_opening`."""
 
     def __init__(
-        self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: IO[str] | None = None
+        self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: HeldLock | None = None
     ) -> None:
         """Take over both, of the same content. `fatal` ends the process: writing failed. `lock` is closed at last."""
         self.journal, self.image = journal, image
-        self._fatal, self._lock_file = fatal, lock
+        self._fatal, self._held = fatal, lock
         self._changing = threading.RLock()
         """Held by who changes something, for as long as the journal takes. Who reads does not wait for that."""
         self._patient = None if journal.home is None else Patient(NAME)
@@ -140,6 +141,7 @@ class JournalState:
     @_patient_change
     def flush(self) -> None:
         """See StateStore."""
+        self.journal.check_lock()
         self.journal.sync()
         self.image.confirm(self.journal.head, self._had_users)
 
@@ -214,6 +216,7 @@ class JournalState:
         """The image gets what waits for it, which is all up to that number."""
         if self._is_applied:
             return
+        self.journal.check_lock()  # else the image is another process's
         self.journal.sync()  # the image must not know of what the journal could still lose
         try:
             with self._lock:
@@ -257,8 +260,8 @@ class JournalState:
         with self._changing, ExitStack() as closing:
             if self._is_closed:
                 return
-            if self._lock_file is not None:
-                closing.callback(self._lock_file.close)
+            if self._held is not None:
+                closing.callback(self._held.close)
             closing.callback(self.image.close)
             closing.callback(self.journal.close)
             try:

@@ -86,7 +86,7 @@ class StoredLog(LocalLog):
         self.directory = directory
         self._decoded = decoded or DecodedFrames()
         self._state, self._clock = state, clock
-        self._log_id = bytes.fromhex(meta.segments_id)
+        self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         self._homed = homed
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
@@ -478,6 +478,7 @@ class StoredLog(LocalLog):
 
     def _write_down_end(self) -> None:
         """So that the next opening need not look at every frame again. What is missing of it is made anew."""
+        self._disk.check()
         index = self.directory / INDEX
         for active in self.index.actives:
             if active.last - active.first + 1 >= CLEAN_POSTINGS_MIN:

@@ -8,6 +8,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .disk import Disk, make_private, private_opener, sync_directory
 from .frame import Frame
 from .frame_encoding import EncodedFrame, StagedFile
 from .framelog import Head, HeadMoved, NotAdopted, Term, nobody
+from .locks import LockLost
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
 from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
@@ -68,7 +70,7 @@ class SegmentLog:
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """See FrameLog."""
-        return None
+        return self._disk.refusal
 
     @property
     def last(self) -> int:
@@ -184,7 +186,9 @@ class SegmentLog:
             self._preparing.join()
         for segment in self._segments:
             segment.close()
-        (self._directory / PREPARED).unlink(missing_ok=True)
+        with suppress(LockLost):  # it is another process's
+            self._disk.check()
+            (self._directory / PREPARED).unlink(missing_ok=True)
 
     def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
         """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain).
@@ -361,6 +365,7 @@ class SegmentLog:
         As large as needed at least; ahead of time nothing is. Raises DiskFull, StorageUnavailable, OSError.
         """
         refusal: OSError | None = None
+        self._disk.check()  # before the file is emptied
         for size in self._room.sizes(wanted, needed):
             try:
                 self._allocate(self._directory / PREPARED, size)

@@ -32,6 +32,7 @@ from ..core.log import AppendRequest, LogStatistics
 from .adopting import SegmentColumns
 from .frame_encoding import Chain, EncodedFrame, encode
 from .framelog import FrameLog, Head, HeadMoved, NotAdopted, NotKept
+from .locks import LockLostMeanwhile
 from .writers import FrameMark
 
 logger = logging.getLogger("headwater.storage")
@@ -154,7 +155,7 @@ class Sequencer:
         size = request.columns.bytes
         with self._admission:
             if self._is_closed:
-                raise Closed(self._name)
+                raise self._frame_log.unavailable or Closed(self._name)
             if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
                 raise refusal
             if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
@@ -422,6 +423,9 @@ class Sequencer:
             expected = Head(self.durable_head, self._durable_crc, self._term)
             try:
                 self._frame_log.append_frames(frames, expected, self._tell_unknown)
+            except LockLostMeanwhile:
+                self._taken(flights)
+                return OutcomeUnknown(self._name)
             except (EventLogError, HeadMoved) as refusal:
                 self._taken(flights)
                 return refusal

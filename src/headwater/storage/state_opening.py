@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from .copy_mark import home_of
@@ -27,6 +26,7 @@ from .homed import CopyOutlived, Homed
 from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, Record, Snapshot, make_copy, make_journal, name_of
 from .journal_snapshot import STEP_BYTES, STEP_ENTRIES, record_of, replay
 from .journal_state import JournalState
+from .locks import HeldLock
 from .log_directories import LOGS
 from .private import make_directory
 from .refusals import refusing
@@ -47,7 +47,7 @@ def open_journaled(
     fatal: Callable[[str], None],
     disk: Disk | None = None,
     clock: Callable[[], int] | None = None,
-    lock: IO[str] | None = None,
+    lock: HeldLock | None = None,
     homed: Homed | None = None,
 ) -> JournalState:
     """The state of a data directory that this process has locked; made if there is none.

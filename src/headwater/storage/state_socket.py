@@ -69,6 +69,7 @@ class StateSocket:
                 self._listening.bind(name)
             self._path.chmod(FILE_MODE)
             self._listening.listen()
+            self._inode = self._path.stat().st_ino
         except OSError:
             self._listening.close()
             raise
@@ -80,7 +81,11 @@ class StateSocket:
 
     def close(self) -> None:
         """Nobody finds the socket any more, and nobody is being answered when this returns."""
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                self._path.stat().st_ino == self._inode
+            ):  # else it is that of another process, which has the directory now
+                self._path.unlink()
         self._is_closing.set()
         self._waking.send(b"\0")
         if (peer := self._peer) is not None:

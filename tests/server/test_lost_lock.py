@@ -1,0 +1,76 @@
+"""A server whose LOCK is removed, or whose directory is moved away, acknowledges nothing more, says why, and ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from headwater.server.cli import UNAVAILABLE
+from headwater.storage import Engine, check_directory
+from tests.server.running import SILENCE_S_MAX, RunningServer
+
+
+def appended(server: RunningServer, id: str) -> bool:
+    """Whether that event was acknowledged."""
+    body = json.dumps({"events": [{"type": "E", "id": id}]}).encode()
+    try:
+        return server.ask("/logs/orders/append", body)[0] == 200
+    except OSError:  # it ends, or has ended
+        return False
+
+
+def test_two_servers_on_one_directory_lose_nothing_after_the_lock_was_removed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+    with RunningServer("--data", str(data), "--log", "orders", cwd=places[0]) as first:
+        acknowledged = {f"a-{number}" for number in range(5) if appended(first, f"a-{number}")}
+        assert len(acknowledged) == 5
+        (data / "LOCK").unlink()
+        with RunningServer("--data", str(data), "--log", "orders", cwd=places[1]) as second:
+            for number in range(5, 45):
+                acknowledged |= {f"a-{number}"} if appended(first, f"a-{number}") else set()
+                acknowledged |= {f"b-{number}"} if appended(second, f"b-{number}") else set()
+            assert second.terminate() == 0
+        with Engine(data, reserve_bytes=0) as engine:
+            stored = {each.id for each in engine.open("orders").read()}
+        assert acknowledged - stored == set()
+        assert {f"b-{number}" for number in range(5, 45)} <= stored
+        assert first.process.wait(SILENCE_S_MAX) == UNAVAILABLE
+        assert f"{data}/LOCK was " in first.errors and "level=error" in first.errors
+        assert "find out what removed the file, and start one server on the directory" in first.errors
+    assert check_directory(data).is_sound
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "renamed"])
+def test_a_server_whose_directory_is_gone_confirms_nothing(tmp_path: Path, is_deleted: bool) -> None:
+    data = tmp_path / "data"
+    with RunningServer("--data", str(data), "--log", "orders", cwd=tmp_path) as server:
+        assert appended(server, "1")
+        if is_deleted:
+            shutil.rmtree(data)
+        else:
+            data.rename(tmp_path / "elsewhere")
+        request = urllib.request.Request(f"{server.url}/logs/new", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=SILENCE_S_MAX) as answer:
+                status = answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                status = error.code
+        except OSError:  # it ends
+            status = None
+        assert status in (503, None)
+        assert not appended(server, "2")
+        assert server.process.wait(SILENCE_S_MAX) == UNAVAILABLE
+        assert "was removed, or its directory was removed or renamed" in server.errors
+    assert not data.exists()
+    if not is_deleted:
+        with Engine(tmp_path / "elsewhere", reserve_bytes=0) as engine:
+            assert [each.id for each in engine.open("orders").read()] == ["1"]
