@@ -26,6 +26,7 @@ from ..core.errors import StorageCorrupted, StorageUnavailable
 from .checked_file import CheckedFile, earlier_struct
 from .data_directory import PARTIAL_BACKUP
 from .disk import private_opener, sync_directory
+from .foreign import LOST_AND_FOUND, is_empty
 from .identity import identified, known_identity, record_identity
 from .journal import JOURNAL, read_journal
 from .journal_snapshot import replay
@@ -188,16 +189,17 @@ def _log_directories(target: Path) -> list[tuple[str, str]]:
 
 def _sync_directories(target: Path) -> None:
     for path in (target, *target.rglob("*")):
-        if path.is_dir():
+        if path.is_dir() and path.name != LOST_AND_FOUND:  # which is root's alone
             sync_directory(path)
 
 
 def _make_empty(target: Path) -> None:
+    """Make a new directory, or take an empty one: nothing changes in any other. Raises StorageUnavailable."""
     try:
+        if not is_empty(target):
+            raise StorageUnavailable(f"{target}: not empty; name a new directory, or an empty one")
         make_directory(target)
         tighten(target)
-        if any(target.iterdir()):
-            raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:
         raise StorageUnavailable(f"{target}: {error.strerror}") from None
 

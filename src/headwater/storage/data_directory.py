@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from .disk import Disk, private_opener
+from .foreign import refuse_foreign
 from .journal import JOURNAL
 from .journal_state import JournalState
 from .locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold
@@ -33,6 +34,7 @@ def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | Re
     that server is asked. Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but
     its logs are not.
     """
+    refuse_foreign(directory)
     refuse_missing(directory)
     with refusing(directory, "the data directory cannot be made"):
         make_directory(directory)
@@ -72,7 +74,11 @@ def refuse_missing(directory: Path) -> None:
 
 
 def lock_directory(directory: Path) -> HeldLock:
-    """One process per data directory; to be closed. Raises StorageUnavailable."""
+    """One process per data directory; to be closed. Raises StorageUnavailable: another has it, or it is none of ours.
+
+    Nothing is made, and no mode changed, before that is known.
+    """
+    refuse_foreign(directory)
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     while True:

@@ -38,11 +38,15 @@ def make_directory(path: Path) -> None:
 def tighten(path: Path) -> int:
     """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
 
-    Where that is not ours to change it is told; what is made in it is private even so.
+    A directory with the setgid bit was opened to a group on purpose: it stays as it is. That is told, and so is what is
+    not ours to change; what is made in it is private even so.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & _OTHERS:
+        if mode & _OTHERS and mode & stat.S_ISGID and path.is_dir():
+            problem = "%s: others have access to it (mode %04o), left so for its setgid bit; files in it are private"
+            logger.warning(problem, path, mode)
+        elif mode & _OTHERS:
             path.chmod(mode & ~_OTHERS)
             return mode
     except FileNotFoundError:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ...core.errors import EventLogError, InvalidInput, StateConflict, StorageUnavailable
-from ...core.shown import show
+from ...core.errors import EventLogError, InvalidInput, StateConflict
 from ...formats.values import toml
 from ..accounts import (
     EVERYBODY,
@@ -37,8 +36,6 @@ from .options import config_option, load_config, setting_options
 if TYPE_CHECKING:
     from ...core.state import StateStore
 
-_OURS = frozenset({"lost+found", "logs", "LOCK", "BACKUP.lock", "journal.new"})
-"""What may be in a directory that has no state: a new volume's own, and what is looked at when the state is opened."""
 _CLOSED = "every request is refused; add a user, or allow requests without credentials (headwater user allow-everybody)"
 
 
@@ -219,24 +216,13 @@ def _state(config: Config) -> Iterator[StateStore]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
     from ...storage.data_directory import open_state
-    from ...storage.state_files import STATE_NAME
+    from ...storage.foreign import has_data, refuse_foreign
 
-    if not (config.data / STATE_NAME).exists():
-        _check_new(config.data)
+    if not has_data(config.data):
+        refuse_foreign(config.data)
+        click.echo(f"{config.data} is a new data directory", err=True)
     with contextlib.closing(open_state(config.data)) as state:
         yield state
-
-
-def _check_new(data: Path) -> None:
-    """A directory in which there is no state yet becomes a data directory, unless it is somebody else's.
-
-    Raises StorageUnavailable.
-    """
-    if data.is_dir() and (others := sorted({each.name for each in data.iterdir()} - _OURS)):
-        raise StorageUnavailable(
-            f"{data}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
-        )
-    click.echo(f"{data} is a new data directory", err=True)
 
 
 def _password(from_stdin: bool) -> str:

@@ -1,0 +1,60 @@
+"""Telling a data directory, or what can become one, from a folder of somebody else's, before anything in it changes.
+
+A data directory is made private and filled with files. Done to a folder of other programs, that would lock them out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..core.errors import StorageUnavailable
+from ..core.shown import show
+from .copy_mark import COPY_NAME
+from .journal import JOURNAL, UNFINISHED
+from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
+from .log_directories import LOGS
+from .state_files import ACCEPTED, STATE_NAME, files_of
+
+LOST_AND_FOUND = "lost+found"
+"""What a new file system has at its top: a folder with nothing else is empty."""
+_DATA = (STATE_NAME, JOURNAL, COPY_NAME)
+"""With one of them a folder is a data directory, whatever else is in it."""
+_OURS = frozenset(
+    {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
+     "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
+)  # fmt: skip
+_OURS_LEFT = re.compile(
+    r"(COPY|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
+)
+"""What an interrupted start, or a repair, leaves."""
+
+
+def has_data(directory: Path) -> bool:
+    """Whether it is a data directory, or a backup, by what it has in it."""
+    return any((directory / name).exists() for name in _DATA)
+
+
+def is_empty(directory: Path) -> bool:
+    """Whether nothing is in it, or it is no directory. Raises OSError."""
+    return not _names(directory) - {LOST_AND_FOUND}
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Raises StorageUnavailable if a folder is neither empty nor a data directory, nor the beginning of one."""
+    try:
+        others = sorted(name for name in _names(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
+        is_foreign = bool(others) and not has_data(directory)
+    except OSError as error:
+        raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
+    if is_foreign:
+        raise StorageUnavailable(
+            f"{directory}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
+        )
+
+
+def _names(directory: Path) -> set[str]:
+    try:
+        return {each.name for each in directory.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):  # whoever makes it is told
+        return set()
