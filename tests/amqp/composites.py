@@ -56,6 +56,7 @@ by_kind: dict[Kind, st.SearchStrategy[Any]] = {
     fields.BINARY: binaries,
     fields.STRING: texts,
     fields.SYMBOL: symbols,
+    fields.LABEL: symbols,
     fields.SYMBOLS: st.lists(symbols, max_size=3).map(tuple),
     fields.SYMBOL_MAP: st.dictionaries(symbols, values, max_size=2),
     fields.ANNOTATIONS: st.dictionaries(symbols | st.integers(0, 2**64 - 1).map(ULong), values, max_size=2),

@@ -8,10 +8,13 @@ from collections.abc import Callable, Sequence
 from .errors import InvalidEvent, InvalidInput, TooLarge
 from .event import Event
 from .limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, check_append
+from .message_check import checks_messages
 from .slices import Slices
 
 PART_EVENTS = 512
 """So many events are checked within about 1 ms."""
+PART_MESSAGE_BYTES = 16 * 1024
+"""So much of messages of AMQP, data sections aside."""
 _INDEX = re.compile(r"events\[(\d+)\]")
 
 
@@ -50,8 +53,11 @@ class Gathering:
 
     async def add_all(self, events: Sequence[Event], slices: Slices) -> None:
         """The next events, however many: others have their turn between some and the next. Raises as `add`."""
-        for start in range(0, len(events), PART_EVENTS):
-            self.add(events[start : start + PART_EVENTS])
+        start = 0
+        while start < len(events):
+            stop = _part_stop(events, start)
+            self.add(events[start:stop])
+            start = stop
             await slices.pause()
 
     async def let_go(self) -> None:
@@ -69,6 +75,18 @@ class Gathering:
         if not self._parts:
             raise InvalidEvent("an append needs at least one event", "events")
         return EventColumns.join(self._parts)
+
+
+def _part_stop(events: Sequence[Event], start: int) -> int:
+    """Where the part that begins there ends: messages of AMQP are decoded, so that fewer of them are one."""
+    stop = min(start + PART_EVENTS, len(events))
+    if checks_messages():
+        size = 0
+        for index in range(start, stop):
+            size += len(events[index].envelope) + (len(events[index].data) if events[index].encoding else 0)
+            if size > PART_MESSAGE_BYTES:
+                return index + 1
+    return stop
 
 
 def moved(where: str, by: int) -> str:

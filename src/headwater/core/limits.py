@@ -14,6 +14,7 @@ from typing import TypeVar
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
+from .message_check import check_messages
 from .shown import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
@@ -139,16 +140,19 @@ class EventColumns:
         )
 
 
-def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:
+def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_checked: bool = False) -> EventColumns:
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
 
     `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
+    `are_messages_checked`: those of them that are messages of AMQP were looked at already.
 
     Raises InvalidEvent or TooLarge with the path of the first culprit.
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
     if len(events) <= _FEW and (plain := _plain_columns(events, event_bytes_max)) is not None:
+        if not are_messages_checked:
+            check_messages(plain.data, plain.envelopes, plain.encodings)
         return plain
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
@@ -166,6 +170,8 @@ def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:
     if any(mapping is not NO_ATTRIBUTES for mapping in attributes):
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
     _check_encodings(encodings)
+    if not are_messages_checked:
+        check_messages(data, envelopes, encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)

@@ -38,6 +38,7 @@ from ..core.limits import (
     show,
 )
 from ..core.log import ArrowBatch
+from ..core.message_check import check_message, checks_messages
 from ..core.settings import LogSettings
 from .arrow_columns import (
     EVENT_SCHEMA,
@@ -135,7 +136,10 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     size = METADATA_BYTES * batch.num_rows + payload + chars
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
-    columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, _encoding_column(batch)]
+    encodings = _encoding_column(batch)
+    if checks_messages():
+        _check_messages(data, envelopes, encodings)
+    columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, encodings]
     return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size)
 
 
@@ -147,6 +151,14 @@ def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_
     if int(sizes.max()) > event_bytes_max:
         raise Unclear
     return int(buffer_of(data).size + envelope_bytes)
+
+
+def _check_messages(data: pa.BinaryArray, envelopes: pa.BinaryArray, encodings: pa.Int8Array) -> None:
+    """Raises InvalidEvent where an event is a message of AMQP that not every receiver can decode."""
+    is_message = (sizes_of(envelopes) > 0) | (numbers_of(encodings) != Encoding.DATA)
+    for index in np.flatnonzero(is_message).tolist():
+        encoding = Encoding(encodings[index].as_py())
+        check_message(index, data[index].as_py(), envelopes[index].as_py(), encoding)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:

@@ -24,6 +24,7 @@ from ..amqp.management.node import ManagementNode
 from ..amqp.redirecting import Elsewhere
 from ..amqp.server import AmqpServer
 from ..amqp.streams.following import Following
+from ..amqp.streams.validity import message_fault
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
 from ..console import server as console
@@ -33,6 +34,7 @@ from ..core.bus import Bus
 from ..core.doing import Doing
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
+from ..core.message_check import messages_checked
 from ..core.notification_types import NotificationType
 from ..core.readers import Readers
 from ..core.store import LogStore
@@ -228,6 +230,7 @@ class Server:
         if membership is not None and not membership.goes_on:  # a signal came just before
             stop.set()
         async with AsyncExitStack() as ending:
+            ending.enter_context(messages_checked(message_fault))
             if membership is not None:
                 ending.push_async_callback(membership.may_go_on, is_told)
             ports.give_back(ending)

@@ -111,6 +111,35 @@ def skip(buffer: bytes, at: int, end: int) -> int:
     return at
 
 
+def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
+    """How many values lie between `at` and `end`, those in others included; nothing is built. Arrays are not looked
+    into: one has as many as it says, or as it has bytes. What is malformed is left to `decode`.
+
+    Raises DecodeError: more than `limit`.
+    """
+    start, values = at, 0
+    while at < end and values <= limit:
+        code = buffer[at]
+        width = WIDTHS[code]
+        values += 1
+        if width >= 0:
+            at += 1 + width
+        elif code == 0x00 or width == UNKNOWN:
+            at += 1
+        else:
+            head = 1 if width == SIZE8 else 4
+            size = int.from_bytes(buffer[at + 1 : at + 1 + head])
+            if code in _COMPOUND:
+                at += 1 + 2 * head
+            else:
+                if code in _ARRAYS:
+                    values += max(size, int.from_bytes(buffer[at + 1 + head : at + 1 + 2 * head]))
+                at += 1 + head + size
+    if values > limit:
+        raise DecodeError(f"more than {limit} values", start)
+    return values
+
+
 def read(buffer: bytes, at: int, depth: int) -> Read:
     """Like `decode`, but without a check of bounds: for a caller that does it as this module's readers do."""
     return READERS[buffer[at]](buffer, at + 1, depth)
@@ -416,6 +445,8 @@ def _described(buffer: bytes, at: int, depth: int) -> Read:
     return Described(descriptor, value), at
 
 
+_COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
+_ARRAYS: Final = (0xE0, 0xF0)
 SIZE8: Final = -1
 SIZE32: Final = -2
 DESCRIBED: Final = -3

@@ -154,6 +154,10 @@ def _read_symbol(buffer: bytes, at: int) -> tuple[Symbol, int]:
     return read(buffer, at, 0)  # type: ignore[return-value]
 
 
+def _read_label(buffer: bytes, at: int) -> tuple[str, int]:
+    return _read_string(buffer, at) if buffer[at] in (0xA1, 0xB1) else _read_symbol(buffer, at)
+
+
 def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
     code = buffer[at]
     if code in (0xA3, 0xB3):
@@ -281,6 +285,9 @@ TIMESTAMP: Final = Kind("timestamp", _read_timestamp, _write_timestamp)
 BINARY: Final = Kind("binary", _read_binary, write_binary)
 STRING: Final = Kind("string", _read_string, write_string)
 SYMBOL: Final = Kind("symbol", _read_symbol, write_symbol)
+LABEL: Final = Kind("symbol", _read_label, write_symbol)
+"""A symbol; a string is let in as well, as some libraries send it."""
+
 SYMBOLS: Final = Kind("symbols", _read_symbols, _write_symbols)
 """Of a field that may be multiple: a tuple of symbols, read from one symbol too, and always written as an array."""
 

@@ -14,10 +14,10 @@ from .fields import (
     ANNOTATIONS,
     BINARY,
     BOOLEAN,
+    LABEL,
     MESSAGE_ID,
     STRING,
     STRING_MAP,
-    SYMBOL,
     TIMESTAMP,
     UBYTE,
     UINT,
@@ -57,6 +57,7 @@ __all__ = [
     "Properties",
     "Sections",
     "Span",
+    "decode_body",
     "decode_message",
     "decode_section",
     "encode_message",
@@ -108,8 +109,8 @@ class Properties(Composite):
         Field("subject", STRING),
         Field("reply_to", STRING),
         Field("correlation_id", MESSAGE_ID),
-        Field("content_type", SYMBOL),
-        Field("content_encoding", SYMBOL),
+        Field("content_type", LABEL),
+        Field("content_encoding", LABEL),
         Field("absolute_expiry_time", TIMESTAMP),
         Field("creation_time", TIMESTAMP),
         Field("group_id", STRING),
@@ -202,7 +203,7 @@ def decode_message(message: bytes) -> Message:
     """The message, decoded in full. Raises DecodeError: as `walk` does, or a section is malformed."""
     sections = walk(message)
     return Message(
-        _body(message, sections),
+        decode_body(message, sections),
         sections.body_kind,
         header=_section(message, sections.header),
         delivery_annotations=_section(message, sections.delivery_annotations),
@@ -225,7 +226,8 @@ def decode_section(message: bytes, span: Span) -> Any:
     return _read_section(message, span[0])[0]
 
 
-def _body(message: bytes, sections: Sections) -> Any:
+def decode_body(message: bytes, sections: Sections) -> Any:
+    """The body of a message whose sections `walk` found, as `Message.body` has it. Raises DecodeError."""
     if sections.body is None:
         return None
     at, stop = sections.body

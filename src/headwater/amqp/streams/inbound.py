@@ -15,8 +15,8 @@ What the message says of itself:
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
 same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it.
 
-Sections are found, not decoded: an unreadable value inside application properties that nobody asked for is stored, as
-it would be carried on by any intermediary, and a filter that cannot read it does not match.
+Of many unlike messages that come together, sections are found, and their counts looked at, but not decoded: that would
+cost as much as all the rest. Those that come alone, or alike, are decoded (`validity`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from ..protocol.sections import (
 from .cloudevent import MARK, binary_event, structured_event, timestamp_text
 from .headers import kept_header
 from .spans import Spans, any_spans, usual_spans
+from .validity import check_counts, check_decodable
 
 T = TypeVar("T")
 
@@ -98,8 +99,8 @@ _types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
 _media_types: dict[bytes, _MediaType] = {_NULL: _NO_MEDIA_TYPE}
 
 
-def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
-    """The event behind a message as it was received, for a log of these settings.
+def read_message(message: bytes, settings: LogSettings = _ANY, *, decodes: bool = False) -> Incoming:
+    """The event behind a message as it was received, for a log of these settings. With `decodes`, all of it is decoded.
 
     Raises MessageFault, which is the outcome `rejected` of its delivery.
     """
@@ -112,6 +113,10 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
             spans = any_spans(message)
         except DecodeError as error:
             raise MessageFault(DECODE_ERROR, str(error)) from None
+    try:
+        check_decodable(message, spans) if decodes else check_counts(message, spans)
+    except DecodeError as error:
+        raise MessageFault(DECODE_ERROR, str(error)) from None
     envelope, data, encoding = _split(message, spans)
     if len(envelope) + len(data) > settings.event_bytes_max:
         problem = f"{len(envelope) + len(data)} bytes given, at most {settings.event_bytes_max} are allowed"

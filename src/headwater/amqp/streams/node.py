@@ -186,7 +186,7 @@ class EventLogNode:
         Raises InvalidInput where an event does not fit the log; then nothing was appended.
         """
         self._append_gathered()
-        request = self.log.request(events, None, partition, self._deliver, appending)
+        request = self.log.request(events, None, partition, self._deliver, appending, are_messages_checked=True)
         self._submit(request)
         return request
 

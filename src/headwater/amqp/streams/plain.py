@@ -13,10 +13,10 @@ from ...core.identifier import uuid7s
 from ...core.limits import METADATA_BYTES, EventColumns
 from ...core.settings import LogSettings
 from ..errors import MessageFault
-from ..protocol.decoding import SIZE8, WIDTHS
-from ..protocol.sections import DATA_SECTION, DELIVERY_ANNOTATIONS, HEADER, PROPERTIES
+from ..protocol.sections import DATA_SECTION, DELIVERY_ANNOTATIONS, HEADER
 from .inbound import read_message
-from .spans import Spans, usual_spans
+from .spans import Spans, message_id_span, usual_spans
+from .validity import check_sections
 
 FORMS_MAX = 4
 """Messages that change their form more often, among some that came together, are read one by one."""
@@ -69,7 +69,7 @@ class Form:
             raise ValueError("more than what stays the same makes this event")
         self._type, self._attributes, self._group_key = event.type, event.attributes, event.group_key
         self._content_at = content_at = spans[DATA_SECTION][0]
-        id_at, self._tail_at = _message_id(message, spans)
+        _, id_at, self._tail_at = message_id_span(message, spans)
         self._head = message[:id_at]
         begin = max([stop for section, (_, stop) in spans.items() if section != DATA_SECTION], default=0)
         self._is_short = content_at - begin == _SHORT_DATA_BYTES
@@ -119,26 +119,10 @@ class Form:
         return at
 
 
-def _message_id(message: bytes, spans: Spans) -> tuple[int, int]:
-    """Where the value of the message-id begins and ends; twice 0 where there is none."""
-    if PROPERTIES not in spans:
-        return 0, 0
-    at, _ = spans[PROPERTIES]
-    if message[at] == 0x45 or not (message[at + 2] if message[at] == 0xC0 else any(message[at + 5 : at + 9])):
-        return 0, 0
-    at += 3 if message[at] == 0xC0 else 9
-    width = WIDTHS[message[at]]
-    if width >= 0:
-        return at + 1, at + 1 + width
-    if width == SIZE8:
-        return at + 2, at + 2 + message[at + 1]
-    return at + 5, at + 5 + int.from_bytes(message[at + 1 : at + 5], "big")
-
-
 def read_plain(messages: Sequence[bytes], form: Form | None, settings: LogSettings, events: PlainEvents) -> Form | None:
     """Add the events of messages, of which that form is expected; answers the form that the next should have.
 
-    None, and nothing was added, if not all of them are plain.
+    None, and nothing was added, if not all of them are plain. Raises DecodeError, as `form_of`; nothing was added.
     """
     count, size = events.count, events.bytes
     found = None
@@ -165,13 +149,18 @@ def _read(messages: Sequence[bytes], form: Form | None, settings: LogSettings, e
 
 
 def form_of(message: bytes, settings: LogSettings) -> Form | None:
-    """The form of a plain message; None for any other, which is read by itself."""
+    """The form of a plain message; None for any other, which is read by itself.
+
+    Raises DecodeError: it is plain, but not every receiver can decode it.
+    """
     spans = usual_spans(message)
     if spans is None or spans[DATA_SECTION][1] != len(message) or DELIVERY_ANNOTATIONS in spans:
         return None
     if spans[DATA_SECTION][0] > _AROUND_BYTES_MAX:
         return None
     try:
-        return Form(message, spans, settings)
+        form = Form(message, spans, settings)
     except (MessageFault, ValueError):
         return None
+    check_sections(message, spans)
+    return form

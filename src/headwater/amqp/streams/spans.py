@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..protocol.codec import skip
+from ..protocol.decoding import SIZE8, WIDTHS
 from ..protocol.sections import (
     APPLICATION_PROPERTIES,
     DATA_SECTION,
@@ -58,6 +59,27 @@ def usual_spans(message: bytes) -> Spans | None:
             return spans
         spans[section] = value, at
         previous = section
+
+
+def message_id_span(message: bytes, spans: Spans) -> tuple[int, int, int]:
+    """The constructor of the message-id, and where its value begins and ends; three times 0 where there is none."""
+    if PROPERTIES not in spans:
+        return 0, 0, 0
+    at, stop = spans[PROPERTIES]
+    if message[at] == 0x45 or not (message[at + 2] if message[at] == 0xC0 else any(message[at + 5 : at + 9])):
+        return 0, 0, 0
+    at += 3 if message[at] == 0xC0 else 9
+    if at + 1 >= stop:
+        return 0, 0, 0
+    form = message[at]
+    width = WIDTHS[form]
+    if width >= 0:
+        begin = at + 1
+    elif width == SIZE8:
+        begin, width = at + 2, message[at + 1]
+    else:
+        begin, width = at + 5, int.from_bytes(message[at + 1 : at + 5], "big")
+    return (form, begin, begin + width) if begin + width <= stop else (0, 0, 0)
 
 
 def any_spans(message: bytes) -> Spans:

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from ...amqp.streams.validity import message_fault
+from ...core.message_check import messages_checked
 from ...flight.limits import StreamLimits
 from ...flight.server import BulkServer
 from ..log_lines import configure_logging
@@ -65,11 +67,12 @@ def main() -> None:
         address_of=held.address_of,
     )
     held.relay_to(settings.host.strip("[]"), settings.port)
-    link.call("ready", type=type(None))
-    while not stop.wait(LET_GO_S):
-        backend.let_go()
-        backend.sendings.look()
-    server.stop(settings.stop_ms / 1000)
+    with messages_checked(message_fault):
+        link.call("ready", type=type(None))
+        while not stop.wait(LET_GO_S):
+            backend.let_go()
+            backend.sendings.look()
+        server.stop(settings.stop_ms / 1000)
     _leave()
 
 
