@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page, Route
 
 from headwater.amqp.client import AmqpError, Client
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.client import connect
+from headwater.core.settings import LogSettings
 from tests.server.running import RunningServer
 
 from .conftest import Opening, Seen, flights, put
@@ -77,6 +79,95 @@ def test_a_consumer_is_moved_to_a_number_and_unregistered_by_its_name(kept: Runn
     act.click()
     seen.toast("is unregistered")
     assert set(positions(kept)) == {"archiver"}
+
+
+def agree_to_drop(page: Page, title: str, drops: int) -> str:
+    """Type the log's name where it is asked for, and what was said before."""
+    dialog = page.get_by_role("dialog", name=title)
+    said = dialog.inner_text()
+    act = dialog.get_by_role("button", name=f"Drop {drops} events")
+    assert act.is_disabled()
+    dialog.get_by_role("textbox").fill("flights")
+    act.click()
+    return said
+
+
+def offers_no_undo(page: Page) -> bool:
+    return page.locator("#toast").get_by_role("button", name="Undo").count() == 0
+
+
+def retention(server: RunningServer) -> int | None:
+    found: int | None = json.loads(server.ask("/logs/flights")[1])["settings"]["retention_ms"]
+    return found
+
+
+def test_settings_that_drop_events_say_which_and_want_the_name_of_the_log(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer("--data", "data", "--log", "flights", cwd=tmp_path) as running:
+        with connect(running.url) as client:
+            client.log("flights").append(flights())
+        seen = opening(running)
+        seen.expected = ["status of 409"]
+        page = seen.open("/logs/flights/settings")
+        page.get_by_label("retention_ms").fill("1")
+        page.get_by_role("button", name="Save").click()
+        dialog = page.get_by_role("dialog", name="Change the settings of flights?")
+        dialog.get_by_role("button", name="Keep it").click()
+        assert retention(running) is None
+        page.get_by_role("button", name="Save").click()
+        said = agree_to_drop(page, "Change the settings of flights?", 400)
+        assert "400 events of flights, 1 to 400, go for ever" in said
+        assert "They were recorded from" in said
+        seen.toast("The settings are changed")
+        assert offers_no_undo(page)
+        assert retention(running) == 1
+        seen.close()
+
+
+def test_a_consumer_whose_move_drops_events_asks_and_cannot_be_put_back(kept: RunningServer, opening: Opening) -> None:
+    with connect(kept.url) as client:
+        client.log("flights").unregister_consumer("spark", "archiver")
+        client.change("flights", LogSettings(retention_until_acknowledged=True), drops_at_most=100)
+    seen = opening(kept)
+    seen.expected = ["status of 409"]
+    page = seen.open("/consumers?c=registered:flights/billing/invoicer")
+    page.get_by_text("passes over 300").wait_for()
+    page.get_by_role("button", name="Skip to the head").click()
+    said = agree_to_drop(page, "Move billing / invoicer?", 300)
+    assert "300 events of flights, 101 to 400, go for ever" in said
+    seen.toast("billing / invoicer goes on after 400")
+    assert offers_no_undo(page)
+    assert positions(kept) == {"invoicer": 400}
+
+
+def test_a_double_click_appends_one_event(seen: Seen, server: RunningServer) -> None:
+    page = seen.open("/logs/empty")
+    page.get_by_role("button", name="Append").click()
+    dialog = page.get_by_role("dialog", name="Append to empty")
+    dialog.get_by_label("Type").fill("Twice")
+    dialog.get_by_role("button", name="Append").dblclick()
+    seen.toast("is durable")
+    sent = [url for url in seen.requests if url.endswith("/logs/empty/append")]
+    assert len(sent) == 1
+    assert json.loads(server.ask("/logs/empty/head")[1])["head"] == 1
+
+
+def test_an_append_that_is_sent_again_is_recognised(seen: Seen, server: RunningServer) -> None:
+    seen.expected = ["Failed to load resource"]
+    page = seen.open("/logs/empty")
+    page.get_by_role("button", name="Append").click()
+    dialog = page.get_by_role("dialog", name="Append to empty")
+    dialog.get_by_label("Type").fill("Twice")
+
+    def lose_the_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/append", lose_the_answer, times=1)
+    dialog.get_by_role("button", name="Append").click()
+    dialog.get_by_text("The server does not answer").or_(dialog.get_by_text("It is away")).wait_for()
+    dialog.get_by_role("button", name="Append").click()
+    seen.toast("is durable")
+    assert json.loads(server.ask("/logs/empty/head")[1])["head"] == 1
 
 
 def test_what_a_trim_drops_is_shown_before_and_a_consumer_is_respected(kept: RunningServer, opening: Opening) -> None:

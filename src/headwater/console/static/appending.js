@@ -1,6 +1,6 @@
 /* Appending an event from the page of its log: it is durable, and the page says so before. */
 
-import { Problem, ask, count, h, headwater, icon, logPath, put, say } from "./core.js";
+import { ask, count, h, headwater, icon, logPath, put, say, sending } from "./core.js";
 import { asJson, read } from "./query.js";
 
 /** Ask for the event, and for a condition. */
@@ -10,7 +10,8 @@ export function appending(page) {
     data = h("textarea", { rows: "5", class: "mono", spellcheck: "false" }),
     condition = h("input", { placeholder: "type=OrderPlaced tag=order:17", spellcheck: "false" }),
     error = h("p", { class: "error", role: "alert" }),
-    same = h("div");
+    same = h("div"),
+    id = eventId(); // sent again with the same id, it is appended once
   const draw = () =>
     put(
       same,
@@ -34,12 +35,13 @@ export function appending(page) {
     h(
       "form",
       {
-        onsubmit: async (event) => {
-          event.preventDefault();
-          try {
+        onsubmit: sending(
+          error,
+          async () => {
             const done = await ask("POST", logPath(page.log, "/append"), {
               events: [
                 {
+                  id,
                   type: type.value,
                   tags: tags.value.split(/\s+/).filter(Boolean),
                   ...(data.value ? { data: data.value } : {}),
@@ -50,13 +52,9 @@ export function appending(page) {
             dialog.close();
             say(`Event ${count(done.last ?? done.last_sequence_number ?? 0)} is durable`);
             page.again();
-          } catch (problem) {
-            put(
-              error,
-              problem instanceof Problem && problem.status === 409 ? `Refused: ${problem.message}` : problem.message,
-            );
-          }
-        },
+          },
+          (problem) => (problem.status === 409 ? `Refused: ${problem.message}` : problem.message),
+        ),
       },
       h("p", { class: "warn small" }, icon("warn"), " An event stays: nothing takes it back."),
       h("label", {}, "Type", type),
@@ -79,3 +77,7 @@ export function appending(page) {
   document.body.append(dialog);
   dialog.showModal();
 }
+
+/** An id that no other event has; `crypto.randomUUID` is there for pages of HTTPS and loopback alone. */
+const eventId = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

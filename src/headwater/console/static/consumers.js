@@ -12,6 +12,7 @@ import {
   confirm,
   count,
   crumbs,
+  dropping,
   fetched,
   get,
   go,
@@ -31,6 +32,7 @@ import {
   rate,
   say,
   segment,
+  sending,
   skeleton,
   surveyNow,
   stats,
@@ -714,16 +716,20 @@ class HwConsumers extends View {
     const [number] = await this.aim(each),
       before = (this.now ?? each).position;
     if (number === null) return;
+    const undo = async () => {
+      try {
+        await ask("POST", this.path(each, "/reset"), { after: BigInt(before) });
+        say("It is where it was");
+      } catch (problem) {
+        say(problem.message);
+      }
+    };
     try {
-      await ask("POST", this.path(each, "/reset"), { after: number });
-      say(`${each.title} goes on after ${count(number)}`, async () => {
-        try {
-          await ask("POST", this.path(each, "/reset"), { after: BigInt(before) });
-          say("It is where it was");
-        } catch (problem) {
-          say(problem.message);
-        }
-      });
+      const found = await dropping(`Move ${each.title}?`, (query) =>
+        ask("POST", this.path(each, `/reset${query}`), { after: number }),
+      );
+      if (!found) return;
+      say(`${each.title} goes on after ${count(number)}`, found.dropped ? undefined : undo);
       surveyNow();
     } catch (problem) {
       say(problem.message);
@@ -757,7 +763,8 @@ class HwConsumers extends View {
     );
     if (!done) return;
     try {
-      await fetched("DELETE", this.path(each));
+      const found = await dropping(`Unregister ${each.title}?`, (query) => fetched("DELETE", this.path(each, query)));
+      if (!found) return;
       say(`${each.title} is unregistered`);
       this.choose(null);
       surveyNow();
@@ -818,21 +825,16 @@ class HwConsumers extends View {
       h(
         "form",
         {
-          onsubmit: async (event) => {
-            event.preventDefault();
-            try {
-              await ask(
-                "PUT",
-                logPath(log.value, `/consumers/${segment(owner.value)}/${segment(component.value)}`),
-                after.value ? { after: BigInt(after.value) } : {},
-              );
-              dialog.close();
-              say("It is registered, and holds trimming back from now on");
-              surveyNow();
-            } catch (problem) {
-              put(error, problem.message);
-            }
-          },
+          onsubmit: sending(error, async () => {
+            const path = `/consumers/${segment(owner.value)}/${segment(component.value)}`;
+            const found = await dropping(`Register ${owner.value} / ${component.value}?`, (query) =>
+              ask("PUT", logPath(log.value, path + query), after.value ? { after: BigInt(after.value) } : {}),
+            );
+            if (!found) return;
+            dialog.close();
+            say("It is registered, and holds trimming back from now on");
+            surveyNow();
+          }),
         },
         h("label", {}, "Log", log),
         h("label", {}, "Owner: the user that it runs as", owner),

@@ -525,8 +525,39 @@ export const tails = new Set();
 let followed = "",
   streaming = null,
   stopped = true,
-  retryMs = 1000,
-  hiddenTimer = 0;
+  retryMs = 1000;
+
+/** So long a window may be hidden before it ends its streams: a browser has few connections to a server. */
+const HIDDEN_MS = 30_000;
+
+/** Call `leave` whenever the window has been hidden for that long.
+    @param {() => void} leave
+    @param {AbortSignal} [ending] */
+export function whenHidden(leave, ending) {
+  let timer = 0;
+  const changed = () => {
+    clearTimeout(timer);
+    if (document.visibilityState === "hidden") timer = setTimeout(leave, HIDDEN_MS);
+  };
+  document.addEventListener("visibilitychange", changed, { signal: ending });
+  ending?.addEventListener("abort", () => clearTimeout(timer));
+  changed();
+}
+
+/** When the window is to be seen, at once if it is; also when `ending` comes.
+    @param {AbortSignal} ending
+    @returns {Promise<void>} */
+export const shown = (ending) =>
+  new Promise((resolve) => {
+    const look = () => {
+      if (document.visibilityState !== "visible" && !ending.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    ending.addEventListener("abort", look, { once: true });
+    look();
+  });
 
 /** Follow these logs as well (replaces those before). */
 export function follow(...logs) {
@@ -539,10 +570,10 @@ export function follow(...logs) {
 export function startStream() {
   if (!stopped) return;
   stopped = false;
+  whenHidden(() => streaming?.abort("hidden"));
   document.addEventListener("visibilitychange", () => {
-    clearTimeout(hiddenTimer);
-    if (document.visibilityState === "hidden") hiddenTimer = setTimeout(() => streaming?.abort("hidden"), 30000);
-    else if (!streaming) run();
+    if (document.visibilityState === "hidden") return;
+    if (!streaming) run();
     else retryNow?.();
   });
   run();
@@ -1033,4 +1064,57 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
     dialog.showModal();
     keeper.focus();
   });
+}
+
+/** What a form does when it is sent, or a button when it is clicked: once at a time, and the button is off until the
+    answer is here. What went wrong stands in `error`, as `worded`.
+    @param {Node} error
+    @param {() => Promise<void>} act
+    @param {(problem: any) => string} [worded] */
+export const sending = (error, act, worded) => async (event) => {
+  event.preventDefault();
+  const form = event.currentTarget,
+    button = form.querySelector("button.primary") ?? form;
+  if (button.disabled) return;
+  button.disabled = true;
+  form.setAttribute("aria-busy", "true");
+  put(error);
+  try {
+    await act();
+  } catch (problem) {
+    if (problem.name !== "AbortError") put(error, worded ? worded(problem) : problem.message);
+  } finally {
+    button.disabled = false;
+    form.removeAttribute("aria-busy");
+  }
+};
+
+/** Do what may drop events of a log. Where it would, this says which, and wants the log's name before they go.
+    @template T
+    @param {string} title
+    @param {(query: string) => Promise<T>} act gets the query of its request, which says how many may go
+    @returns {Promise<{done: T, dropped: boolean} | null>} null where it is not to be done. Raises what `act` raises */
+export async function dropping(title, act) {
+  for (let query = ""; ; ) {
+    try {
+      return { done: await act(query), dropped: query !== "" };
+    } catch (problem) {
+      if (problem.code !== "would_drop") throw problem;
+      const { log, drops, first, last, first_recorded_at: from, last_recorded_at: upto, history } = problem.body,
+        events = plural(drops, "event");
+      const lines = [
+        `${events} of ${log}, ${count(first)} to ${count(last)}, ${Number(drops) === Number(history) ? "lose their history" : "go for ever"}`,
+        from ? ["They were recorded from ", time(Number(from)), " to ", time(Number(upto))] : null,
+        Number(history) ? `Conditions know no more of ${count(history)} of them, which are trimmed already` : null,
+        "Nothing brings them back but a backup",
+      ];
+      const agreed = await confirm(
+        title,
+        lines.filter((line) => line !== null),
+        { act: `Drop ${events}`, name: log },
+      );
+      if (!agreed) return null;
+      query = `?drops_at_most=${drops}`; // where the clock makes it more meanwhile, this asks again
+    }
+  }
 }

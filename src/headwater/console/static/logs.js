@@ -7,6 +7,7 @@ import {
   bytes,
   count,
   crumbs,
+  dropping,
   fetched,
   get,
   grown,
@@ -21,6 +22,7 @@ import {
   put,
   rate,
   say,
+  sending,
   skeleton,
   stats,
   table,
@@ -192,20 +194,15 @@ class HwLogs extends View {
       h(
         "form",
         {
-          onsubmit: async (event) => {
-            event.preventDefault();
-            try {
-              await ask("PUT", logPath(name.value), {
-                partitions: Number(partitions.value),
-                ...(by.value ? { partition_by: by.value } : {}),
-              });
-              dialog.close();
-              say(`The log ${name.value} is there`);
-              go(`/console/logs/${encodeURIComponent(name.value)}`);
-            } catch (problem) {
-              put(error, problem.message);
-            }
-          },
+          onsubmit: sending(error, async () => {
+            await ask("PUT", logPath(name.value), {
+              partitions: Number(partitions.value),
+              ...(by.value ? { partition_by: by.value } : {}),
+            });
+            dialog.close();
+            say(`The log ${name.value} is there`);
+            go(`/console/logs/${encodeURIComponent(name.value)}`);
+          }),
         },
         h("label", {}, "Name", name),
         h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions),
@@ -325,24 +322,25 @@ class HwSettings extends View {
       {
         class: "primary",
         disabled: true,
-        onclick: async () => {
-          const before = Object.fromEntries(Object.keys(change()).map((key) => [key, log.settings[key]]));
-          try {
-            await ask("PATCH", logPath(name), change());
-            say("The settings are changed", async () => {
-              try {
-                await ask("PATCH", logPath(name), before);
-                say("They are as they were");
-                this.again();
-              } catch (problem) {
-                say(problem.message);
-              }
-            });
-            this.again();
-          } catch (problem) {
-            put(error, problem.message);
-          }
-        },
+        onclick: sending(error, async () => {
+          const patch = change(),
+            before = Object.fromEntries(Object.keys(patch).map((key) => [key, log.settings[key]]));
+          const undo = async () => {
+            try {
+              await ask("PATCH", logPath(name), before);
+              say("They are as they were");
+              this.again();
+            } catch (problem) {
+              say(problem.message);
+            }
+          };
+          const found = await dropping(`Change the settings of ${name}?`, (query) =>
+            ask("PATCH", logPath(name, query), patch),
+          );
+          if (!found) return;
+          say("The settings are changed", found.dropped ? undefined : undo);
+          this.again();
+        }),
       },
       "Save",
     );

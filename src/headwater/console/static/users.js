@@ -21,6 +21,7 @@ import {
   put,
   say,
   segment,
+  sending,
   skeleton,
   table,
   trouble,
@@ -301,34 +302,29 @@ class HwUsers extends View {
       h(
         "form",
         {
-          onsubmit: async (event) => {
-            event.preventDefault();
-            try {
-              const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
-              put(
-                dialog,
-                h("h2", {}, "It is shown this once"),
+          onsubmit: sending(error, async () => {
+            const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
+            put(
+              dialog,
+              h("h2", {}, "It is shown this once"),
+              h(
+                "div",
+                { class: "command" },
+                h("code", {}, made.secret),
                 h(
-                  "div",
-                  { class: "command" },
-                  h("code", {}, made.secret),
-                  h(
-                    "button",
-                    {
-                      class: "plain",
-                      "aria-label": "Copy the token",
-                      onclick: (click) => copy(made.secret, click.currentTarget),
-                    },
-                    icon("copy"),
-                  ),
+                  "button",
+                  {
+                    class: "plain",
+                    "aria-label": "Copy the token",
+                    onclick: (click) => copy(made.secret, click.currentTarget),
+                  },
+                  icon("copy"),
                 ),
-                h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
-              );
-              await this.load(this.leaving.signal);
-            } catch (problem) {
-              if (problem.name !== "AbortError") put(error, problem.message);
-            }
-          },
+              ),
+              h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
+            );
+            await this.load(this.leaving.signal);
+          }),
         },
         h("label", {}, "Label: what it is for", label),
         headwater("manage", "create", "token", `${user.name}/LABEL`),
@@ -414,24 +410,19 @@ class HwUsers extends View {
       h(
         "form",
         {
-          onsubmit: async (event) => {
-            event.preventDefault();
-            try {
-              await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, {
-                grants: given(),
-                ...(password.value ? { password: password.value } : {}),
-              });
-              dialog.close();
-              say(
-                user
-                  ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}`
-                  : `${name.value} is there`,
-              );
-              await this.load(this.leaving.signal);
-            } catch (problem) {
-              if (problem.name !== "AbortError") put(error, problem.message);
-            }
-          },
+          onsubmit: sending(error, async () => {
+            await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, {
+              grants: given(),
+              ...(password.value ? { password: password.value } : {}),
+            });
+            dialog.close();
+            say(
+              user
+                ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}`
+                : `${name.value} is there`,
+            );
+            await this.load(this.leaving.signal);
+          }),
         },
         h("label", {}, "Name", name),
         h("label", {}, "Grants, one in a line: RIGHTS:PATTERN", grants),
