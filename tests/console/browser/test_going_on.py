@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Page
 
 from headwater.client import connect
 from headwater.core import Event
@@ -118,3 +120,38 @@ def test_a_log_that_is_gone_leads_to_the_others(seen: Seen) -> None:
     page.locator("td", has_text="flights").wait_for()
     page = seen.open("/nowhere")
     assert "route_not_found" in page.inner_text("body")
+
+
+SIGHT = """
+Object.defineProperty(document, 'visibilityState', { get: () => window.sight ?? 'visible' });
+"""
+"""What a window says of itself: a test hides it, since a browser that has no screen never does."""
+
+
+def turn(page: Page, sight: str) -> None:
+    page.evaluate(f"window.sight = {sight!r}; document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_a_window_that_is_hidden_holds_no_stream_and_goes_on_where_it_was(seen: Seen, server: RunningServer) -> None:
+    ended: list[str] = []
+    page = seen.page
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    page.add_init_script(SIGHT)
+    page.clock.install()
+    seen.open("/logs/flights")
+    page.get_by_role("button", name="Follow").click()
+    counted(seen, 0)
+    seen.until(lambda: any("/subscribe" in url for url in seen.requests), lambda: seen.requests)
+    turn(page, "hidden")
+    page.clock.run_for(20_000)
+    assert ended == []
+    page.clock.run_for(11_000)
+    seen.until(
+        lambda: {"subscribe", "stream"} <= {urlsplit(url).path.rpartition("/")[2] for url in ended}, lambda: ended
+    )
+    begun = len(seen.requests)
+    with connect(server.url) as client:
+        client.log("flights").append([Event("Hidden")] * 3)
+    turn(page, "visible")
+    counted(seen, 3)
+    assert any("/subscribe" in url and "after=400" in url for url in seen.requests[begun:])

@@ -1,6 +1,6 @@
 /* The live tail of a log. */
 
-import { away, clock, count, fetched, get, h, logPath, parse, plural, put, rate, say, stats } from "./core.js";
+import { away, clock, count, fetched, get, h, logPath, parse, plural, put, rate, say, shown, stats, whenHidden } from "./core.js";
 import { colours } from "./charts.js";
 import { asJson } from "./query.js";
 import { row } from "./rows.js";
@@ -20,6 +20,8 @@ export class Tail {
     this.after = null;
     this.perSecond = [];
     this.ending = new AbortController();
+    this.stream = null;
+    whenHidden(() => this.stream?.abort(), this.ending.signal);
   }
   get length() {
     return this.rows.length;
@@ -81,6 +83,8 @@ export class Tail {
       if (problem.name !== "AbortError") say(problem.message);
     }
     for (let wait = 1000; !this.ending.signal.aborted; wait = Math.min(15000, wait * 2)) {
+      await shown(this.ending.signal);
+      this.stream = new AbortController();
       try {
         const now = await get(logPath(log, "/head"), this.ending.signal);
         if (this.incarnation && now.incarnation !== this.incarnation) {
@@ -100,12 +104,12 @@ export class Tail {
                 data_bytes_max: String(this.page.preview),
               }),
           ),
-          { signal: this.ending.signal },
+          { signal: AbortSignal.any([this.ending.signal, this.stream.signal]) },
         );
         wait = 500;
         await this.read(answer.body.getReader());
       } catch (problem) {
-        if (problem.name === "AbortError") return;
+        if (problem.name === "AbortError") continue; // it ended, or the window is hidden
         if (problem.code === "position_trimmed") {
           this.note = `Events up to ${count(problem.body.first_retained)} were trimmed before they came here.`;
           this.after = BigInt(problem.body.first_retained) - 1n;
