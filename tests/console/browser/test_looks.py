@@ -261,3 +261,25 @@ def test_what_is_drawn_anew_keeps_the_focus_and_waits_for_a_click_to_end(seen: S
     assert page.evaluate(REDRAWN) == ["flights", True]
     page.mouse.up()
     page.wait_for_url("**/logs/flights")
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+def test_data_that_is_nested_without_end_is_shown_as_it_is(
+    server: RunningServer, seen: Seen, opened: str, closed: str
+) -> None:
+    data = opened * 10_000 + ("1" if closed == "}" else "") + closed * 10_000
+    with connect(server.url) as client:
+        number = client.log("empty").append([Event("Deep", data.encode())]).first
+    page = seen.open(f"/logs/empty/{number}")
+    page.get_by_role("tab", name="Data").click()
+    shown = page.locator("[role=tabpanel] pre.data", has_text=opened * 9)
+    assert shown.evaluate("(node) => node.textContent") == data
+    nested = opened * 60 + "1" + closed * 60
+    with connect(server.url) as client:
+        number = client.log("empty").append([Event("Nested", nested.encode())]).first
+    page = seen.open(f"/logs/empty/{number}")
+    page.get_by_role("tab", name="Data").click()
+    page.locator("[role=tabpanel] pre.data > span:nth-child(121)").wait_for()
+    lines = page.locator("[role=tabpanel] pre.data > span").all_text_contents()
+    assert len(lines) == 121
+    assert max(len(line) - len(line.lstrip()) for line in lines) == 48

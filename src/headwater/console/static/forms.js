@@ -71,16 +71,29 @@ export const plain = (text) =>
     text.split("\n").map((each) => h("span", {}, each.replace(/\r$/, "").replace(/\t/g, "  ") || "\u00a0")),
   );
 
+/** Levels of JSON that are indented, each by two characters: below them lines begin where that level does. */
+const INDENTED = 24;
+/** JSON that is nested deeper than that is no document that somebody reads over lines: it is shown as it is. */
+const NESTED = 100;
+
+const isNestedTooDeep = (found) => {
+  let depth = 0;
+  return found.some(([part, kind]) => {
+    if (kind === "p") depth += part === "{" || part === "[" ? 1 : part === "}" || part === "]" ? -1 : 0;
+    return depth > NESTED;
+  });
+};
+
 /** A JSON text over lines, as nodes: one for each line. What is short stays on one line. */
 export function pretty(text) {
   const found = tokens(text);
-  if (!found) return [...plain(text).childNodes];
+  if (!found || isNestedTooDeep(found)) return [...plain(text).childNodes];
   const lines = [];
   let now = [],
     depth = 0;
   const next = () => {
     lines.push(line(now));
-    now = [["  ".repeat(depth), ""]];
+    now = [["  ".repeat(Math.max(0, Math.min(depth, INDENTED))), ""]];
   };
   found.forEach(([part, kind], at) => {
     const after = found[at + 1]?.[0],
