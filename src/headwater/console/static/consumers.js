@@ -14,6 +14,7 @@ import {
   crumbs,
   dropping,
   fetched,
+  formDialog,
   get,
   go,
   h,
@@ -32,7 +33,6 @@ import {
   rate,
   say,
   segment,
-  sending,
   skeleton,
   surveyNow,
   stats,
@@ -803,12 +803,17 @@ class HwConsumers extends View {
       ),
       owner = h("input", { required: true, autofocus: true, spellcheck: "false" }),
       component = h("input", { required: true, spellcheck: "false" }),
-      after = h("input", { placeholder: "the head", inputmode: "numeric", pattern: "[0-9]*" }),
-      error = h("p", { class: "error", role: "alert" }),
-      same = h("div");
-    const draw = () =>
-      put(
-        same,
+      after = h("input", { placeholder: "the head", inputmode: "numeric", pattern: "[0-9]*" });
+    formDialog(
+      "Register a consumer",
+      "Register",
+      [
+        h("label", {}, "Log", log),
+        h("label", {}, "Owner: the user that it runs as", owner),
+        h("label", {}, "Component: which of the owner's", component),
+        h("label", {}, "Goes on after this number", after),
+      ],
+      () =>
         headwater(
           "consumers",
           "register",
@@ -817,44 +822,17 @@ class HwConsumers extends View {
           component.value || "COMPONENT",
           ...(after.value ? ["--after", after.value] : []),
         ),
-      );
-    const dialog = h(
-      "dialog",
-      { "aria-label": "Register a consumer", oninput: draw, onclose: () => dialog.remove() },
-      h("h2", {}, "Register a consumer"),
-      h(
-        "form",
-        {
-          onsubmit: sending(error, async () => {
-            const path = `/consumers/${segment(owner.value)}/${segment(component.value)}`;
-            const found = await dropping(`Register ${owner.value} / ${component.value}?`, (query) =>
-              ask("PUT", logPath(log.value, path + query), after.value ? { after: BigInt(after.value) } : {}),
-            );
-            if (!found) return;
-            dialog.close();
-            say("It is registered, and holds trimming back from now on");
-            surveyNow();
-          }),
-        },
-        h("label", {}, "Log", log),
-        h("label", {}, "Owner: the user that it runs as", owner),
-        h("label", {}, "Component: which of the owner's", component),
-        h("label", {}, "Goes on after this number", after),
-        same,
-        error,
-        h(
-          "footer",
-          {},
-          h("kbd", {}, "Esc"),
-          h("span", { class: "space" }),
-          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-          h("button", { class: "primary" }, "Register"),
-        ),
-      ),
+      async (dialog) => {
+        const path = `/consumers/${segment(owner.value)}/${segment(component.value)}`;
+        const found = await dropping(`Register ${owner.value} / ${component.value}?`, (query) =>
+          ask("PUT", logPath(log.value, path + query), after.value ? { after: BigInt(after.value) } : {}),
+        );
+        if (!found) return;
+        dialog.close();
+        say("It is registered, and holds trimming back from now on");
+        surveyNow();
+      },
     );
-    draw();
-    document.body.append(dialog);
-    dialog.showModal();
   }
 
   key(event) {

@@ -1089,6 +1089,43 @@ export const sending = (error, act, worded) => async (event) => {
   }
 };
 
+/** A dialog with a form: its fields, the command that does the same, which is drawn again as they change, and a button
+    that sends it. `send` gets the dialog, and closes it.
+    @param {string} title
+    @param {string} act
+    @param {any[]} fields
+    @param {() => Node} same
+    @param {(dialog: any) => Promise<void>} send
+    @param {(problem: any) => string} [worded] */
+export function formDialog(title, act, fields, same, send, worded) {
+  const error = h("p", { class: "error", role: "alert" }),
+    command = h("div"),
+    draw = () => put(command, same()),
+    dialog = h(
+      "dialog",
+      { "aria-label": title, oninput: draw, onclose: () => dialog.remove() },
+      h("h2", {}, title),
+      h(
+        "form",
+        { onsubmit: sending(error, () => send(dialog), worded) },
+        fields,
+        command,
+        error,
+        h(
+          "footer",
+          {},
+          h("kbd", {}, "Esc"),
+          h("span", { class: "space" }),
+          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+          h("button", { class: "primary" }, act),
+        ),
+      ),
+    );
+  draw();
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 /** Do what may drop events of a log. Where it would, this says which, and wants the log's name before they go.
     @template T
     @param {string} title
@@ -1103,9 +1140,9 @@ export async function dropping(title, act) {
       const { log, drops, first, last, first_recorded_at: from, last_recorded_at: upto, history } = problem.body,
         events = plural(drops, "event");
       const lines = [
-        `${events} of ${log}, ${count(first)} to ${count(last)}, ${Number(drops) === Number(history) ? "lose their history" : "go for ever"}`,
+        `${events} of ${log}, ${count(first)} to ${count(last)}, go for ever`,
         from ? ["They were recorded from ", time(Number(from)), " to ", time(Number(upto))] : null,
-        Number(history) ? `Conditions know no more of ${count(history)} of them, which are trimmed already` : null,
+        Number(history) ? `${count(history)} of them are trimmed already: their history goes` : null,
         "Nothing brings them back but a backup",
       ];
       const agreed = await confirm(

@@ -9,6 +9,7 @@ import {
   crumbs,
   dropping,
   fetched,
+  formDialog,
   get,
   grown,
   h,
@@ -173,12 +174,16 @@ class HwLogs extends View {
         spellcheck: "false",
       }),
       partitions = h("input", { type: "number", min: "1", max: "1024", value: "1" }),
-      by = h("input", { placeholder: "source, subject or tag:KEY" }),
-      error = h("p", { class: "error", role: "alert" }),
-      same = h("div");
-    const shown = () =>
-      put(
-        same,
+      by = h("input", { placeholder: "source, subject or tag:KEY" });
+    formDialog(
+      "New log",
+      "Create",
+      [
+        h("label", {}, "Name", name),
+        h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions),
+        h("label", {}, "Which partition an event without group key goes to. For ever.", by),
+      ],
+      () =>
         headwater(
           "logs",
           "create",
@@ -186,42 +191,16 @@ class HwLogs extends View {
           ...(partitions.value !== "1" ? ["--partitions", partitions.value] : []),
           ...(by.value ? ["--partition-by", by.value] : []),
         ),
-      );
-    const dialog = h(
-      "dialog",
-      { "aria-label": "New log", oninput: shown, onclose: () => dialog.remove() },
-      h("h2", {}, "New log"),
-      h(
-        "form",
-        {
-          onsubmit: sending(error, async () => {
-            await ask("PUT", logPath(name.value), {
-              partitions: Number(partitions.value),
-              ...(by.value ? { partition_by: by.value } : {}),
-            });
-            dialog.close();
-            say(`The log ${name.value} is there`);
-            go(`/console/logs/${encodeURIComponent(name.value)}`);
-          }),
-        },
-        h("label", {}, "Name", name),
-        h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions),
-        h("label", {}, "Which partition an event without group key goes to. For ever.", by),
-        same,
-        error,
-        h(
-          "footer",
-          {},
-          h("kbd", {}, "Esc"),
-          h("span", { class: "space" }),
-          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-          h("button", { class: "primary" }, "Create"),
-        ),
-      ),
+      async (dialog) => {
+        await ask("PUT", logPath(name.value), {
+          partitions: Number(partitions.value),
+          ...(by.value ? { partition_by: by.value } : {}),
+        });
+        dialog.close();
+        say(`The log ${name.value} is there`);
+        go(`/console/logs/${encodeURIComponent(name.value)}`);
+      },
     );
-    shown();
-    document.body.append(dialog);
-    dialog.showModal();
   }
 }
 customElements.define("hw-logs", HwLogs);

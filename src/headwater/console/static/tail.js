@@ -1,6 +1,22 @@
 /* The live tail of a log. */
 
-import { away, clock, count, fetched, get, h, logPath, parse, plural, put, rate, say, shown, stats, whenHidden } from "./core.js";
+import {
+  away,
+  clock,
+  count,
+  fetched,
+  get,
+  h,
+  logPath,
+  parse,
+  plural,
+  put,
+  rate,
+  say,
+  shown,
+  stats,
+  whenHidden,
+} from "./core.js";
 import { colours } from "./charts.js";
 import { asJson } from "./query.js";
 import { row } from "./rows.js";

@@ -11,6 +11,7 @@ import {
   entities,
   entityTypes,
   fetched,
+  formDialog,
   h,
   headwater,
   icon,
@@ -21,7 +22,6 @@ import {
   put,
   say,
   segment,
-  sending,
   skeleton,
   table,
   trouble,
@@ -289,58 +289,40 @@ class HwUsers extends View {
 
   newToken(user) {
     const label = h("input", {
-        required: true,
-        autofocus: true,
-        pattern: "[A-Za-z0-9._\\-]{1,64}",
-        spellcheck: "false",
-      }),
-      error = h("p", { class: "error", role: "alert" });
-    const dialog = h(
-      "dialog",
-      { "aria-label": `New token of ${user.name}`, onclose: () => dialog.remove() },
-      h("h2", {}, `New token of ${user.name}`),
-      h(
-        "form",
-        {
-          onsubmit: sending(error, async () => {
-            const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
-            put(
-              dialog,
-              h("h2", {}, "It is shown this once"),
-              h(
-                "div",
-                { class: "command" },
-                h("code", {}, made.secret),
-                h(
-                  "button",
-                  {
-                    class: "plain",
-                    "aria-label": "Copy the token",
-                    onclick: (click) => copy(made.secret, click.currentTarget),
-                  },
-                  icon("copy"),
-                ),
-              ),
-              h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
-            );
-            await this.load(this.leaving.signal);
-          }),
-        },
-        h("label", {}, "Label: what it is for", label),
-        headwater("manage", "create", "token", `${user.name}/LABEL`),
-        error,
-        h(
-          "footer",
-          {},
-          h("kbd", {}, "Esc"),
-          h("span", { class: "space" }),
-          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-          h("button", { class: "primary" }, "Make it"),
-        ),
-      ),
+      required: true,
+      autofocus: true,
+      pattern: "[A-Za-z0-9._\\-]{1,64}",
+      spellcheck: "false",
+    });
+    formDialog(
+      `New token of ${user.name}`,
+      "Make it",
+      [h("label", {}, "Label: what it is for", label)],
+      () => headwater("manage", "create", "token", `${user.name}/LABEL`),
+      async (dialog) => {
+        const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
+        put(
+          dialog,
+          h("h2", {}, "It is shown this once"),
+          h(
+            "div",
+            { class: "command" },
+            h("code", {}, made.secret),
+            h(
+              "button",
+              {
+                class: "plain",
+                "aria-label": "Copy the token",
+                onclick: (click) => copy(made.secret, click.currentTarget),
+              },
+              icon("copy"),
+            ),
+          ),
+          h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
+        );
+        await this.load(this.leaving.signal);
+      },
     );
-    document.body.append(dialog);
-    dialog.showModal();
   }
 
   async dropToken(token) {
@@ -383,65 +365,41 @@ class HwUsers extends View {
         maxlength: "1024",
         autocomplete: "new-password",
         placeholder: user ? "as it is" : "none",
-      }),
-      error = h("p", { class: "error", role: "alert" }),
-      same = h("div");
+      });
     grants.value = (user?.grants ?? ["read:*"]).join("\n");
-    const given = () => grants.value.split(/\s+/).filter(Boolean),
-      draw = () =>
-        put(
-          same,
-          user
-            ? headwater("manage", "update", "user", user.name, `grants=${JSON.stringify(given())}`)
-            : headwater("user", "add", name.value || "NAME", ...given().flatMap((grant) => ["--grant", grant])),
-        );
-    const dialog = h(
-      "dialog",
-      { "aria-label": user ? `Change ${user.name}` : "New user", oninput: draw, onclose: () => dialog.remove() },
-      h("h2", {}, user ? `Change ${user.name}` : "New user"),
-      !user && !this.users.length
-        ? h(
-            "p",
-            { class: "warn small" },
-            icon("warn"),
-            " With the first user everybody must log in, also this page. Give it all:*.",
-          )
-        : null,
-      h(
-        "form",
-        {
-          onsubmit: sending(error, async () => {
-            await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, {
-              grants: given(),
-              ...(password.value ? { password: password.value } : {}),
-            });
-            dialog.close();
-            say(
-              user
-                ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}`
-                : `${name.value} is there`,
-            );
-            await this.load(this.leaving.signal);
-          }),
-        },
+    const given = () => grants.value.split(/\s+/).filter(Boolean);
+    formDialog(
+      user ? `Change ${user.name}` : "New user",
+      user ? "Save" : "Add",
+      [
+        !user && !this.users.length
+          ? h(
+              "p",
+              { class: "warn small" },
+              icon("warn"),
+              " With the first user everybody must log in, also this page. Give it all:*.",
+            )
+          : null,
         h("label", {}, "Name", name),
         h("label", {}, "Grants, one in a line: RIGHTS:PATTERN", grants),
         h("label", {}, "Password", password),
-        same,
-        error,
-        h(
-          "footer",
-          {},
-          h("kbd", {}, "Esc"),
-          h("span", { class: "space" }),
-          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-          h("button", { class: "primary" }, user ? "Save" : "Add"),
-        ),
-      ),
+      ],
+      () =>
+        user
+          ? headwater("manage", "update", "user", user.name, `grants=${JSON.stringify(given())}`)
+          : headwater("user", "add", name.value || "NAME", ...given().flatMap((grant) => ["--grant", grant])),
+      async (dialog) => {
+        await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, {
+          grants: given(),
+          ...(password.value ? { password: password.value } : {}),
+        });
+        dialog.close();
+        say(
+          user ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}` : `${name.value} is there`,
+        );
+        await this.load(this.leaving.signal);
+      },
     );
-    draw();
-    document.body.append(dialog);
-    dialog.showModal();
   }
 
   async drop(user) {
