@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from headwater.amqp.settings import AmqpSettings
 from headwater.cne.settings import Settings as CneSettings
 from headwater.futoin.settings import Settings as FutoinSettings
 from headwater.server.accounts import hash_token
+from headwater.server.cli import headwater
 from headwater.server.config import SETTINGS, Config
 from headwater.server.effective import render
 from headwater.server.errors import InvalidConfiguration
 from headwater.server.sources import load
+
+from .running import PROGRAM, SILENCE_S_MAX
+from .running import environment as environment_with
 
 
 @pytest.fixture(autouse=True)
@@ -116,8 +122,43 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
     assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith("HEADWATER_HTTP_PORT: 'x' given")
     said = complaint(environment={"HEADWATER_HTTP_PROT": "1"})
     assert said == "environment: unknown variable HEADWATER_HTTP_PROT; the nearest known one is HEADWATER_HTTP_PORT"
-    variables = ("HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_FLIGHT_URL", "HEADWATER_USER")
-    configured(environment={"HOME": "/", **dict.fromkeys(variables, "http://127.0.0.1:1")})
+
+
+def test_variables_of_clients_are_passed_over() -> None:
+    of_commands: set[str] = set()
+    commands: list[click.Command] = [headwater]
+    while commands:
+        command = commands.pop()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            commands += filter(None, (command.get_command(context, name) for name in command.list_commands(context)))
+        of_commands |= {each.envvar for each in command.params if isinstance(each.envvar, str)}
+    applications = {"HEADWATER_LOG", "HEADWATER_CREATE_LOG", "HEADWATER_CA_FILE", "HEADWATER_FLIGHT_URL"}
+    assert {"HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_USER"} <= of_commands
+    configured(environment={"HOME": "/", **dict.fromkeys(of_commands | applications, "http://127.0.0.1:1")})
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: Path) -> None:
+    forms = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "80", "SERVICE_PORT_WEB": "80", "PORT": "tcp://10.0.0.1:80"}
+    forms |= {"PORT_80_TCP": "tcp://10.0.0.1:80", "PORT_80_TCP_ADDR": "10.0.0.1", "PORT_80_TCP_PORT": "80"}
+    forms |= {"PORT_80_TCP_PROTO": "tcp", "PORT_53_UDP": "udp://10.0.0.1:53"}
+    services = ("HEADWATER", "HEADWATER_HTTP", "HEADWATER_AMQP", "HEADWATER_EVENT_LOG")
+    set_by_kubernetes = {f"{service}_{form}": value for service in services for form, value in forms.items()}
+    shown = subprocess.run(
+        [*PROGRAM, "config"], cwd=tmp_path, env=environment_with(**set_by_kubernetes), capture_output=True, text=True,
+        timeout=SILENCE_S_MAX, check=False,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "port = 8080" in shown.stdout
+    for name, value in (
+        ("HEADWATER_HTTP_PORT", "http://10.0.0.1:80"),
+        ("HEADWATER_SERVICE", "10.0.0.1"),
+        ("HEADWATER_SERVICE_HOSTS", "10.0.0.1"),
+        ("HEADWATER_PORT", "8080"),
+        ("HEADWATER_PORT_80", "8080"),
+        ("HEADWATER_HOST_TCP", "tcp://10.0.0.1:80"),
+    ):
+        assert name in complaint(environment={name: value})
 
 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:

@@ -16,13 +16,11 @@ from ..client import connect
 from ..core.access import Forbidden
 from ..core.errors import LogExists
 from ..core.log import EventLog
+from ..formats.client_variables import CA_FILE, CREATE_LOG, LOG, PASSWORD, TOKEN, URL, USER
 from ..storage import Engine
 from ..storage.memory import MemoryStore
 
-URL = "HEADWATER_URL"
-LOG = "HEADWATER_LOG"
-CREATE_LOG = "HEADWATER_CREATE_LOG"
-CREDENTIALS = ("HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN", "HEADWATER_CA_FILE")
+CREDENTIALS = (USER, PASSWORD, TOKEN, CA_FILE)
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_LOG = "events"
 

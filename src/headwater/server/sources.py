@@ -6,6 +6,7 @@ Every complaint names the key, where it stands, and - for an unknown one - the n
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 from ..core.errors import InvalidInput
 from ..core.settings import LogSettings, check_log_name
+from ..formats.client_variables import CLIENT_VARIABLES
 from .accounts import Account
 from .config import DEFAULT_LOG, LOG_READERS, SECTIONS, SETTINGS, Config, Setting
 from .errors import InvalidConfiguration
@@ -21,17 +23,11 @@ from .errors import InvalidConfiguration
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
 LOG_FLAG = "--log"
-CLIENT_VARIABLES = frozenset(
-    {
-        "HEADWATER_URL",
-        "HEADWATER_AMQP_URL",
-        "HEADWATER_FLIGHT_URL",
-        "HEADWATER_USER",
-        "HEADWATER_PASSWORD",
-        "HEADWATER_TOKEN",
-    }
+_OF_SERVICE = re.compile(
+    r"HEADWATER_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:ADDR|PORT|PROTO))?)",
+    re.ASCII,
 )
-"""What the commands that talk to a server read; no setting of the server."""
+_ADDRESS_OF_SERVICE = re.compile(r"(?:tcp|udp|sctp)://")
 
 
 def load(
@@ -155,6 +151,8 @@ def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
     variables = {setting.variable: setting for setting in SETTINGS.values()}
     others = {CONFIG_VARIABLE, LOGS_VARIABLE, *CLIENT_VARIABLES}
     for name, value in sorted(environment.items()):
+        if _is_of_kubernetes(name, value):
+            continue
         if setting := variables.get(name):
             given.take(setting, value, name)
         elif name.startswith("HEADWATER_") and name not in others:
@@ -162,6 +160,16 @@ def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
     for text in environment.get(LOGS_VARIABLE, "").split(","):
         if text.strip():
             _take_log(given, text.strip(), LOGS_VARIABLE)
+
+
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    """Whether Kubernetes sets the variable in each pod, for a Service named `headwater` or `headwater-...`.
+
+    HEADWATER_HTTP_PORT is one too, and a setting: what Kubernetes sets is an address, `tcp://10.0.0.1:8080`.
+    """
+    if name.startswith("HEADWATER_") and name.endswith("_PORT") and _ADDRESS_OF_SERVICE.match(value):
+        return True
+    return _OF_SERVICE.fullmatch(name) is not None
 
 
 def _take_log(given: _Given, text: str, origin: str) -> None:

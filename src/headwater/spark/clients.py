@@ -10,6 +10,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
 from ..flight.client import BulkClient
+from ..formats.client_variables import PASSWORD, TOKEN, USER
 from ..formats.server_address import urls_of
 from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, duration_ms, number, text
 
@@ -28,7 +29,7 @@ def _url_of_environment() -> str:
         raise InvalidInput(error.problem, URL_VARIABLE) from None
 
 
-TOKEN_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = "HEADWATER_TOKEN", "HEADWATER_USER", "HEADWATER_PASSWORD"
+TOKEN_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = TOKEN, USER, PASSWORD
 """Who asks, if no option says: of the server that URL_VARIABLE says, and of no other, whatever an option names."""
 
 CONNECTION = (

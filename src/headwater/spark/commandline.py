@@ -23,6 +23,7 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import check_stream_name
+from ..formats import client_variables
 from ..formats.path_argument import LocalPath
 from .failures import failed, is_sparks
 from .options import DEFAULT_URL
@@ -117,12 +118,12 @@ def _value(setting: Setting, given: Any) -> Any:
 
 def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
     options = [
-        click.Option(["--url"], envvar="HEADWATER_FLIGHT_URL", default=DEFAULT_URL, show_default=True,
+        click.Option(["--url"], envvar=client_variables.FLIGHT_URL, default=DEFAULT_URL, show_default=True,
                      show_envvar=True, help="The server's bulk port; several of one home, with commas."),
-        click.Option(["--user"], envvar="HEADWATER_USER", show_envvar=True, help="User name."),
-        click.Option(["--password"], envvar="HEADWATER_PASSWORD", show_envvar=True,
+        click.Option(["--user"], envvar=client_variables.USER, show_envvar=True, help="User name."),
+        click.Option(["--password"], envvar=client_variables.PASSWORD, show_envvar=True,
                      help="Password; best by the variable."),
-        click.Option(["--token"], envvar="HEADWATER_TOKEN", show_envvar=True,
+        click.Option(["--token"], envvar=client_variables.TOKEN, show_envvar=True,
                      help="Bearer token; best by the variable."),
         click.Option(["--ca-file"], type=LocalPath(), help="Certificates to trust.  [default: the system's]"),
         click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),

@@ -16,10 +16,11 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..flight.settings import DEFAULT_PORT
+from ..formats.client_variables import FLIGHT_URL
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 """Where the server is, if nobody says."""
-URL_VARIABLE = "HEADWATER_FLIGHT_URL"
+URL_VARIABLE = FLIGHT_URL
 """The environment variable that says it where no option does."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_OR_TIME = "a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000"

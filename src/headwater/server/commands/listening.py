@@ -15,6 +15,7 @@ import click
 from ...client.handshakes import why_tls_fails
 from ...core.errors import EventLogError
 from ...core.notification_types import NotificationType
+from ...formats import client_variables
 from ...formats.path_argument import LocalPath
 from ...formats.retrying import Attempts
 from ...formats.unreachable import ServerUnreachable
@@ -46,10 +47,10 @@ class Refused(EventLogError):
 @click.option("--filter", "selector", metavar="SELECTOR", help="Only what that message selector says of attributes.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many.  [default: until interrupted]")
 @json_option
-@click.option("--amqp-url", envvar="HEADWATER_AMQP_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
+@click.option("--amqp-url", envvar=client_variables.AMQP_URL, default=DEFAULT_URL, show_default=True, show_envvar=True,
               help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
-@click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name.")
-@click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True, help="Password; best by the variable.")
+@click.option("--user", envvar=client_variables.USER, show_envvar=True, help="User name.")
+@click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True, help="Password; best by the variable.")
 @click.option("--ca-file", type=LocalPath(), help="Certificates to trust with amqps.  [default: the system's]")
 @click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
 @click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,

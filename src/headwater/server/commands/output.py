@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from ...core.errors import EventLogError, InvalidInput
 from ...core.event import SequencedEvent
 from ...core.query import ALL, Query
+from ...formats import client_variables
 from ...formats.path_argument import LocalPath
 from ...formats.querytext import parse_query
 
@@ -67,12 +68,12 @@ def server_options_of_group(function: F) -> F:
 
 
 _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
-    "url": click.option("--url", envvar="HEADWATER_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
+    "url": click.option("--url", envvar=client_variables.URL, default=DEFAULT_URL, show_default=True, show_envvar=True,
                         help="The server; several addresses of one, with commas between them, are asked in turn."),
-    "user": click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name."),
-    "password": click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True,
+    "user": click.option("--user", envvar=client_variables.USER, show_envvar=True, help="User name."),
+    "password": click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True,
                              help="Password; best by the variable."),
-    "token": click.option("--token", envvar="HEADWATER_TOKEN", show_envvar=True,
+    "token": click.option("--token", envvar=client_variables.TOKEN, show_envvar=True,
                           help="Bearer token; best by the variable."),
     "ca_file": click.option("--ca-file", type=LocalPath(),
                             help="Certificates to trust with https.  [default: the system's]"),
