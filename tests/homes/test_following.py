@@ -226,7 +226,7 @@ def test_what_follows_a_snapshot_is_taken_up_though_nothing_can_be_forgotten(
     join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_snapshot, "GROWTH_BYTES_MIN", 1000)
-    primary, replica = join("b").take_over(), join("a")
+    replica, primary = join("a"), join("b").take_over()
     primary.engine.state.put("kind", "large", bytes(100_000))
     primary.engine.maintain()
     primary.engine.state.put("kind", "later", b"value")
@@ -297,7 +297,7 @@ def test_a_copy_that_outlived_its_home_is_fetched_anew_while_it_follows(
 
 def test_the_journal_of_a_replica_forgets_what_its_primary_forgot(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_snapshot, "GROWTH_BYTES_MIN", 1000)
-    primary, replica = join("b").take_over(), join("a")
+    replica, primary = join("a"), join("b").take_over()
     for index in range(2000):
         primary.engine.state.put("kind", f"key-{index % 10}", b"v" * 100, is_durable=index % 100 == 0)
     for _ in range(5):

@@ -483,6 +483,24 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
             eventually(lambda: connection.execute("SHOW fsync").fetchone() == ("on",))
 
 
+def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgres, tmp_path: Path) -> None:
+    place = f"@127.0.0.1:{database.port}/owned"
+    with psycopg.connect(database.url, autocommit=True) as connection, ExitStack() as closing:
+        for undone, done in (
+            ("DROP ROLE owner", "CREATE ROLE owner LOGIN"),
+            ("DROP ROLE server", "CREATE ROLE server LOGIN"),
+            ("DROP DATABASE owned WITH (FORCE)", "CREATE DATABASE owned OWNER owner"),
+        ):
+            connection.execute(done)
+            closing.callback(connection.execute, undone)
+        command("home", "init", "--home", f"postgresql://owner{place}", "--role", "server")
+        assert "it can be used" in command("home", "check", "--home", f"postgresql://server{place}")
+        member = Member(f"postgresql://server{place}", tmp_path / "a")
+        closing.callback(member.close)
+        member.comes()
+        assert member.append(0) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem", "code"),
     [

@@ -107,8 +107,6 @@ GRANT SELECT, UPDATE ON headwater.lease TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
-ALTER ROLE {role} SET default_transaction_isolation = 'read committed';
-ALTER ROLE {role} SET synchronous_commit = 'on';
 """
 """What a role needs that is not the owner: no more than that."""
 
