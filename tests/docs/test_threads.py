@@ -12,6 +12,7 @@ SEEN_TO = {
     "storage/sequencer.py": "committer and writer: if one fails, the process ends",
     "storage/segments.py": "prepares one segment; what it could not do, the roll does, and tells the producer",
     "spark/sink.py": "its results are asked for",
+    "storage/engine.py": "closes an engine whose lock is lost; what it raises is logged",
     "storage/patient.py": "whoever asked for a change is told what it raised; the rest is logged",
     "storage/committing.py": "its results are asked for",
     "server/app.py": "awaited by who starts the server",
