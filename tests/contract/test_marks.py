@@ -156,19 +156,46 @@ def test_the_number_of_writers_is_bounded(log: LocalLog, clock: ManualClock, mon
     assert log.append_columns(columns(1), mark=Mark("a", 1, 1, False)).was_stored
 
 
-def test_a_writer_that_has_written_its_last_batch_makes_room_after_an_hour(
+def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
     log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "WRITERS_MAX", 2)
-    log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))
-    log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True))
-    assert log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True)).was_stored
-    clock.now += writers.WRITER_ENDED_MS - 1
+    for name in ("nightly", "daily"):
+        log.append_columns(columns(1), mark=Mark(name, 1, 1, True))
+    for number in range(5):
+        once = Mark(f"once {number}", BATCH_MAX, 1, True)
+        log.append_columns(columns(1), mark=once)
+        assert log.append_columns(columns(1), mark=once).was_stored
     with pytest.raises(TooLarge):
-        log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True))
+        log.append_columns(columns(1), mark=Mark("another", 1, 1, True))
+    clock.now += writers.ENDED_MS - 1
+    assert log.append_columns(columns(1), mark=Mark("once 0", BATCH_MAX, 1, True)).was_stored
+    log.append_columns(columns(1), mark=Mark("late", BATCH_MAX, 1, True))
+    assert len(log.writers()) == 8
     clock.now += 1
-    log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True))
-    assert [state.writer for state in log.writers()] == ["another", "nightly"]
+    log.append_columns(columns(1), mark=Mark("last", BATCH_MAX, 1, True))
+    assert [state.writer for state in log.writers()] == ["daily", "last", "late", "nightly"]
+
+
+def test_of_too_many_that_have_ended_the_oldest_go_sooner(
+    log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "ENDED_MAX", 3)
+    for number in range(5):
+        log.append_columns(columns(1), mark=Mark(f"once {number}", BATCH_MAX, 1, True))
+        clock.now += 1
+    log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))
+    assert [state.writer for state in log.writers()] == ["nightly", "once 2", "once 3", "once 4"]
+
+
+def test_a_batch_of_several_appends_counts_until_it_is_complete(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "WRITERS_MAX", 1)
+    log.append_columns(columns(1), mark=Mark("large", BATCH_MAX, 1, False))
+    with pytest.raises(TooLarge):
+        log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))
+    log.append_columns(columns(1), mark=Mark("large", BATCH_MAX, 2, True))
+    log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))
+    assert [state.writer for state in log.writers()] == ["large", "nightly"]
 
 
 def test_ids_are_found_where_they_are_stored(log_factory: LogFactory) -> None:

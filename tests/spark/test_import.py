@@ -25,12 +25,13 @@ from pyspark.sql import SparkSession
 from headwater.client import connect
 from headwater.core import Event, SequencedEvent
 from headwater.core.errors import InvalidInput, LogNotFound
+from headwater.core.mark import BATCH_MAX
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
 from headwater.formats import exported
 from headwater.formats.tabular import TableMapping, row_reader, table_events
 from headwater.spark import running
-from headwater.spark.importing.files import find_files, look_at
+from headwater.spark.importing.files import find_files, fingerprint, look_at
 from headwater.spark.importing.pieces import batches_of, pieces_of
 from headwater.spark.importing.quarantine import BadRow
 from headwater.spark.importing.reading import fitting, read_piece
@@ -269,6 +270,17 @@ def test_a_table_is_imported_once_in_its_order_however_often(start: Load, server
     events = stored(server, log)
     assert [event.type for event in events] == [f"step {n}" for n in range(500)]
     assert (events[1].tags, events[1].source) == (("case:c1",), "cases.csv")
+
+
+def test_the_writer_of_an_import_ends_with_it(start: Load, url: str, log: str) -> None:
+    """So that imports, however many, take none of the places that a log has for writers."""
+    Path("cases.csv").write_text(TABLE)
+    assert counts(start(file=("cases.csv",), tag=("case",))) == (500, 0, 0)
+    options = IMPORT.options(file=("cases.csv",), log=log, tag=("case",))
+    name = f"import/{log}/{fingerprint(options.files(), options.batch_bytes())}"
+    with BulkServer(url).client() as client:
+        state = client.writer(log, name)
+    assert state is not None and state.is_complete and state.batch == BATCH_MAX
 
 
 @pytest.mark.parametrize(

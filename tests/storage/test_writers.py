@@ -16,11 +16,12 @@ import pytest
 from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
 from headwater.core.errors import DiskFull, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns
+from headwater.core.mark import BATCH_MAX
 from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame_layout import MARKS_FEATURE, Column
 from headwater.storage.framelog import Head, HeadMoved
 from headwater.storage.meta import META_NAME
-from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
+from headwater.storage.writers import ENDED_MS, WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
 from tests.compiled import replaces_methods
 
 from ..builders import event
@@ -215,6 +216,49 @@ def test_a_writer_is_forgotten_for_another_the_same_way_when_frames_are_replayed
     writers.write_writers(directory, 0, [])
     with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
         assert engine.open("orders").writers() == states
+
+
+def test_writers_that_have_ended_are_forgotten_the_same_way_after_a_restart(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "WRITERS_MAX", 1)
+    now = [1_700_000_000_000]
+
+    def names(log: StoredLog) -> list[str]:
+        return [state.writer for state in log.writers()]
+
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        log = engine.create("orders", LogSettings())
+        log.append_columns(**marked(1, "nightly", 1, 1, True))
+        for name in ("z", "y", "x"):  # in the file they stand by name, not by age
+            log.append_columns(**marked(1, name, BATCH_MAX, 1, True))
+            now[0] += 1
+        log.append_columns(**marked(0, "empty", BATCH_MAX, 0, True))
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        log = engine.open("orders")
+        assert names(log) == ["empty", "nightly", "x", "y", "z"]
+        assert log.append_columns(**marked(1, "z", BATCH_MAX, 1, True)).was_stored
+        now[0] += ENDED_MS - 3
+        log.append_columns(**marked(1, "w", BATCH_MAX, 1, True))
+        assert names(log) == ["empty", "nightly", "w", "x", "y"]
+        directory = log.directory
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        assert names(engine.open("orders")) == ["empty", "nightly", "w", "x", "y"]
+    writers.write_writers(directory, 0, [])  # all come from frames
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        assert names(engine.open("orders")) == ["nightly", "w", "x", "y"]
+
+
+def test_a_rollback_brings_back_what_was_forgotten() -> None:
+    table = WriterTable()
+    table.record(Mark("once", BATCH_MAX, 0, True), 0, 0)
+    table.apply(Mark("another", BATCH_MAX, 1, True), 1, 1, ENDED_MS)
+    assert table.judge(Mark("once", BATCH_MAX, 0, True), 0, ENDED_MS) is None
+    table.rollback()
+    assert table.judge(Mark("once", BATCH_MAX, 0, True), 0, ENDED_MS) is not None
+    table.apply(Mark("another", BATCH_MAX, 1, True), 1, 1, ENDED_MS)
+    table.landed(1)
+    assert [state.writer for state in table.all()] == ["another"]
 
 
 def test_a_table_knows_what_is_applied_from_what_is_durable() -> None:

@@ -48,6 +48,11 @@ class WriterState:
     """How many events it has so far. Other appends may lie between them."""
     is_complete: bool
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether its newest batch is complete, and the last that there can be: it only comes to ask again."""
+        return self.is_complete and self.batch == BATCH_MAX
+
     def is_behind(self, mark: Mark, count: int) -> bool:
         """Whether an append of `count` events with that mark has something new: a later batch, or more of this one."""
         if mark.batch != self.batch:

@@ -7,8 +7,8 @@ The table follows from the frames. So that frames may go, it is also written to 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -24,11 +24,14 @@ from .checked_file import CheckedFile, earlier_struct
 from .refusals import refusing
 
 WRITERS_MAX = 10_000
-"""A log knows no more writers than that: for a new one, the one that was idle longest is forgotten."""
+"""A log knows no more writers than that, besides those that have ended: for a new one, the one that was idle longest is
+forgotten."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """But none whose newest batch is not complete, or younger than that: then the new one is refused."""
-WRITER_ENDED_MS = 60 * 60 * 1000
-"""Nor one younger than that whose newest batch is the last that there can be: it comes only to ask again."""
+ENDED_MS = 60 * 60 * 1000
+"""A writer that has ended (`WriterState.is_ended`) is forgotten after that time,"""
+ENDED_MAX = 100_000
+"""or sooner, the oldest first, where more than that have ended."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
@@ -88,8 +91,8 @@ class _Pending(NamedTuple):
 
     number: int
     known: _Known
-    forgotten: str | None
-    """The writer that made room for this one."""
+    forgotten: tuple[str, ...]
+    """The writers that are forgotten with it."""
 
 
 class WriterTable:
@@ -99,6 +102,7 @@ class WriterTable:
         """`upto`: the table is exact for the events up to that number."""
         self._durable = {state.writer: _Known(state, at) for state, at in known}
         self._applied = dict(self._durable)
+        self._ended = _ended_of(self._applied)
         self._pending: deque[_Pending] = deque()
         self._upto = upto
         self._lock = threading.Lock()
@@ -121,7 +125,8 @@ class WriterTable:
         """
         known = self._applied.get(mark.writer)
         if known is None:
-            if len(self._applied) >= WRITERS_MAX and self._idlest(at) is None:
+            ends = mark.is_last and mark.batch == BATCH_MAX
+            if not ends and self._is_full() and self._idlest(at) is None:
                 raise TooLarge(WRITERS_MAX + 1, WRITERS_MAX, "writers", "mark.writer")
             return None
         if known.state.is_behind(mark, count):
@@ -158,8 +163,8 @@ class WriterTable:
         with self._lock:
             while self._pending and self._pending[0].number <= head:
                 _, known, forgotten = self._pending.popleft()
-                if forgotten is not None:
-                    self._durable.pop(forgotten, None)
+                for writer in forgotten:
+                    self._durable.pop(writer, None)
                 self._durable[known.state.writer] = known
             self._upto = head
 
@@ -168,6 +173,7 @@ class WriterTable:
         with self._lock:
             self._pending.clear()
             self._applied = dict(self._durable)
+            self._ended = _ended_of(self._applied)
 
     def begin(self) -> None:
         """The first mark is about to go in. Raises DiskFull, StorageUnavailable."""
@@ -181,24 +187,50 @@ class WriterTable:
             return self._upto, list(self._durable.values())
 
     def _enter(self, state: WriterState, number: int, at: int) -> None:
-        forgotten = None
-        if state.writer not in self._applied and len(self._applied) >= WRITERS_MAX:
-            forgotten = self._idlest(at)
-            if forgotten is not None:
-                del self._applied[forgotten]
+        forgotten: list[str] = []
+        if not state.is_ended and state.writer not in self._applied and self._is_full():
+            idlest = self._idlest(at)
+            if idlest is not None:
+                forgotten.append(idlest)
+                del self._applied[idlest]
         known = _Known(state, at)
         self._applied[state.writer] = known
+        if state.is_ended:
+            self._ended[state.writer] = at
+            self._ended.move_to_end(state.writer)
+        forgotten.extend(self._forget_ended(at))
         with self._lock:
-            self._pending.append(_Pending(number, known, forgotten))
+            self._pending.append(_Pending(number, known, tuple(forgotten)))
+
+    def _forget_ended(self, now: int) -> list[str]:
+        """Forget those that ended an hour ago, and the oldest of too many; answers them."""
+        forgotten: list[str] = []
+        while self._ended:
+            oldest = next(iter(self._ended))
+            if self._ended[oldest] > now - ENDED_MS and len(self._ended) <= ENDED_MAX:
+                break
+            del self._ended[oldest], self._applied[oldest]
+            forgotten.append(oldest)
+        return forgotten
+
+    def _is_full(self) -> bool:
+        """Whether there are as many writers that have not ended as a log knows."""
+        return len(self._applied) - len(self._ended) >= WRITERS_MAX
 
     def _idlest(self, now: int) -> str | None:
-        """The writer that may be forgotten: of those that are complete and old, the one longest idle."""
+        """The writer that may be forgotten for a new one: of those that are complete and old, the one longest idle."""
         old = [
             (at, state.writer)
             for state, at in self._applied.values()
-            if state.is_complete and at <= now - (WRITER_ENDED_MS if state.batch == BATCH_MAX else WRITER_IDLE_MS)
+            if state.is_complete and not state.is_ended and at <= now - WRITER_IDLE_MS
         ]
         return min(old)[1] if old else None
+
+
+def _ended_of(known: Mapping[str, _Known]) -> OrderedDict[str, int]:
+    """The writers that have ended, and when; the oldest first."""
+    ended = [(at, state.writer) for state, at in known.values() if state.is_ended]
+    return OrderedDict((writer, at) for at, writer in sorted(ended))
 
 
 class KeptMarks:
@@ -269,7 +301,7 @@ class StoredWriterTable(WriterTable):
     def merge_kept(self) -> None:
         """Enter what was kept apart from frames, where it is newer than what they say."""
         upto, _ = self.snapshot()
-        for state, at in self._kept.all():
+        for state, at in sorted(self._kept.all(), key=lambda kept: kept[1]):
             known = self.get(state.writer)
             if known is None or (state.batch, state.rows) > (known.batch, known.rows):
                 self._enter(state, upto, at)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import EventLogError, InvalidInput, LogNotFound
+from ...core.mark import BATCH_MAX
 from ...core.settings import LogSettings
 from ...formats.tabular import TableMapping
 from ..importing.files import InputFile, find_files, fingerprint, look_at, unpacked
@@ -176,7 +177,9 @@ class _Loading:
         state = self._client.writer(self._options.log, self._writer)
         done = -1 if state is None else state.batch if state.is_complete else state.batch - 1
         self._has_events = self._had_events(state)
-        if done >= 0:
+        if state is not None and state.is_ended:
+            self._run.say("import: all of it is done already, by an earlier run")
+        elif done >= 0:
             self._run.say(f"import: {done + 1} batches of it are done already, by an earlier run")
         sizes = {file.name: os.path.getsize(file.path) for file in files}
         self._run.expect(sum(sizes.values()), self._options.batch_bytes())
@@ -193,6 +196,8 @@ class _Loading:
                 break
         if ending is None and not self._run.stop.is_asked:
             self._check_some_event()
+            # No batch follows: so the log need not remember it, beside ids, for longer than an hour.
+            self._client.commit(self._options.log, self._writer, BATCH_MAX, ())
         return self._run.summary(
             ending,
             appended=self._appended,
