@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.core.errors import StorageUnavailable
 from headwater.core.threads import Threads
 from headwater.homes import driver
 from headwater.homes import role_events as events
@@ -15,7 +16,7 @@ from headwater.homes.lease import LeaseTimes
 from headwater.homes.postgres_lease import Granted, LeaseStanding
 from headwater.storage.framelog import Term
 
-TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1, patience_s=2.0)
+TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1)
 WAIT_S = 30.0
 
 
@@ -34,10 +35,16 @@ class Home:
         self.term = Term(0, 0)
         self.is_given = False
         self.looks = 0
+        self.remaining_s = 1.0
+        """Of a lease that is given, whenever that was."""
+        self.is_slow = False
+        """Whoever waits for a change gives up before it is made, and it is made."""
 
     def try_lease(self, server: str, addresses: object, nonce: int, length_s: float) -> Granted | None:
         if not self.is_given:
             self.term, self.is_given = Term(self.term.number + 1, nonce), True
+        if self.is_slow:
+            raise StorageUnavailable("no answer")
         return Granted(self.term, 1)
 
     def renew_lease(self, term: Term, length_s: float) -> bool:
@@ -45,6 +52,8 @@ class Home:
             self.asks.set()
             self.answers.wait(WAIT_S)
         self.renewals += self.is_given and term == self.term
+        if self.is_slow:
+            raise StorageUnavailable("no answer")
         return self.is_given and term == self.term
 
     def release_lease(self, term: Term) -> None:
@@ -53,7 +62,7 @@ class Home:
 
     def standing(self) -> LeaseStanding:
         self.looks += 1
-        return LeaseStanding("one", {}, self.term, float(self.is_given), True, "", time.time())
+        return LeaseStanding("one", {}, self.term, self.remaining_s * self.is_given, True, "", time.time(), 1)
 
     def end_sessions(self) -> None:
         pass
@@ -100,6 +109,28 @@ def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_la
         one.ended()
         wait_until(lambda: term in home.released)
         assert one.wait_for_turn(lambda: None, WAIT_S), "and it can have the next turn"
+    finally:
+        one.stop()
+        one.ended()
+        assert one.wait_until_over(WAIT_S)
+        one.close()
+
+
+def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home()
+    home.is_slow, home.remaining_s = True, TIMES.length_s
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
+    one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
+    one.start(Threads())
+    one.opened()
+    try:
+        assert one.wait_for_turn(lambda: None, TIMES.length_s), "the home says whose nonce it is"
+        one.caught_up()
+        assert one.wait_until_primary()
+        term = one.term
+        wait_until(lambda: home.renewals > TIMES.length_s / TIMES.renewal_s)
+        assert one.term == term
+        assert one.may_act()
     finally:
         one.stop()
         one.ended()

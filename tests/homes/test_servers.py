@@ -432,6 +432,30 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
     assert third.contents() == [b"0", b"1", b"2", b"5"]
 
 
+_SLOW = """
+CREATE FUNCTION headwater.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END';
+CREATE TRIGGER slow AFTER UPDATE ON headwater.lease FOR EACH STATEMENT EXECUTE FUNCTION headwater.wait();
+CREATE TRIGGER slow AFTER UPDATE ON headwater.log FOR EACH STATEMENT EXECUTE FUNCTION headwater.wait();
+"""
+
+
+def test_a_primary_goes_on_whose_home_takes_its_time_for_each_commit(url: str, tmp_path: Path) -> None:
+    lease_s = 9
+    member = Member(url, tmp_path / "a", lease_ms=f"{lease_s}000")
+    try:
+        member.comes()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(_SLOW)
+        term, until = status(url)["term"], time.monotonic() + 1.5 * lease_s
+        given = []
+        while time.monotonic() < until:
+            given.append(member.append(len(given)))
+        assert given == [*range(1, len(given) + 1)]
+        assert status(url)["term"] == term
+    finally:
+        member.close()
+
+
 def test_a_home_that_is_moved_while_no_server_runs_keeps_its_logs(url: str, database: Postgres, tmp_path: Path) -> None:
     accept = ("home", "accept-loss", "--nothing-is-lost", "--yes", "--home")
     with postgres() as elsewhere, ExitStack() as closing:

@@ -311,11 +311,14 @@ class Driver:
         granted = self._answer_of(
             lambda: self._asked_of.try_lease(self._server, self._addresses, nonce, self._times.length_s)
         )
+        before = boot_time_s()
         standing = self._answer_of(self._stands)
         if standing is None:
             return  # it is asked again
         if granted is not None:
             self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
+        elif self._is_given(standing, nonce):
+            self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
             self._events.put(events.HomeChanged())
         else:
@@ -324,12 +327,24 @@ class Driver:
     def _renew(self, term: Term, sent_at: float) -> None:
         is_renewed = self._answer_of(lambda: self._asked_of.renew_lease(term, self._times.length_s))
         if is_renewed is None:
-            return
-        if is_renewed:
+            before = boot_time_s()
+            standing = self._answer_of(self._stands)
+            if standing is not None and standing.term == term and self._is_given(standing, term.nonce):
+                self._events.put(events.LeaseRenewed(term, self._given_at(standing, before)))
+        elif is_renewed:
             self._events.put(events.LeaseRenewed(term, sent_at))
             self._answer_of(self._stands)
         elif (standing := self._answer_of(self._stands)) is not None:
             self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChanged())
+
+    def _is_given(self, standing: LeaseStanding, nonce: int) -> bool:
+        """Whether this server has the lease that it asked for with that nonce, though the answer was lost."""
+        is_running = 0 < standing.remaining_s <= self._times.length_s  # else its clock was set back
+        return standing.term.nonce == nonce and standing.is_vouched and is_running
+
+    def _given_at(self, standing: LeaseStanding, asked_at: float) -> float:
+        """When the home gave the lease, by this server's clock, or a moment before: so `standing` was asked for then."""
+        return asked_at - (self._times.length_s - standing.remaining_s)
 
     def _fenced(self, fence: Callable[[], bool], granted: Granted, done: RoleEvent) -> None:
         is_fenced = self._answer_of(fence)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PATIENCE_S_MIN = 1.0
 Term = tuple[int, int]
 """A number that counts up, and the nonce of whoever holds it: what `Term` of a frame log is."""
 
@@ -24,8 +25,6 @@ class LeaseTimes:
     stop those of all later primaries."""
     jitter_s: float = 0.5
     """Servers that wait for the same lease try at different moments within so long."""
-    patience_s: float = 1.0
-    """After so long without an answer the same is asked again."""
 
     @property
     def held_s(self) -> float:
@@ -39,6 +38,14 @@ class LeaseTimes:
     def renewal_s(self) -> float:
         """Time between two renewals: two of them may be lost before the lease is."""
         return self.held_s / 3
+
+    @property
+    def patience_s(self) -> float:
+        """After so long without an answer the same is asked again: the time between two renewals, and at least 1 s.
+
+        A home whose commits take longer than that keeps no lease of this length.
+        """
+        return max(PATIENCE_S_MIN, self.renewal_s)
 
     def is_free(self, until: float, home_now: float) -> bool:
         """Whether the home may give a lease that another had until then, both by the home's clock.

@@ -273,7 +273,10 @@ class PostgresHome:
     def _fence(self, fence: Callable[[Connection, Granted], int], granted: Granted) -> int:
         with self._statements.asking() as connection:
             found = fence(connection.psycopg, granted)
-            self._statements.confirm(connection)
+            if found:
+                self._statements.confirm_if_needed(connection)
+            else:  # it was set before, and its wait for a standby may have been cut short
+                self._statements.confirm(connection)
         return found
 
     # Frames

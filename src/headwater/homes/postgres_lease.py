@@ -87,7 +87,7 @@ RETURNING {VOUCHES}
 """
 _LEASE_STANDS = f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
-    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8
+    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline
 FROM headwater.lease
 """
 _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
@@ -115,6 +115,8 @@ class LeaseStanding(NamedTuple):
     """What a server found missing in the home; empty if none did."""
     clock_s: float
     """What the home's clock shows, in s since 1970."""
+    timeline: int
+    """Which history the home wrote when the lease was given last."""
 
 
 class Granted(NamedTuple):
