@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import NoReturn
 
 import psycopg
 import psycopg.sql
@@ -15,6 +17,7 @@ from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
 from headwater.homes import postgres_statements
 from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres_connections import Connections
 from headwater.homes.postgres_lease import VOUCHES, Granted
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
 from headwater.homes.postgres_servers import ServerReport
@@ -394,6 +397,41 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
         primary.close()
         if standby is not None:
             standby.close()
+
+
+def test_a_host_that_does_not_answer_costs_its_time_once() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, ExitStack() as closing:
+        dead = silent.getsockname()[1]
+        user_and_place, _, database = fresh_home().rpartition("/")
+        user, _, place = user_and_place.rpartition("@")
+        home = PostgresHome(f"{user}@127.0.0.1:{dead},{place}/{database}?connect_timeout=2")
+        closing.callback(home.close)
+        silent.settimeout(PATIENCE_S)
+        silent.accept()[0].close()
+        home._statements.connections.drop_idle()
+        assert home.head(JOURNAL_KEY) is not None
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
+@pytest.mark.parametrize(
+    ("address", "longest", "expected"),
+    [("postgresql://a/x", None, 5), ("postgresql://a/x?connect_timeout=20", None, 20),
+     ("postgresql://a/x?connect_timeout=20", 2, 2), ("host=a,b connect_timeout=1", 2, 1)],
+)  # fmt: skip
+def test_the_connect_timeout_of_an_address_counts(
+    address: str, longest: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tried(Exception):
+        """What it was tried with."""
+
+    def connect(*_: object, **given: object) -> NoReturn:
+        raise Tried(given["connect_timeout"])
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    with pytest.raises(Tried, match=f"^{expected}$"), Connections(address, "a", connect_s_max=longest).one(print):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class Driver:
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._told = last_lease, told
-        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s, connect_s=LEASE_CONNECT_S)
+        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=LEASE_CONNECT_S)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[RoleEvent] = SimpleQueue()
@@ -343,7 +343,7 @@ class Driver:
         return standing.term.nonce == nonce and standing.is_vouched and is_running
 
     def _given_at(self, standing: LeaseStanding, asked_at: float) -> float:
-        """When the home gave the lease, by this server's clock, or a moment before: so `standing` was asked for then."""
+        """When the home gave the lease, by this server's clock, or a moment before. `asked_at`: for `standing`."""
         return asked_at - (self._times.length_s - standing.remaining_s)
 
     def _fenced(self, fence: Callable[[], bool], granted: Granted, done: RoleEvent) -> None:

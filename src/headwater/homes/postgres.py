@@ -18,7 +18,7 @@ from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
 from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_commit import COMMIT, commit_values
-from .postgres_connections import CONNECT_S, HomeConnection
+from .postgres_connections import HomeConnection
 from .postgres_lease import SYNCHRONOUS, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
 from .postgres_servers import ServerReport
@@ -70,7 +70,7 @@ class PostgresHome:
     """A `storage.home.Home` in a PostgreSQL database, in which this server is the primary for one term."""
 
     def __init__(
-        self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s: int = CONNECT_S
+        self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s_max: int | None = None
     ) -> None:
         """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
         self._statements = Statements(
@@ -79,7 +79,7 @@ class PostgresHome:
             lambda: self.unavailable is not None,
             overdue_s=overdue_s,
             silence_s=silence_s,
-            connect_s=connect_s,
+            connect_s_max=connect_s_max,
         )
         self._name = self._statements.name
         self._term, self._timeline = Term(0, 0), 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
 from ..formats.installing import how_to_install
+from .postgres_hosts import Hosts
 
 if TYPE_CHECKING:
     import psycopg
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 8
 """So many commit at a time; PostgreSQL flushes them together."""
 CONNECT_S = 5
+"""So long each host may take to connect, unless the address has a `connect_timeout`."""
 LOCK_TIMEOUT_MS = 2_000
 """Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
 _BINARY = 1
@@ -54,16 +56,19 @@ class Prepared(NamedTuple):
 class HomeConnection:
     """One connection, and whether its last commit was confirmed by the standbys that it was to wait for."""
 
-    def __init__(self, url: str, name: str, connect_s: int = CONNECT_S) -> None:
+    def __init__(self, url: str, name: str, connect_s: int = CONNECT_S, hosts: Hosts | None = None) -> None:
         """Connect, to each host within that time. `name` is what the server's administrator sees.
 
-        Raises psycopg.OperationalError.
+        `hosts`: those of the address, and which of them comes first. Raises psycopg.OperationalError.
         """
         driver = load_driver()
         self.name = name
+        named = {} if hosts is None else hosts.ordered()
         self.psycopg: Connection = driver.connect(
-            url, autocommit=True, connect_timeout=connect_s, application_name=name
+            url, autocommit=True, connect_timeout=connect_s, application_name=name, **named
         )
+        if hosts is not None:
+            hosts.answered(self.psycopg.info.host, self.psycopg.info.port)
         self.is_unconfirmed = False
         """Somebody cancelled the wait for a standby: what was committed can be read, but may be lost."""
         self.is_severed = False
@@ -112,9 +117,16 @@ class HomeConnection:
 class Connections:
     """At most `size` connections to one home. Safe to call from any thread."""
 
-    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s: int = CONNECT_S) -> None:
+    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s_max: int | None = None) -> None:
+        """`connect_s_max`: so long a host may take at most to connect, whatever the address says.
+
+        Raises psycopg.ProgrammingError: the address cannot be read.
+        """
         self.url = url
-        self._connect_s = connect_s
+        given = load_driver().conninfo.conninfo_to_dict(url)
+        self._hosts = Hosts(given)
+        connect_s = int(given.get("connect_timeout") or CONNECT_S)
+        self._connect_s = connect_s if connect_s_max is None else min(connect_s, connect_s_max)
         self._name = name
         self._places = threading.Semaphore(size)
         self._changing = threading.Lock()
@@ -133,7 +145,7 @@ class Connections:
                 if self._is_closed:
                     raise load_driver().OperationalError("the home is closed")
                 taken = self._idle.pop() if self._idle else None
-            taken = taken or HomeConnection(self.url, self._name, self._connect_s)
+            taken = taken or HomeConnection(self.url, self._name, self._connect_s, self._hosts)
             with self._changing:
                 self._used.add(taken)
             try:

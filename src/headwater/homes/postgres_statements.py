@@ -18,7 +18,7 @@ from ..core.errors import OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
 from ..storage.framelog import nobody
 from ..storage.home import JOURNAL_KEY
-from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
+from .postgres_connections import Connections, HomeConnection, load_driver
 
 logger = logging.getLogger("headwater.homes")
 
@@ -79,7 +79,7 @@ class Statements:
         *,
         overdue_s: float = OVERDUE_S,
         silence_s: float = SILENCE_S,
-        connect_s: int = CONNECT_S,
+        connect_s_max: int | None = None,
     ) -> None:
         """`name` is what administrators see; `is_unavailable` says whether who asks now is refused anyway.
 
@@ -88,7 +88,7 @@ class Statements:
         self._errors: Any = load_driver()
         self.name = described(url)
         """The home by its address, without what is secret in it."""
-        self.connections = Connections(url, name, connect_s=connect_s)
+        self.connections = Connections(url, name, connect_s_max=connect_s_max)
         self.overdue_s, self.silence_s = overdue_s, silence_s
         self._is_unavailable = is_unavailable
         self._changing = threading.Lock()
