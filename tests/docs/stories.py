@@ -4,8 +4,8 @@ In a story
 
 - a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story, and where no
   block does, there is one with a log `orders`;
-- a line of it that ends with `# refused` must fail, and one with `# until Ctrl-C` is interrupted after a while; pip has
-  nothing to do, because everything is installed;
+- a line of it that ends with `# refused` must fail, and what it writes to standard error is shown, too; one with
+  `# until Ctrl-C` is interrupted after a while; pip has nothing to do, because everything is installed;
 - a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own; one
   with proton is run where that is installed;
 - one of `javascript` is run by Node.js, where what it requires is installed (both by `make interop-clients`);
@@ -138,7 +138,8 @@ class Story:
 
     def _shell(self, block: Block, where: str) -> None:
         if served := _serves(block):
-            self._serve(self._here(served[1]).split(), where)
+            written = self._serve(self._here(served[1]).split(), where)
+            self.said = written if len(block.code.splitlines()) == 1 else None  # no other line of it is run
             return
         lines = [_expected(line) for line in self._here(block.code).splitlines()]
         self._variables |= set(_VARIABLE.findall(block.code))
@@ -176,7 +177,8 @@ class Story:
             said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, self._here(block.code)))
             assert said == told, f"{where}: this is what was written: {self.said}"
 
-    def _serve(self, arguments: list[str], where: str) -> None:
+    def _serve(self, arguments: list[str], where: str) -> str:
+        """Start the server; answers what it writes until it is ready."""
         assert self._server is None, f"{where}: a story has one server"
         ports = ["--http-port", "0", "--amqp-port", "0", "--flight-port", "0"]
         self._server = subprocess.Popen(
@@ -187,10 +189,13 @@ class Story:
             text=True,
         )
         assert self._server.stdout is not None
+        lines = []
         for scheme in PORTS:
-            line = self._server.stdout.readline().removeprefix("headwater: listening on ")
-            assert line.startswith(f"{scheme}://"), f"{where}: the server did not start: {line!r}"
-            self.ports[scheme] = line.split()[0].rpartition(":")[2]
+            lines.append(line := self._server.stdout.readline())
+            address = line.removeprefix("headwater: listening on ")
+            assert address.startswith(f"{scheme}://"), f"{where}: the server did not start: {line!r}"
+            self.ports[scheme] = address.split()[0].rpartition(":")[2]
+        return "".join(lines)
 
     def _here(self, code: str) -> str:
         """The code with the ports of this server, and with directories that are there to be written to."""
@@ -245,7 +250,7 @@ def _expected(line: str) -> str:
     """A line of shell, with what its comment says of its end."""
     command, _, comment = line.partition("  # ")
     if comment.startswith("refused"):
-        return f"if {command}; then echo 'this was to be refused: {comment}' >&2; exit 99; fi"
+        return f"if {command} 2>&1; then echo 'this was to be refused: {comment}' >&2; exit 99; fi"
     if comment.startswith("until Ctrl-C"):
         return f"timeout --signal INT {FOLLOW_S} {command.strip()} || [ $? -eq 124 ]"
     return line

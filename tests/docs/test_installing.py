@@ -17,6 +17,8 @@ SOURCES = sorted(
 START = ROOT / "docs" / "start.md"
 BARE = re.compile(r"pip3? install (?:-\S+ )*['\"`]?headwater(?![\w-])|(?<!\.whl)['\"`]headwater\[[\w,]+\]")
 """The name without a path before it or a wheel's version behind it: pip would ask an index for it."""
+WARNINGS = ("`pip install headwater` is not ours", "Do not run `pip install headwater`: that name is not ours")
+"""Where a document may say it."""
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,15 @@ def test_what_counts_as_the_bare_name(text, is_bare):
 
 @pytest.mark.parametrize("file", [*DOCUMENTS, *SOURCES], ids=name_of)
 def test_nobody_is_told_to_install_by_the_bare_name(file):
-    assert BARE.findall(file.read_text(encoding="utf-8")) == [], "link to docs/start.md#install, or use how_to_install"
+    text = file.read_text(encoding="utf-8")
+    for warning in WARNINGS:
+        text = text.replace(warning, "")
+    assert BARE.findall(text) == [], "link to docs/start.md#install, or use how_to_install"
+
+
+def test_the_first_screen_warns_of_the_bare_name() -> None:
+    screen, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    assert "Headwater is not on PyPI; `pip install headwater` is not ours" in screen
 
 
 @pytest.mark.parametrize("extra", ["spark", "postgres", "mysql", "oidc"])

@@ -85,7 +85,8 @@ def test_source_archive_has_what_builds_and_explains_it_and_no_more(tmp_path: Pa
     assert archive.name == f"headwater-{__version__}.tar.gz" and archive.stat().st_size < ARCHIVE_BYTES_MAX
     with tarfile.open(archive) as content:
         names = {name.partition("/")[2] for name in content.getnames()}
-    assert {"pyproject.toml", "hatch_build.py", "constraints.txt", "LICENSE", "README.md", "CHANGELOG.md"} <= names
+    assert {"pyproject.toml", "hatch_build.py", "constraints.txt", "README.md", "CHANGELOG.md"} <= names
+    assert {"LICENSE", "THIRD-PARTY.md", "SECURITY.md"} <= names
     assert {"deploy/headwater.service", "docs/start.md", "examples/decide.py"} <= names
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
     assert {name for name in sources - names if "__pycache__" not in name} == set()
