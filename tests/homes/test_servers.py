@@ -242,6 +242,40 @@ def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, ho
         assert second.contents() == [str(number).encode() for number in range(6)]
 
 
+def test_a_primary_that_is_stopped_in_order_logs_no_error(url: str, tmp_path: Path) -> None:
+    member = Member(url, tmp_path / "a", "--management-keep")
+    try:
+        member.comes()
+        assert member.end(signal.SIGTERM) == 0
+    finally:
+        member.close()
+    log = (tmp_path / "a.log").read_text()
+    assert "stopped" in log
+    assert "level=error" not in log.lower(), log
+
+
+def test_a_primary_that_slept_answers_no_read_with_what_was_there_before(join: Join) -> None:
+    first = join("a")
+    first.comes()
+    assert first.append(0) == 1
+    second = join("b")
+    eventually(second.answers)
+    first.process.send_signal(signal.SIGSTOP)
+    with ExitStack() as closing:
+        waiting = []
+        for _ in range(3):
+            waiting.append(closing.enter_context(socket.create_connection(("127.0.0.1", first.port), PATIENCE_S)))
+            waiting[-1].sendall(b"GET /logs/orders/head HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        eventually(second.is_primary)
+        assert second.append(1) == 2
+        first.process.send_signal(signal.SIGCONT)
+        for each in waiting:
+            answer = b""
+            while piece := each.recv(65536):
+                answer += piece
+            assert answer.split()[1] in (b"503", b"421"), answer
+
+
 def test_notifications_tell_each_change_of_a_role_and_outlive_the_server_that_had_it(url: str, tmp_path: Path) -> None:
     first = Member(url, tmp_path / "a", "--management-keep")
     second = Member(url, tmp_path / "b", "--management-keep") if first.comes() else first

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from ..core.boot_time import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.threads import Threads
 from ..storage.framelog import HeadMoved, Term
@@ -42,11 +43,6 @@ COPY_RETRY_S = 30.0
 
 def _logged(what: str, why: str) -> None:
     logger.info("%s: %s", what, why)
-
-
-def boot_time_s() -> float:
-    """A clock that nobody sets, and that counts sleep."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Driver:

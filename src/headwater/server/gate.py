@@ -95,7 +95,7 @@ class Gate:
         if self.passes_always(scope):
             await self._health(scope, receive, answering(send))
             return
-        if self.state is not State.OPEN and not (self.state is State.READING and self._may_read(scope)):
+        if not (self._is_open() or (self.state is State.READING and self._may_read(scope))):
             await self._not_now(scope, receive, answering(send))
             return
         self._doing.what = scope
@@ -117,12 +117,17 @@ class Gate:
             passage.end(scope)
             self._left.set()
 
+    def _is_open(self) -> bool:
+        """Whether all may pass: a primary that slept through its lease has what was there before."""
+        return self.state is State.OPEN and self.standing_by() is None
+
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
         stale = self.stale() if self._reads(scope) else None
         primary = self.primary() if self.state in (State.STARTING, State.READING) else None
         if stale is not None or primary is None or scope["type"] != "http":
             why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
-            detail = stale or f"the server is {self.state}; try again in a few seconds{why}"
+            what = "not the primary" if self.state is State.OPEN else self.state
+            detail = stale or f"the server is {what}; try again in a few seconds{why}"
             await refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"

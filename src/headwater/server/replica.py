@@ -6,12 +6,12 @@ requests are told apart before any of them is read.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from ..core.boot_time import boot_time_s
 from ..http import Scope
 from ..http.errors import InvalidParameter
 
@@ -39,7 +39,7 @@ class Replica:
         follower: Follower,
         stale_s_max: float,
         is_told: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_time_s,
     ) -> None:
         """`is_told`: whether the primary tells at present what it commits. `clock` is that of the follower, in s."""
         self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock

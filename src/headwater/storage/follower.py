@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ..core.boot_time import boot_time_s
 from ..core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .framelog import Head
@@ -72,7 +72,7 @@ class Follower:
         self._ends: dict[str, tuple[int, int]] = {}
         """Where each copy ends, by its key."""
         self.asked_at: float | None = None
-        """When the home was asked what the copies have by now (monotonic time, in s), but for logs that are `stuck`;
+        """When the home was asked what the copies have by now (by `boot_time_s`), but for logs that are `stuck`;
         None: they lack something."""
         self.failure: str | None = None
         """Why they could not follow when they were to, last; None: they could."""
@@ -124,7 +124,7 @@ class Follower:
             self._has_ended = True
 
     def _follow(self) -> None:
-        asked_at = time.monotonic()
+        asked_at = boot_time_s()
         heads = self._homed.home.kept_heads()
         if JOURNAL_KEY not in heads:
             raise StorageUnavailable("the home has no journal any more")
@@ -184,7 +184,7 @@ class Follower:
         known = self.stuck.get(name)
         if known is None or known.why != why:
             logger.error("log %s cannot be followed, the others are: %s", name, error)
-        self.stuck[name] = Stuck(time.monotonic() if known is None else known.since, why)
+        self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
 
     def _tell_logs(self, kinds: frozenset[str]) -> None:
         for log in self._copies.opened():
