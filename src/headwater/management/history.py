@@ -85,11 +85,12 @@ class History:
                 _logger.error("a notification cannot be stored: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
-                if not is_reported:
+                if self._is_stopping.wait(self._retry_s):
+                    _logger.info("%d notifications are not stored, since the server stops: %s", len(events), error)
+                    return False
+                if not is_reported:  # a server of a home that begins or ends its turn is not worth a word
                     is_reported = True
                     _logger.error("notifications cannot be stored at present: %s", error)
-                if self._is_stopping.wait(self._retry_s):
-                    return False
             except Exception:  # whatever it is, the next ones must have their turn
                 _logger.exception("%d notifications cannot be stored", len(events))
                 return True
