@@ -9,7 +9,7 @@ import pytest
 
 from headwater.server.config import Tls
 from headwater.server.errors import InvalidConfiguration
-from headwater.server.listening import CannotListen, close_all, is_loopback, listen, tls_context, url
+from headwater.server.listening import CannotListen, certificates, close_all, is_loopback, listen, url
 from tests.amqp.certificates import Authority
 
 
@@ -43,13 +43,13 @@ def test_loopback_is_recognised(host: str, expected: bool) -> None:
 
 
 def test_tls_files_are_checked_before_anything_is_served(tmp_path: Path) -> None:
-    assert tls_context(Tls()) is None
+    assert certificates(Tls()) is None
     with pytest.raises(InvalidConfiguration, match=r"tls.certificate: .*cert.pem is not there"):
-        tls_context(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
+        certificates(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_text("no PEM", encoding="ascii")
     with pytest.raises(InvalidConfiguration, match="are not a certificate and its key in PEM"):
-        tls_context(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
+        certificates(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
 
 
 def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
 
     def problem(*hosts: str, client_ca: Path | None = None) -> str:
         with pytest.raises(InvalidConfiguration) as refused:
-            tls_context(Tls(own.file, own.key, hosts, client_ca))
+            certificates(Tls(own.file, own.key, hosts, client_ca))
         return str(refused.value)
 
     assert problem("localhost") == "tls.hosts: NAME=CERTIFICATE:KEY is expected, 'localhost' given"
@@ -70,4 +70,4 @@ def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
     assert problem(client_ca=tmp_path / "text.pem").startswith(
         f"tls.client_ca: {tmp_path}/text.pem has no certificates"
     )
-    assert tls_context(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None
+    assert certificates(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None

@@ -2,7 +2,7 @@
 
 Start: bind, answer health questions, open the logs, let requests in. Stop (SIGTERM or SIGINT): refuse what is new, let
 what runs finish, end the subscriptions, close the logs and leave. A second signal ends the process at once;
-what was acknowledged is on disk even so.
+what was acknowledged is on disk even so. What SIGHUP does, `hangups` says.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from .configured_logs import create_logs, seed_home
 from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
+from .hangups import Hangups
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .home_servers import HomeServers
 from .http_server import HttpServer
@@ -122,16 +123,17 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     raise_open_files(config)
     give_memory_back()
+    hangups = Hangups()
     if config.home is None:
         with asyncio.Runner(loop_factory=EventLoop) as runner:
-            runner.run(Server(config, announce).run())
+            runner.run(Server(config, announce, hangups).run())
         return
     membership = Membership(config)
     try:
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(Server(config, announce, membership).run())
+                    runner.run(Server(config, announce, hangups, membership).run())
             except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
@@ -192,8 +194,14 @@ class FrontEnd(Protocol):
 class Server:
     """One run of the server."""
 
-    def __init__(self, config: Config, announce: Callable[[str], None], membership: Membership | None = None) -> None:
-        self._config, self._announce, self._membership = config, announce, membership
+    def __init__(
+        self,
+        config: Config,
+        announce: Callable[[str], None],
+        hangups: Hangups,
+        membership: Membership | None = None,
+    ) -> None:
+        self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
         unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
         self._doing = Doing()
@@ -234,6 +242,7 @@ class Server:
             if membership is not None:
                 ending.push_async_callback(membership.may_go_on, is_told)
             ports.give_back(ending)
+            ending.enter_context(self._hangups.reaching(asyncio.get_running_loop(), ports.certificates))
             http = await self._begin(ports, stop, ending)
             opened = await self._open_logs(stop, ending)
             if opened is None:

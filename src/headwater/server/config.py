@@ -99,7 +99,8 @@ class Tls:
     """TLS of every listening port; both or none."""
 
     certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer)."""
+    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
+    [loads](../guides/operations.md#tls) the files of this section again."""
     key: Path | None = setting(None, path, "file with the private key (PEM)")
     hosts: tuple[str, ...] = setting(
         (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"

@@ -63,24 +63,40 @@ def url(scheme: str, bound: socket.socket) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext | None:
-    """The server's TLS, at least 1.2, or None where no certificate is set. Raises InvalidConfiguration.
+class Certificates:
+    """The server's TLS, at least 1.2, with certificates that can be loaded again while it serves.
 
     With other hosts, a client gets the certificate of the name that it asks for (RFC 6066, 3), and the first one where
     it asks for none that is known. With `client_ca`, a client may show a certificate, and a bad one is refused.
     """
-    if tls.certificate is None or tls.key is None:
-        return None
-    context = _tls_context(tls.certificate, tls.key, tls.client_ca, "tls.certificate", "tls.key")
-    if tls.hosts:
-        others = dict(_host_context(text, tls.client_ca) for text in tls.hosts)
 
-        def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
-            if name is not None and (other := others.get(name.lower())) is not None:
-                connection.context = other
+    def __init__(self, settings: Tls) -> None:
+        """Loads them: a certificate and a key must be set. Raises InvalidConfiguration."""
+        self.settings = settings
+        self._first, self._others = self._read()
+        self.context = self._first
+        """What every port is served with; each handshake takes the certificates that were loaded last."""
+        self.context.sni_callback = self._choose
 
-        context.sni_callback = choose
-    return context
+    def load(self) -> None:
+        """Load them all again, for connections from now on. Raises InvalidConfiguration, and then changes nothing."""
+        self._first, self._others = self._read()
+
+    def _read(self) -> tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]:
+        tls = self.settings
+        assert tls.certificate is not None and tls.key is not None
+        first = _tls_context(tls.certificate, tls.key, tls.client_ca, "tls.certificate", "tls.key")
+        return first, dict(_host_context(text, tls.client_ca) for text in tls.hosts)
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        chosen = self._first if name is None else self._others.get(name.lower(), self._first)
+        if chosen is not self.context:
+            connection.context = chosen
+
+
+def certificates(tls: Tls) -> Certificates | None:
+    """The server's TLS, or None where no certificate is set. Raises InvalidConfiguration."""
+    return None if tls.certificate is None or tls.key is None else Certificates(tls)
 
 
 def _host_context(text: str, client_ca: Path | None) -> tuple[str, ssl.SSLContext]:

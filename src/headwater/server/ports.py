@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from .bulk.serving import BulkPlane
 from .config import Config
 from .errors import InvalidConfiguration
-from .listening import CannotListen, close_all, listen, tls_context, url
+from .listening import CannotListen, certificates, close_all, listen, url
 from .unix_sockets import UnixSocket
 
 
@@ -20,7 +20,8 @@ class Ports:
         """Bind them all, or none. Raises CannotListen, InvalidConfiguration (the TLS of all of them)."""
         if config.amqp.read_port is not None and config.home is None:
             raise InvalidConfiguration("it is for servers that share a home, and none is set", "amqp.read_port")
-        self.tls: ssl.SSLContext | None = tls_context(config.tls)
+        self.certificates = certificates(config.tls)
+        self.tls: ssl.SSLContext | None = None if self.certificates is None else self.certificates.context
         self.http = listen(config.host, config.http.port, "--http-port")
         self.amqp: list[socket.socket] = []
         self.amqp_read: list[socket.socket] = []

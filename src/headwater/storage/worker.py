@@ -109,7 +109,8 @@ def main() -> None:
     """The worker's side: do jobs until standard input ends. The server's signals are not for it."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(5)
     for line in sys.stdin.buffer:
         answer = msgspec.json.encode(do(json_decoder(Job).decode(line)))

@@ -26,7 +26,8 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
 
     Without any option: on 127.0.0.1 port 8080, data in ./headwater-data, with one log named "default". It prints one
     line for each address on which it listens, when it is ready, and logs to stderr. SIGTERM or Ctrl-C shuts it down
-    gracefully; a second one ends it at once.
+    gracefully; a second one ends it at once. SIGHUP loads renewed certificates; from a terminal that was closed it
+    shuts the server down gracefully.
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)

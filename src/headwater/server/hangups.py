@@ -1,0 +1,72 @@
+"""What a hang-up (SIGHUP) means for a server: load the certificates again, or stop, or nothing.
+
+It asks a daemon to load renewed certificates. With a controlling terminal it says that the terminal is gone: the server
+stops as it does by SIGTERM. A process that ignored it at its start (`nohup`) goes on ignoring it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from asyncio import AbstractEventLoop
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import InvalidConfiguration
+from .listening import Certificates
+from .log_lines import fields
+
+logger = logging.getLogger("headwater.server")
+TERMINAL = "/dev/tty"
+
+
+class Hangups:
+    """Hears hang-ups for a process, from when it is made. To be made in the main thread."""
+
+    def __init__(self) -> None:
+        self._loop: AbstractEventLoop | None = None
+        self._certificates: Certificates | None = None
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._stop if _has_terminal() else self._heard)
+
+    @contextmanager
+    def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
+        """A server runs on that loop, and has these certificates, or no TLS. Without one there is nothing to load."""
+        self._loop, self._certificates = loop, certificates
+        try:
+            yield
+        finally:
+            self._loop = self._certificates = None
+
+    def _stop(self, *_: object) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a shell and the system may each send one
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _heard(self, *_: object) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._load)
+
+    def _load(self) -> None:
+        """Load the certificates; where that fails, those of before serve on."""
+        if self._certificates is None:
+            logger.info("SIGHUP: nothing to load, TLS is not configured")
+            return
+        try:
+            self._certificates.load()
+        except InvalidConfiguration as error:
+            logger.error("SIGHUP: certificates not loaded, the previous ones stay", extra=fields(problem=error))
+        else:
+            tls = self._certificates.settings
+            given = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca, "hosts": tls.hosts}
+            loaded = fields(**{name: value for name, value in given.items() if value})
+            logger.info("SIGHUP: certificates loaded; Arrow Flight loads them at its next start", extra=loaded)
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a controlling terminal."""
+    try:
+        os.close(os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
