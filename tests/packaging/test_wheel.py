@@ -48,8 +48,10 @@ def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(w
 
 
 def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(installed: Path, wheel: Path) -> None:
-    newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    assert newest is not None and newest[1] == __version__
+    newest = re.search(r"^## (\S+) - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    release, _, development = __version__.partition(".dev")
+    assert newest is not None and newest[1] == release
+    assert re.fullmatch("unreleased" if development else r"\d{4}-\d\d-\d\d", newest[2])
     assert wheel.name.split("-")[1] == __version__
     build = "pure Python" if wheel.name.endswith("-py3-none-any.whl") else "compiled"
     assert run(installed / "headwater", "--version").strip() == f"headwater, version {__version__} ({build})"
