@@ -48,7 +48,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
 
 
 def check_is_served(link: Link) -> None:
-    """Refuse what clients of other servers ask for, and is not served here.
+    """Refuse requests of clients of other servers that are not served here.
 
     Raises ConnectionFault for `$cbs`, because clients wait for it for minutes if only its links are refused; LinkFault
     for a shared subscription, before anything of it is remembered.

@@ -69,7 +69,7 @@ class UnexpectedAnswer(EventLogError):
 
 
 class GatewayFailed(Closed):
-    """A proxy before the server got no answer from it: the server may have done what was asked, or not."""
+    """A proxy before the server got no answer from it: the server may have carried out the request, or not."""
 
     def __init__(self, log: str, status: int, detail: str) -> None:
         super().__init__(log)

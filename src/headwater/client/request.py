@@ -37,4 +37,4 @@ class Request(NamedTuple, Generic[T]):
     waits: bool = False
     """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""
     appends: bool = False
-    """Whether it puts events into the log, so that a lost answer leaves open whether they are there."""
+    """Whether it puts events into the log. If its answer is lost, it is not known whether they are there."""

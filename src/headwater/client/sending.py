@@ -31,7 +31,7 @@ class Closable(Protocol):
 C = TypeVar("C", bound=Closable)
 
 _NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
-"""Nothing was sent to a server that could have done it."""
+"""Errors after which no server can have carried out the request."""
 
 
 class Asking(NamedTuple, Generic[C]):
@@ -124,13 +124,13 @@ class Trying(Generic[C]):
         self._targets, self._request = sending.targets, request
         self.attempts = sending.terms.attempts()
         self._may_be_done = False
-        """Whether an answer was lost: the request may have done what it is for."""
+        """Whether an answer was lost: the server may have carried out the request."""
 
     def pause_s(self, error: OSError | EventLogError) -> float:
-        """How long to wait before the next attempt, in seconds; where there is none left, raises the error.
+        """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
-        For an append that may have put its events into the log, that is OutcomeUnknown; and ServerUnreachable, which
-        says so too, where no answer came to the last attempt.
+        For an append that may have put its events into the log, that is OutcomeUnknown. If the last attempt got no
+        answer, it is ServerUnreachable, which says so too.
         """
         is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost

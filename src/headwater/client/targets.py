@@ -96,8 +96,8 @@ class Targets(Endpoints[Target[C]]):
         return self.turn_s(attempts, known)
 
     def known(self, error: OSError | EventLogError) -> EventLogError:
-        """What a failed attempt is to be told as: ServerUnreachable where the server did not answer, with what each
-        address said."""
+        """The error that reports a failed attempt: ServerUnreachable if the server did not answer, with the problem of
+        each address."""
         if not isinstance(error, OSError | GatewayFailed):
             return error
         problem = str(error) or type(error).__name__

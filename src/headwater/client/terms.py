@@ -21,8 +21,8 @@ IDLE_CONNECTIONS_MAX = 32
 CONNECT_S_MAX = 5.0
 """How long a connection to one of several addresses may take."""
 PASSING = (OSError, *retrying.PASSING)
-"""What may be better in a moment: the server is away (a proxy says so by 502, 503 or 504), stopping (503), or has too
-much to do (503)."""
+"""Errors that may pass soon: the server is away (a proxy says so by 502, 503 or 504), stopping (503), or overloaded
+(503)."""
 
 
 class ConnectionLost(OSError):

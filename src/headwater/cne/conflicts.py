@@ -1,8 +1,8 @@
-"""The endpoints of the 409s that an address got lately: they say whose subscriptions its DELETE of all is about.
+"""The endpoints of the 409s that an address got lately. They say which subscriptions its DELETE of all deletes.
 
-A consumer of cloud-event-proxy that starts again gets 409, deletes all subscriptions without a word on which, and
-subscribes again. Where several of them share an address, each DELETE takes the oldest 409 that no DELETE has taken yet.
-The 409 may be another consumer's: that one then finds its subscription gone, and makes it again.
+A consumer of cloud-event-proxy that starts again gets 409, deletes all subscriptions and names none, and subscribes
+again. If several consumers share an address, each DELETE takes the oldest 409 that no DELETE has taken yet. The 409 may
+be another consumer's: that one then finds its subscription gone, and makes it again.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Conflicts:
             each.is_used = each.is_used or each.origin == origin
 
     def callers(self, owner: str) -> set[tuple[str, ...]]:
-        """Where the endpoints of its 409s are, used ones included."""
+        """The origins of the endpoints of its 409s, used ones included."""
         return {each.origin for each in self._of(owner)}
 
     def take(self, owner: str) -> tuple[str, ...] | None:
-        """Where the endpoint of the oldest unused 409 is, which is used from now on; None if there is none."""
+        """The origins of the endpoint of the oldest unused 409, which becomes used; None if there is none."""
         for each in self._of(owner):
             if not each.is_used:
                 each.is_used = True

@@ -1,4 +1,4 @@
-"""The clock for what must end in time though the machine slept: leases, and how old a copy is."""
+"""The clock for leases and for the age of a copy: it counts the time while the machine slept."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def boot_time_s() -> float:
-    """A clock that nobody sets, and that counts sleep, in s."""
+    """The time of a clock that cannot be set and that counts sleep, in s."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

@@ -196,7 +196,7 @@ class WouldDrop(EventLogError):
     """The change would drop more events than the caller allows with `drops_at_most`; nothing was changed."""
 
     MEMBERS = ("log", "drops", "first", "last", "first_recorded_at", "last_recorded_at", "history")
-    """What front ends answer of it."""
+    """The fields that front ends answer."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class WouldDrop(EventLogError):
         last_recorded_at: int | None,
         history: int = 0,
     ) -> None:
-        """See `core.extent.Drop`, of which these are the fields; `drops` is its `events`."""
+        """These are the fields of `core.extent.Drop`; `drops` is its `events`."""
         self.log, self.drops, self.first, self.last, self.history = log, drops, first, last, history
         self.first_recorded_at, self.last_recorded_at = first_recorded_at, last_recorded_at
         super().__init__(

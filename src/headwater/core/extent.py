@@ -83,7 +83,7 @@ class ForeseenTrim(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The events that a change of settings or of consumers drops, beyond those that go without it."""
+    """The events that a change of settings or of consumers drops, beyond the events that go without it."""
 
     events: int
     """How many there are, with those of `history`."""
@@ -93,7 +93,7 @@ class Drop(NamedTuple):
     """When the first of the retained ones was recorded, and the last, in ms since 1970 UTC; None if all are trimmed."""
     last_recorded_at: int | None
     history: int
-    """How many are trimmed already, and lose their history: conditions know of them no more."""
+    """How many are trimmed already, and lose their history: conditions do not see them any more."""
 
 
 HELD_MAX = 100

@@ -1,7 +1,7 @@
 """Who reads a log from a position on, and how far behind that is: groups, links, consumers, streams, webhooks.
 
-How far is counted in events: numbers that no event has, as after a restore, do not count, nor what was trimmed. How old
-is the time since the first event after the position was recorded: one look-up, no scan.
+Lag is the number of events after the position. Numbers that no event has, as after a restore, do not count, and trimmed
+events do not count. Its age is the time since the first event after the position was recorded: one look-up, no scan.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Lag(NamedTuple):
     """How far behind a position is."""
 
     events: int
-    """How many events the log has from the first one on that waits, whatever their partition; 0 if none waits."""
+    """How many events the log has from the first waiting one on, in any partition; 0 if none waits."""
     age_ms: int
-    """How old the first event is that waits; 0 if there is none."""
+    """How old the first waiting event is; 0 if there is none."""
 
 
 NO_LAG = Lag(0, 0)
 
 
 class Waiting(NamedTuple):
-    """The first event that waits for somebody."""
+    """The first event that waits for a reader."""
 
     number: int
     recorded_at: int

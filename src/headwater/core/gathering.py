@@ -78,7 +78,7 @@ class Gathering:
 
 
 def _part_stop(events: Sequence[Event], start: int) -> int:
-    """Where the part that begins there ends: messages of AMQP are decoded, so that fewer of them are one."""
+    """Where the part that begins there ends. A part has fewer messages of AMQP, because they are decoded."""
     stop = min(start + PART_EVENTS, len(events))
     if checks_messages():
         size = 0

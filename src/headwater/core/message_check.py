@@ -1,7 +1,8 @@
-"""Who looks at events that are messages of AMQP, on whichever way they come: the server sets it, other programs do not.
+"""The check of events that are messages of AMQP, by whichever protocol they come.
 
-The core knows nothing of AMQP. An event with an envelope, or with the encoding AMQP, is handed to its receivers as it
-is, and most of their libraries lose their connection over one that they cannot decode.
+The server sets it; other programs do not. The core knows nothing of AMQP. An event with an envelope, or with the
+encoding AMQP, is handed to its receivers as it is, and most of their libraries lose their connection over one that they
+cannot decode.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from .errors import InvalidEvent
 from .event import Encoding
 
 MessageCheck = Callable[[bytes, bytes, Encoding], str | None]
-"""What is wrong with an event's envelope, data and encoding as a message; None if nothing is."""
+"""Gets an event's envelope, data and encoding; answers why they are no valid message, None if they are one."""
 _checks: list[MessageCheck] = []
 
 
 @contextmanager
 def messages_checked(check: MessageCheck) -> Iterator[None]:
-    """In this process messages are checked so, as long as the context lasts."""
+    """Check messages in this process by that function, as long as the context lasts."""
     _checks.append(check)
     try:
         yield

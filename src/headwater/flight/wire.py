@@ -225,7 +225,7 @@ class RegisterBody(ConsumerBody, frozen=True):
 
 
 class UnregisterBody(ConsumerBody, frozen=True):
-    """So many events may be dropped because of it."""
+    """`drops_at_most`: it may drop so many events."""
 
     drops_at_most: int = 0
 

@@ -1,6 +1,6 @@
 """The environment variables of clients: the one list of what commands, pipelines and applications read.
 
-A server in the same environment passes them over: they are not its settings.
+A server in the same environment ignores them: they are not its settings.
 """
 
 from __future__ import annotations

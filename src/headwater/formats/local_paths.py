@@ -1,4 +1,4 @@
-"""Paths of this machine: a URL is none, and no directory is made that is named like one."""
+"""Paths of this machine. A URL is refused, and no directory is made that is named like one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", re.ASCII)
 
 
 def scheme_of(given: str) -> str | None:
-    """The scheme of a URL; None for what is a path. `C:\\data` and `a:b` are paths."""
+    """The scheme of a URL; None for a path. `C:\\data` and `a:b` are paths."""
     found = _SCHEME.match(given)
     return None if found is None else found[0]
 

@@ -31,7 +31,7 @@ def batches_of(
     """The rows of a file, of all row groups or of some, in batches of at most `size` rows.
 
     Raises pa.ArrowInvalid at the end where rows are missing: Parquet skips a page whose header says another kind, and
-    the values that follow in that column then belong to other rows. What was read before that must not be used.
+    the values that follow in that column then belong to other rows. Do not use rows that were read before the error.
     """
     groups = range(file.num_row_groups) if row_groups is None else row_groups
     found = 0

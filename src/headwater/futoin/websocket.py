@@ -172,7 +172,7 @@ class Connection:
             self._closing.set_result((CLOSE_FAULT, "internal error"))
 
     def _may_send_much(self) -> bool:
-        """Whether long messages are taken: where there are no users, from everybody."""
+        """Whether long messages are taken. Without users, they are taken from every peer."""
         return self._is_known or self._host.guard.is_open
 
     async def _read(self) -> None:

@@ -41,7 +41,7 @@ class LeaseTimes:
 
     @property
     def patience_s(self) -> float:
-        """After so long without an answer the same is asked again: the time between two renewals, and at least 1 s.
+        """A request without an answer is repeated after that: the time between two renewals, and at least 1 s.
 
         A home whose commits take longer than that keeps no lease of this length.
         """

@@ -200,7 +200,7 @@ class PostgresHome:
             self._statements.confirm_if_needed(connection)
 
     def accept(self, pause_s: float, *, is_loss: bool = True) -> None:
-        """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable.
+        """Vouch for the history that it has now; no server gets the lease for that long. Raises StorageUnavailable.
 
         `is_loss`: the next primary makes new incarnations of all logs.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 8
 """So many commit at a time; PostgreSQL flushes them together."""
 CONNECT_S = 5
-"""So long each host may take to connect, unless the address has a `connect_timeout`."""
+"""How long each host may take to connect, unless the address has a `connect_timeout`."""
 LOCK_TIMEOUT_MS = 2_000
 """Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
 _BINARY = 1
@@ -118,7 +118,7 @@ class Connections:
     """At most `size` connections to one home. Safe to call from any thread."""
 
     def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s_max: int | None = None) -> None:
-        """`connect_s_max`: so long a host may take at most to connect, whatever the address says.
+        """`connect_s_max`: the longest time that a host may take to connect, also if the address allows more.
 
         Raises psycopg.ProgrammingError: the address cannot be read.
         """

@@ -22,7 +22,7 @@ class Hosts:
             lists["port"] = ports * size
         self._lists = lists
         self._is_known = size > 1 and "host" in lists and all(len(each) == size for each in lists.values())
-        """What is not understood is left to libpq."""
+        """Whether the lists are understood; if not, they are left to libpq."""
         self._first = 0
 
     def ordered(self) -> dict[str, str]:

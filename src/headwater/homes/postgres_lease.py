@@ -67,8 +67,8 @@ VOUCHES = f"""(SELECT
 """Whether each commit waits for every standby that is named, so that any of these has it when it is promoted.
 
 `synchronous_standby_names` is read by the grammar of PostgreSQL (`syncrep_gram.y`): one name, `FIRST n` or `ANY n` of n
-names. A name that is there twice, in whatever case, and `*` are several standbys of which one suffices. What is not
-understood does not vouch.
+names. A name that is there twice, in whatever case, and `*` stand for several standbys, and one of them suffices. A
+setting that is not understood does not vouch.
 """
 _TRY_LEASE = f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
@@ -169,7 +169,7 @@ def mark(connection: Connection, what: str) -> None:
 
 
 def accept(connection: Connection, pause_s: float, *, is_loss: bool) -> None:
-    """Vouch for the history that it has now; nobody gets the lease for that long. `is_loss`: count it as one."""
+    """Vouch for the history that it has now; no server gets the lease for that long. `is_loss`: count it as one."""
     connection.execute(_ACCEPT, (pause_s, int(is_loss)))
 
 

@@ -112,7 +112,7 @@ GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 
 
 _CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
-"""What a session has that sets nothing."""
+"""The value in a session that does not set it."""
 
 
 class Identity(NamedTuple):
@@ -200,7 +200,7 @@ def findings(connection: Connection) -> list[Finding]:
 
 
 def _of_waiting(connection: Connection) -> Iterator[Finding]:
-    """What is to be said of what a commit waits for."""
+    """Findings about the standbys that a commit waits for."""
     commit, names = _setting(connection, "synchronous_commit"), _setting(connection, "synchronous_standby_names")
     if connection.execute(_CONFIGURED_COMMIT).fetchone() == ("off",):
         yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")

@@ -24,8 +24,9 @@ class Direct(Protocol):
         """Binary messages go to this listener first, unless one that came before waits for `receive`; None: to none."""
 
     def trust(self, is_known: Callable[[], bool]) -> None:
-        """The peer may send large messages while this says that it is known; asked as each of them begins. Before it is
-        called the peer is a stranger, and may not.
+        """Set the function that says whether the peer is known; it is called as each large message begins.
+
+        Only a known peer may send large messages. Until this is called, the peer is not known.
         """
 
     def say(self, body: bytes) -> bool:

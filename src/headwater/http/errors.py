@@ -140,7 +140,7 @@ class BodyTooLarge(HttpError):
 
 
 class HttpVersionTooOld(HttpError):
-    """505 (RFC 9110, 15.6.6) for HTTP/1.0, where the answer is longer than what is collected to be sent whole."""
+    """505 (RFC 9110, 15.6.6) for HTTP/1.0, if the answer is longer than may be collected and sent whole."""
 
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed

@@ -27,7 +27,7 @@ COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 EVENT_STREAM = b"text/event-stream"
 """Such an answer has no end, and its reader goes on where it was: HTTP/1.0 gets it piece by piece, too."""
 HOLD_KEY = "headwater.hold"
-"""Where the scope has what counts the bytes of an answer that is collected; it may give the request up."""
+"""The key in the scope of the function that counts the bytes of a collected answer; it may give the request up."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ def _with_space(grown: BytesIO, size: int) -> BytesIO:
 
 
 class _Collected:
-    """What there is of an answer that is to be sent whole."""
+    """The pieces, so far, of an answer that is sent whole at its end."""
 
     def __init__(self, fields: list[Header], hold: Callable[[int], object] | None) -> None:
         self.fields, self._hold = fields, hold
@@ -50,7 +50,7 @@ class _Collected:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """One more piece. Raises HttpVersionTooOld, and keeps nothing, where it is too much."""
+        """Add a piece. Raises HttpVersionTooOld, and keeps nothing, if they are too long together."""
         self.size += len(piece)
         if self.size > COLLECTED_BYTES_MAX:
             self.pieces.clear()
@@ -211,8 +211,8 @@ class Exchange:
     async def start(self, media_type: bytes, headers: Iterable[Header] = ()) -> None:
         """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off.
 
-        HTTP/1.0 has no chunks, so that a streamed answer which broke off would look whole: there it is collected, and
-        sent with its length by `finish`. Until then it may still become another answer.
+        HTTP/1.0 has no chunks: a streamed answer that broke off would look whole. So an answer to HTTP/1.0 is
+        collected, and `finish` sends it with its length. Until then another answer may still replace it.
 
         Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
         """
@@ -228,7 +228,7 @@ class Exchange:
             raise Disconnected
 
     async def send(self, chunk: bytes) -> None:
-        """A piece of a streamed answer; waits while the client does not take what was sent before.
+        """Send a piece of a streamed answer; waits while the client does not take the pieces before it.
 
         Raises HttpVersionTooOld for too long an answer to HTTP/1.0.
         """

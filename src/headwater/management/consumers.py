@@ -54,7 +54,7 @@ class ConsumerWatch:
         wall_clock: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Who is further behind than so many events, or than events of that age, lags; 0 = however many."""
+        """A reader lags if it is over `lag_events` behind, or its next event is older than `lag_ms`; 0: no bound."""
         self._bus, self._opened = bus, opened
         self._lag_events, self._lag_ms = lag_events, lag_ms
         self._wall_clock, self._clock = wall_clock or _wall_clock_ms, clock

@@ -64,13 +64,13 @@ class ReadOnly:
 
 
 class Dropping(ReadOnly):
-    """Entities of which a change may drop events. It raises WouldDrop where more would go than may."""
+    """Entities whose change may drop events. It raises WouldDrop if it would drop more than `drops_at_most`."""
 
     drops_at_most = 0
-    """So many events may go."""
+    """A change may drop so many events."""
 
     def dropping(self, at_most: int) -> Self:
-        """The same entities, of which a change may drop so many events."""
+        """The same entities; a change of them may drop so many events."""
         same = copy(self)
         same.drops_at_most = at_most
         return same

@@ -2,7 +2,7 @@
 
 Start: bind, answer health questions, open the logs, let requests in. Stop (SIGTERM or SIGINT): refuse what is new, let
 what runs finish, end the subscriptions, close the logs and leave. A second signal ends the process at once;
-what was acknowledged is on disk even so. What SIGHUP does, `hangups` says.
+what was acknowledged is on disk even so. SIGHUP: see `hangups`.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def seed_home(store: LogStore, logs: Configured) -> None:
 
 
 def impose(store: LogStore, log: LocalLog, settings: LogSettings) -> LocalLog:
-    """Give a log the settings that are configured; what they drop is dropped, with a warning that says how much.
+    """Give a log the settings that are configured. If they drop events, a warning says how many.
 
     Raises InvalidSettings.
     """

@@ -1,7 +1,7 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
 What a web page may not do is refused first (`web_guard`).
-Bodies of which only a part has come, and answers that are collected for HTTP/1.0, are bounded in sum (`unfinished`).
+Bodies that have come in part, and answers that are collected for HTTP/1.0, are bounded in sum (`unfinished`).
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
@@ -118,7 +118,7 @@ class Gate:
             self._left.set()
 
     def _is_open(self) -> bool:
-        """Whether all may pass: a primary that slept through its lease has what was there before."""
+        """Whether all may pass. A primary that slept through its lease stands by, because its data may be old."""
         return self.state is State.OPEN and self.standing_by() is None
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -223,9 +223,9 @@ class _Passage:
         assert task is not None, "a gate is passed in a task"
         self.task = task
         self._held_bytes = 0
-        """How much of the body has come, or of the answer is collected."""
+        """How many bytes of the body have come, or of the answer are collected."""
         self.has_started = self.is_given_up = self._holds_answer = False
-        """Whether an answer has begun; whether there was no room for more; whether what is held is the answer's."""
+        """Whether an answer has begun; whether there was no room for more; whether the held bytes are the answer's."""
         self._status = 500  # what is answered if the application never does
         self._started = time.perf_counter()
         if is_stream:

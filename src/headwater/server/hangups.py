@@ -1,7 +1,7 @@
-"""What a hang-up (SIGHUP) means for a server: load the certificates again, or stop, or nothing.
+"""What SIGHUP does to a server: it loads the certificates again, or stops, or does nothing.
 
-It asks a daemon to load renewed certificates. With a controlling terminal it says that the terminal is gone: the server
-stops as it does by SIGTERM. A process that ignored it at its start (`nohup`) goes on ignoring it.
+SIGHUP asks a daemon to load renewed certificates. If the process has a controlling terminal, SIGHUP means that the
+terminal is gone: the server stops as by SIGTERM. A process that ignored SIGHUP at its start (`nohup`) ignores it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TERMINAL = "/dev/tty"
 
 
 class Hangups:
-    """Hears hang-ups for a process, from when it is made. To be made in the main thread."""
+    """Handles SIGHUP for a process, from when it is made. Make it in the main thread."""
 
     def __init__(self) -> None:
         self._loop: AbstractEventLoop | None = None
@@ -32,7 +32,7 @@ class Hangups:
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
-        """A server runs on that loop, and has these certificates, or no TLS. Without one there is nothing to load."""
+        """A server runs on that loop with these certificates; None: it has no TLS, and there is nothing to load."""
         self._loop, self._certificates = loop, certificates
         try:
             yield
@@ -48,7 +48,7 @@ class Hangups:
             self._loop.call_soon_threadsafe(self._load)
 
     def _load(self) -> None:
-        """Load the certificates; where that fails, those of before serve on."""
+        """Load the certificates; if that fails, the previous ones stay in use."""
         if self._certificates is None:
             logger.info("SIGHUP: nothing to load, TLS is not configured")
             return

@@ -489,7 +489,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.set_protocol(websocket)
 
     def _forget_parser(self) -> None:
-        """Nothing is read any more. The two refer to each other, so a part of a head would stay until a collection."""
+        """Forget the parser. It refers back to this: the part of a head would stay in memory until a collection."""
         del self._parser
         self._target, self._fields = b"", []
 

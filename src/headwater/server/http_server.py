@@ -46,8 +46,8 @@ class HttpServer:
     ) -> None:
         """`admission` says how many connections there may be; by default, as many as are configured.
 
-        `died` is called if it ends without being told to: nobody could get in any more. Messages of WebSockets draw
-        from `unfinished` while they come.
+        `died` is called if it ends and was not asked to stop: no client could connect any more. Messages of WebSockets
+        draw from `unfinished` while they come.
         """
         self._died, self._has_died = died, False
         self.admission = admission or Admission(http.connections_max)

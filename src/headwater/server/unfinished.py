@@ -1,6 +1,6 @@
-"""Bodies and messages of which only a part has come: bounded in sum, for all peers together.
+"""Bodies and messages that have come in part: their bytes are bounded in sum, for all peers together.
 
-Where there is too much of them, the largest is given up. What is whole is its application's, and counts no more.
+Above that bound, the largest is given up. A whole body or message belongs to its application, and is not counted.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ class Part(Protocol):
 
 
 class Unfinished:
-    """The budget of what is unfinished, on one event loop."""
+    """The budget of bodies and messages that have come in part, on one event loop."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.bytes_max = bytes_max
-        """How much there may be in all."""
+        """The most bytes of all parts together."""
         self.bytes = 0
-        """How much there is."""
+        """The bytes of all parts together."""
         self._parts: dict[Part, int] = {}
 
     def hold(self, part: Part, size: int) -> None:
-        """So much of it has come by now. Where that is too much in all, the largest part is given up, this one too."""
+        """`size` bytes of it have come by now. Above the bound, the largest part is given up, perhaps this one."""
         self.bytes += size - self._parts.get(part, 0)
         self._parts[part] = size
         while self.bytes > self.bytes_max:
@@ -37,7 +37,7 @@ class Unfinished:
             largest.give_up()
 
     def release(self, part: Part) -> None:
-        """It is whole, or nobody waits for the rest of it. It need not be known here."""
+        """It is whole, or its rest is not needed any more. It need not be known here."""
         self.bytes -= self._parts.pop(part, 0)
 
     def refusal(self, what: str) -> str:

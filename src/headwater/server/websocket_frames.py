@@ -47,7 +47,7 @@ def frame_bytes(data: bytes, at: int) -> int:
 
 
 def frame_parts(data: bytes, at: int) -> tuple[int, int]:
-    """How long the head and the payload are of the frame that begins there; 0 and 0 while that cannot be known."""
+    """The lengths of the head and the payload of the frame that begins there; 0 and 0 while they are not known yet."""
     if len(data) < at + 2:
         return 0, 0
     masked, size = divmod(data[at + 1], _MASKED)

@@ -1,8 +1,8 @@
 """uvicorn's WebSocket protocol, within bounds: message size, and how long a peer may be silent.
 
-What an application holds for a connection is bounded by the application. What waits here is one piece of received data,
-and the message that is still coming: short until the application knows the peer, and counted in the budget of what is
-unfinished (`unfinished`). A connection that is lost lets go of its bytes at once.
+The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
+the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
+budget of `unfinished`. A connection that is lost frees its bytes at once.
 Messages that come whole in a short frame go by the library, and so do those that are sent: `websocket_frames`.
 """
 
@@ -105,7 +105,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.opened_at, self.tls = opened_now(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol. Lets go of its bytes and breaks its cycles: a collection may be half an hour away."""
+        """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         super().connection_lost(exc)
         self._let_go()
         self._listener, self._is_known = None, _nobody
@@ -215,7 +215,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     @property
     def _frames_bytes(self) -> int:
-        """Of the message that is coming: what came of it in frames before."""
+        """How many bytes of the message that is coming came in its earlier frames."""
         return sum(map(len, self.frames))
 
     def _is_too_much(self, payload: int) -> bool:
@@ -223,7 +223,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         return payload + self._frames_bytes > STRANGER_BYTES_MAX and not self._is_known()
 
     def _let_go(self) -> None:
-        """Of all that has come and is no whole message."""
+        """Forget all received data that is no whole message."""
         self._unread, self._read_to, self._head, self.frames = b"", 0, b"", []
         self.conn.reader.discard()
         self._unfinished.release(self)
@@ -313,7 +313,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._end(CLOSE_UNWANTED, reason)
 
     def give_up(self) -> None:
-        """See Part. The upgrade was answered, so that no status can be sent: 1013 (try again later) stands for 503."""
+        """See Part. The upgrade was answered, so no status can be sent: 1013 (try again later) stands for 503."""
         self._end(CLOSE_TRY_LATER, self._unfinished.refusal("messages"))
 
     def _end(self, code: int, reason: str) -> None:

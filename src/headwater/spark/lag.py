@@ -22,7 +22,7 @@ NUMBERS_MAX = 1024
 def lag(client: BulkClient, reached: Offset, there: Mapping[str, Extent]) -> dict[str, float]:
     """What is left of the logs after the batches that were planned: how many events, and how old the oldest of them is.
 
-    Events are counted before `query` and `partitions` leave any out, and without those that were trimmed.
+    Events are counted before `query` and `partitions` leave any out. Trimmed events do not count.
     """
     left = {
         log: extent

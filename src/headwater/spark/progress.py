@@ -132,9 +132,9 @@ class Tally:
 
 
 def behind(sources: list[Mapping[str, Any]]) -> int | None:
-    """How many events the sources of a batch's progress have left; None if none tells.
+    """How many events the sources of a batch's progress have left; None if no source says it.
 
-    A source that does not count them is as far from what is there as its numbers are.
+    For a source that does not count events, the difference of its numbers is taken.
     """
     distances = []
     for source in sources:

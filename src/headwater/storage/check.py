@@ -54,7 +54,7 @@ class LogCheck:
     notes: list[str] = field(default_factory=list)
     """What is worth knowing but mends itself at the next start."""
     newer: list[str] = field(default_factory=list)
-    """What a newer headwater wrote, so that it was not looked at: it is not damaged."""
+    """What a newer headwater wrote: it is not damaged, and was not checked."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
 
 
 def _check_manifest(directory: Path) -> tuple[list[str], list[str]]:
-    """That of a backup, if it is one: what is damaged, and what is newer."""
+    """Check the manifest of a backup, if it is one: answers what in it is damaged, and what a newer headwater wrote."""
     if (directory / MANIFEST).exists():
         try:
             read_manifest(directory)
@@ -232,7 +232,7 @@ def _check_log(
 
 @contextmanager
 def _telling(report: LogCheck) -> Iterator[None]:
-    """What is raised is a problem of the log, or newer than this headwater; the rest of it is still looked at."""
+    """Report a raised error as a problem of the log, or as newer than this headwater; the rest is still checked."""
     try:
         yield
     except WrittenByNewer as error:
@@ -244,7 +244,7 @@ def _telling(report: LogCheck) -> Iterator[None]:
 def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress) -> None:
     """The segments, and what is derived from them. Raises StorageCorrupted if their directory is missing.
 
-    Raises WrittenByNewer: the rest is not looked at, as it could seem damaged without what is not known here.
+    Raises WrittenByNewer: the rest is not checked, because this version could take it for damaged.
     """
     require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)

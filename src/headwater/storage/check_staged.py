@@ -12,7 +12,7 @@ from .staging import MANIFEST_FORMAT, STAGED, Manifest, check_stages, read_manif
 
 
 def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> None:
-    """Add what is damaged of a log's staged batches, and what is worth knowing of them.
+    """Check a log's staged batches: add damage to `problems`, and remarks to `notes`.
 
     Raises OSError, WrittenByNewer.
     """

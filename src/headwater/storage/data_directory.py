@@ -74,9 +74,10 @@ def refuse_missing(directory: Path) -> None:
 
 
 def lock_directory(directory: Path) -> HeldLock:
-    """One process per data directory; to be closed. Raises StorageUnavailable: another has it, or it is none of ours.
+    """Lock a data directory for this process; close the lock. Raises StorageUnavailable: another process has it, or the
+    folder is one of other programs.
 
-    Nothing is made, and no mode changed, before that is known.
+    Before that is known, nothing is made and no mode is changed.
     """
     refuse_foreign(directory)
     if (directory / PARTIAL_BACKUP).exists():

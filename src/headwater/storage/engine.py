@@ -117,8 +117,8 @@ class Engine(Closing):
         was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
         can be read, and changes nothing (NotPrimary), until `begin_term`.
 
-        `on_lock_lost` is called once, by whatever thread notices, if LOCK is removed or replaced while this is open:
-        nothing can be written from then on (LockLost), and this is to be closed. None: it closes itself.
+        `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while this is open.
+        From then on nothing can be written (LockLost); close this. None: it closes itself.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -530,7 +530,7 @@ class Engine(Closing):
             logger.warning("%s: it was not closed in order: %s", self.directory, error)
 
     def _close_soon(self, _: LockLost) -> None:
-        """By another thread: the one that found the lock lost may be one that closing waits for."""
+        """Close it in another thread: closing may wait for the thread that found the lock lost."""
         self._closer = threading.Thread(target=self._let_go, name="headwater-closing", daemon=True)
         self._closer.start()
 

@@ -1,6 +1,6 @@
-"""Telling a data directory, or what can become one, from a folder of somebody else's, before anything in it changes.
+"""Tells a data directory, or a folder that can become one, from one of other programs, before anything in it changes.
 
-A data directory is made private and filled with files. Done to a folder of other programs, that would lock them out.
+A data directory is made private and filled with files. In a folder of other programs, that would lock them out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .log_directories import LOGS
 from .state_files import ACCEPTED, STATE_NAME, files_of
 
 LOST_AND_FOUND = "lost+found"
-"""What a new file system has at its top: a folder with nothing else is empty."""
+"""A new file system has it at its top. A folder with nothing else is empty."""
 _DATA = (STATE_NAME, JOURNAL, COPY_NAME)
 """With one of them a folder is a data directory, whatever else is in it."""
 _OURS = frozenset(

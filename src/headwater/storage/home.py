@@ -43,12 +43,12 @@ class HomeMoved(HomeChanged):
     """The home is in another database cluster than its journal says: it was restored there, or upgraded into it."""
 
     MARK = "the home is in another database cluster than before"
-    """How the mark begins that is left in such a home."""
+    """The beginning of the mark that such a home gets."""
 
     def __init__(self, known: str, found: str) -> None:
         self.what = (
-            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; what was committed to the other "
-            "one since may be missing here"
+            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; data committed to the other one "
+            "since may be missing here"
         )
         super().__init__(self.what)
 
@@ -95,7 +95,10 @@ class Home(Protocol):
         """The database cluster that it is in: another one after a logical restore. Raises StorageUnavailable."""
 
     def mark(self, what: str) -> None:
-        """It lacks what it had, or may: nobody appends before a person has looked. Raises StorageUnavailable."""
+        """It lacks data that it had, or may lack it: no server appends until a person has looked.
+
+        Raises StorageUnavailable.
+        """
 
     def losses(self) -> int:
         """How often a person accepted that it lacks what it had. Raises StorageUnavailable."""

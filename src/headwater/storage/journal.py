@@ -189,7 +189,7 @@ class Journal:
         return frame.last
 
     def check_lock(self) -> None:
-        """Look whether it is this process's still, before what it makes is written. Raises LockLost."""
+        """Check that this process still holds the lock, before a file is written. Raises LockLost."""
         self._disk.check()
 
     def sync(self) -> None:
@@ -390,7 +390,7 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
 
 
 def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
-    """Every record of a damaged journal that is whole, in order, and what is said of the rest.
+    """Every record of a damaged journal that is whole, in order, and descriptions of the rest.
 
     Raises WrittenByNewer.
     """

@@ -1,4 +1,4 @@
-"""The locks of a data directory: of whoever serves it, and between backups and whoever unlinks files.
+"""The locks of a data directory: that of its server, and that between backups and the unlinking of files.
 
 A lock is on a file, not on its name. If LOCK is removed, or its directory is renamed, another process can lock a new
 file and open the same data. So the process that holds the lock compares the path with its file before each write, and
@@ -63,7 +63,7 @@ class LockLost(StorageUnavailable):
     """LOCK is gone, or another file, while this process held it: another process may have the data directory."""
 
     def __init__(self, path: str, problem: str) -> None:
-        """`path` is that of LOCK, `problem` what was found there."""
+        """`path` is that of LOCK; `problem` says what is wrong with it."""
         super().__init__(
             f"{path} {problem} while this process held it: another process may use the data directory, so nothing more "
             "is written to it; find out what removed the file, and start one server on the directory",
@@ -72,7 +72,7 @@ class LockLost(StorageUnavailable):
 
 
 class LockLostMeanwhile(LockLost):
-    """The lock was lost while something was being written: whether that is kept is not known."""
+    """The lock was lost during a write. It is not known whether that write is kept."""
 
 
 class HeldLock:
@@ -89,7 +89,7 @@ class HeldLock:
 
     @property
     def lost(self) -> LockLost | None:
-        """Why it is not held any more, as far as was looked; None if it is."""
+        """Why it is not held any more, as of the last look; None if it is held."""
         return None if self._problem is None else LockLost(self._path, self._problem)
 
     def is_held(self) -> bool:
@@ -112,7 +112,7 @@ class HeldLock:
             raise LockLostMeanwhile(self._path, self._problem or "")
 
     def problem(self) -> str | None:
-        """What is wrong with the path of LOCK at this moment; None if it is the file that was locked."""
+        """Why the path of LOCK is not that of the locked file at this moment; None if it is."""
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class HeldLock:
         return None if (found.st_dev, found.st_ino) == self._identity else "was replaced by another file"
 
     def when_lost(self, on_lost: Callable[[LockLost], None]) -> None:
-        """Have that called once when the lock is found to be lost, by the thread that finds it; at once if it is."""
+        """Call that once, in the thread that finds the lock lost; at once if it is lost already."""
         with self._losing:
             self._on_lost = on_lost
             lost = self.lost

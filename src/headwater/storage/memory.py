@@ -323,7 +323,7 @@ class MemoryLog(LocalLog):
         return max(0, high - max(low, self._floor + 1) + 1)
 
     def weigh(self, low: int, high: int) -> Weight:
-        """See LocalLog. What was trimmed counts."""
+        """See LocalLog. Trimmed events count."""
         with self._changing:
             found = [event for event in self._events if low <= event.sequence_number <= high]
         return Weight(len(found), sum(map(_size, found)))

@@ -1,8 +1,8 @@
-"""The database cluster that a home is in, as its journal has it: a home that was restored in another one is noticed.
+"""The database cluster that a home is in, as its journal records it. A restore into another cluster is noticed by that.
 
 A logical restore brings back the home as it was when it was dumped, and the timeline of the new cluster does not show
-it: numbers that were given since would be given again. So each term begins with a comparison of the cluster's
-identifier, and another one waits for a person.
+that. Numbers that were given since the dump would be given again. So each term begins with a comparison of the
+cluster's identifier. If it is another one, no server appends until a person accepts it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .homed import Homed
 from .state_opening import open_journaled
 
 HOME_KIND, IDENTIFIER = "home", "identifier"
-"""Where the state of a home has the identifier of its cluster."""
+"""The entry of the state that has the identifier of the home's cluster."""
 
 
 def refuse_moved(state: StateStore, home: Home) -> None:
-    """Mark a home that is in another cluster than its journal says, so that it gives no lease until a person accepts.
+    """Mark a home that is in another cluster than its journal says: it gives no lease until a person accepts that.
 
     Raises HomeMoved, StorageUnavailable.
     """
@@ -33,7 +33,7 @@ def refuse_moved(state: StateStore, home: Home) -> None:
 
 
 def record_identifier(state: StateStore, home: Home) -> None:
-    """The home is in the cluster where it is now. Raises StorageUnavailable, NotPrimary."""
+    """Record the identifier of the cluster that the home is in now. Raises StorageUnavailable, NotPrimary."""
     found, entry = home.identifier().encode(), state.get(HOME_KIND, IDENTIFIER)
     if entry is None or entry.value != found:
         state.put(HOME_KIND, IDENTIFIER, found)

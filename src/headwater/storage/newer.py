@@ -8,10 +8,10 @@ from ..core.errors import StorageUnavailable
 
 
 class WrittenByNewer(StorageUnavailable):
-    """What is there is whole, but of a form that only a newer headwater knows."""
+    """The data is whole, but in a form that only a newer headwater knows."""
 
     def __init__(self, what: Path | str, form: str) -> None:
-        """`what` was found (a path, mostly); `form` says what about it is not known here (`format 4`)."""
+        """`what` names the data (mostly by a path); `form` names its unknown form (`format 4`)."""
         self.form = form
         super().__init__(
             f"{what} was written by a newer headwater ({form}); use a newer headwater",

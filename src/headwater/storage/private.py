@@ -38,8 +38,8 @@ def make_directory(path: Path) -> None:
 def tighten(path: Path) -> int:
     """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
 
-    A directory with the setgid bit was opened to a group on purpose: it stays as it is. That is told, and so is what is
-    not ours to change; what is made in it is private even so.
+    A directory with the setgid bit was opened to a group on purpose: it stays as it is. A warning is logged for it, and
+    for a path whose mode this process may not change. Files that are made in it are private.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

@@ -1,4 +1,4 @@
-"""What a log's settings and its consumers let go of: how `maintenance` trims, and what a change would drop."""
+"""Which events a log's settings and consumers drop: how `maintenance` trims, and how many a change would drop."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class StateCheck:
     notes: list[str] = field(default_factory=list)
     """What is worth knowing but mends itself, or hurts nothing."""
     newer: list[str] = field(default_factory=list)
-    """What a newer headwater wrote, so that it was not looked at: it is not damaged."""
+    """What a newer headwater wrote: it is not damaged, and was not checked."""
 
 
 @contextmanager

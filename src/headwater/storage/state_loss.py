@@ -139,7 +139,7 @@ def _salvaged(directory: Path) -> tuple[list[Entry], list[str]]:
 def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str], int | None, set[tuple[str, str]]]:
     """The sound rows, what is said of the others, up to which change they are, and the names of those that are not.
 
-    Up to which change: None where nobody can tell. Raises WrittenByNewer.
+    Up to which change: None if that cannot be known. Raises WrittenByNewer.
     """
     found: dict[tuple[str, str], Entry] = {}
     hurt: set[tuple[str, str]] = set()

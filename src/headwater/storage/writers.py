@@ -24,8 +24,7 @@ from .checked_file import CheckedFile, earlier_struct
 from .refusals import refusing
 
 WRITERS_MAX = 10_000
-"""A log knows no more writers than that, besides those that have ended: for a new one, the one that was idle longest is
-forgotten."""
+"""A log knows at most so many writers that have not ended. For a new one, it forgets the one that was idle longest."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """But none whose newest batch is not complete, or younger than that: then the new one is refused."""
 ENDED_MS = 60 * 60 * 1000
@@ -203,7 +202,7 @@ class WriterTable:
             self._pending.append(_Pending(number, known, tuple(forgotten)))
 
     def _forget_ended(self, now: int) -> list[str]:
-        """Forget those that ended an hour ago, and the oldest of too many; answers them."""
+        """Forget the writers that ended an hour ago, and the oldest of too many; answers them."""
         forgotten: list[str] = []
         while self._ended:
             oldest = next(iter(self._ended))
@@ -218,7 +217,7 @@ class WriterTable:
         return len(self._applied) - len(self._ended) >= WRITERS_MAX
 
     def _idlest(self, now: int) -> str | None:
-        """The writer that may be forgotten for a new one: of those that are complete and old, the one longest idle."""
+        """The writer that may be forgotten for a new one: the longest idle of the complete, old ones."""
         old = [
             (at, state.writer)
             for state, at in self._applied.values()

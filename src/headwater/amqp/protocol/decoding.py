@@ -113,7 +113,7 @@ def skip(buffer: bytes, at: int, end: int) -> int:
 
 def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
     """How many values lie between `at` and `end`, those in others included; nothing is built. Arrays are not looked
-    into: one has as many as it says, or as it has bytes. What is malformed is left to `decode`.
+    into: one counts as many as it says, or as it has bytes. Malformed values are left to `decode`.
 
     Raises DecodeError: more than `limit`.
     """

@@ -15,8 +15,9 @@ What the message says of itself:
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
 same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it.
 
-Of many unlike messages that come together, sections are found, and their counts looked at, but not decoded: that would
-cost as much as all the rest. Those that come alone, or alike, are decoded (`validity`).
+A message that comes alone, or among messages like it, is decoded (`validity`). If many unlike messages come together,
+their sections are found and the counts in them are checked. They are not decoded, because that would cost as much as
+all the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether every receiver can decode a message: asked before it is stored, on whichever way it comes.
+"""Checks whether every receiver can decode a message, before it is stored, by whichever protocol it comes.
 
 Client libraries decode all of a message, and many lose their connection, or their process, over a section that they
 cannot decode. So each section is decoded once here, by the same codec as in this server's own client, with the types
@@ -32,7 +32,7 @@ from .headers import header_stop
 from .spans import Spans, message_id_span, usual_spans
 
 VALUES_MAX = 32 * 1024
-"""So many values may be in a message, besides its data, or one array of numbers: they are decoded within 15 ms."""
+"""A message may have so many values, besides its data, or one array of numbers: they are decoded within 15 ms."""
 _COUNTED_BYTES = 16 * 1024
 """A message with fewer bytes besides its data has never too many."""
 _FORMS_MAX = 1024
@@ -44,7 +44,7 @@ _NUMBERS = frozenset(code for code, width in enumerate(WIDTHS) if width > 0) - {
 _MAPS = (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER)
 
 _forms: set[tuple[bytes, bytes]] = set()
-"""Messages that can be decoded: what is before the value of their message-id, and between that and their data."""
+"""Messages that can be decoded: the bytes before the value of message-id, and the bytes from its end to the data."""
 
 
 def message_fault(envelope: bytes, data: bytes, encoding: Encoding) -> str | None:
@@ -71,10 +71,10 @@ def check_decodable(message: bytes, spans: Spans) -> None:
 
 
 def check_counts(message: bytes, spans: Spans) -> None:
-    """Look at no more of it than what costs a receiver most, in a fraction of the time. Raises DecodeError.
+    """Check only the parts of it that cost a receiver most, in a fraction of the time. Raises DecodeError.
 
-    Those are maps that say that they hold more than they do, or half an entry; and arrays, which may say that they hold
-    any number of values that take no bytes.
+    These are maps whose count is above their bytes, or odd; and arrays, which may claim any number of values that take
+    no bytes.
     """
     for section in _MAPS:
         if section in spans:
@@ -144,7 +144,7 @@ def _check_whole(message: bytes) -> Sections:
 
 
 def _check_stored(message: bytes, has_header: bool, has_delivery_annotations: bool) -> None:
-    """When it is delivered, delivery-annotations are put in, behind the header, which is found in its short form."""
+    """A delivery inserts delivery-annotations behind the header, and finds the header in its short form only."""
     if has_delivery_annotations:
         raise DecodeError("delivery-annotations are not stored: give the message without them", 0)
     if has_header and not header_stop(message):

@@ -1,4 +1,4 @@
-"""Before a command drops events it says which, and asks."""
+"""Before a command drops events, it says which, and asks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask, also where ev
 
 
 def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
-    """What `act` answers, which may drop so many events as it is given: none, until the user has agreed.
+    """The answer of `act`, whose argument is how many events it may drop: none, until the user has agreed.
 
     Raises what `ask` raises.
     """
@@ -32,14 +32,14 @@ def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
 
 
 def ask(what: str) -> None:
-    """Say what would go, and ask. Raises click.UsageError where no terminal is there to ask on, and click.Abort."""
+    """Say which events would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
     if not has_terminal():
         raise click.UsageError(f"this drops {what}, and there is no terminal to ask on; --yes does it without asking")
     click.confirm(f"Drop {what}?", abort=True, err=True)
 
 
 def has_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether there is a terminal to ask on."""
     return sys.stdin.isatty()
 
 

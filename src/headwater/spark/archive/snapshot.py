@@ -183,7 +183,7 @@ class Archive:
 
 @contextmanager
 def opened(path: str) -> Iterator[ParquetFile]:
-    """The Parquet file at that path, or URI. Raises ArchiveUnreadable where it is gone, or what is read is damaged."""
+    """The Parquet file at that path, or URI. Raises ArchiveUnreadable if it is gone, or the part read is damaged."""
     filesystem, place = FileSystem.from_uri(path) if "://" in path else (None, path)
     with refusing_damage(path, ArchiveUnreadable, RESTORE_FILE):
         try:

@@ -155,7 +155,7 @@ def _parquet(file: InputFile) -> InputFile:
 
 @contextmanager
 def opened_parquet(file: InputFile) -> Iterator[pq.ParquetFile]:
-    """A file of Parquet. Raises InvalidInput where it, or what is read of it, is damaged."""
+    """A file of Parquet. Raises InvalidInput if it, or the part of it that is read, is damaged."""
 
     def refused(name: str, problem: str) -> InvalidInput:
         return InvalidInput(problem, name)
