@@ -15,6 +15,7 @@ from headwater.homes.postgres_schema import SCHEMA_VERSION, findings, identity_o
 from headwater.homes.postgres_servers import ServerReport
 from headwater.homes.postgres_upgrade import upgrade
 from headwater.storage.home import JOURNAL_KEY
+from tests.waiting import eventually
 
 from .postgres_server import fresh_home
 from .test_servers import command
@@ -96,8 +97,10 @@ def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_n
     connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute' WHERE process = 2")
     with psycopg.connect(url, application_name="headwater replica 2", autocommit=True):
         assert "old:2" in command("home", "upgrade", "--home", url, expected=4)
+    eventually(lambda: not postgres_servers.connected(connection))  # its session ends a moment after its connection
     with psycopg.connect(url, application_name="headwater primary abc", autocommit=True):
         assert "1 processes are connected that do not tell" in command("home", "upgrade", "--home", url, expected=4)
+    eventually(lambda: not postgres_servers.connected(connection))
     assert version_of(connection) == SCHEMA_VERSION
     with psycopg.connect(url, application_name="headwater primary 1", autocommit=True):
         upgrade(connection)

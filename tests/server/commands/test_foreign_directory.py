@@ -15,7 +15,7 @@ from headwater.storage import Engine, backup
 
 HOLDS = "no data directory (it holds 'a'); --data names one, or an empty directory"
 REFUSED = {
-    "serve": (["serve", "--data", "{foreign}", "--http-port", "0", "--amqp-port", "0"], HOLDS),
+    "serve": (["serve", "--data", "{foreign}", "--http-port", "0", "--amqp-port", "0", "--flight-port", "0"], HOLDS),
     "user": (["user", "add", "alice", "--token", "--grant", "all:*", "--data", "{foreign}"], HOLDS),
     "accept-state-loss": (["check", "--accept-state-loss", "--data", "{foreign}"], HOLDS),
     "backup": (["backup", "{foreign}", "--data", "{data}"], "not empty; name a new directory, or an empty one"),

@@ -28,10 +28,7 @@ def test_a_log_is_trimmed_as_far_as_its_consumers_allow(headwater, log: RemoteLo
     assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders begins at 5 now\n"
     held = json.loads(headwater("logs", "trim", "orders", "--below", "8", "--json").out)
     assert (held["first_retained"], [each["component"] for each in held["held_by"]]) == (5, ["archiver"])
-    (consumer,) = json.loads(headwater("consumers", "list", "orders", "--json").out)
-    assert (consumer["owner"], consumer["acknowledged"], consumer["behind"]) == ("spark", 4, 6)
-    assert headwater("consumers", "list", "orders").out.splitlines()[1].split()[:4] == ["spark", "archiver", "4", "6"]
-    assert 0 <= consumer["age_ms"] < 3_600_000
+    assert [(each.owner, each.acknowledged) for each in log.consumers()] == [("spark", 4)]
     assert headwater("consumers", "reset", "orders", "spark", "archiver", "--after", "9").code == 0
     assert json.loads(headwater("logs", "trim", "orders", "--below", "8", "--yes", "--json").out) == {
         "first_retained": 8,

@@ -22,13 +22,14 @@ def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
 
     Raises what `ask` raises.
     """
-    allowed = SEQUENCE_NUMBER_MAX if yes else 0
+    allowed = 0
     while True:
         try:
             return act(allowed)
         except WouldDrop as error:
-            ask(_described(error))
-            allowed = error.drops  # where the clock makes it more meanwhile, this asks again
+            if not yes:
+                ask(_described(error))
+            allowed = SEQUENCE_NUMBER_MAX if yes else error.drops  # where the clock makes it more, this asks again
 
 
 def ask(what: str) -> None:
