@@ -13,11 +13,13 @@ from headwater.core.errors import (
     LogExists,
     LogNotFound,
     Overloaded,
+    WouldDrop,
 )
 from headwater.flight import actions
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import ACTIONS
 from headwater.server.bulk.actions import HANDLERS
+from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 from tests.docs.documents import ROOT, table_after
 
@@ -186,6 +188,19 @@ def test_consumers_register_acknowledge_and_go(client):
         client.unregister_consumer("orders", "o", "c")
     with pytest.raises(InvalidInput, match="owner: 1 to 256 characters expected"):
         client.register_consumer("orders", "", "c")
+
+
+def test_a_first_consumer_drops_no_more_than_is_allowed(tmp_path):
+    with Engine(tmp_path / "data", maintains=False, reserve_bytes=0) as store:
+        log = store.create("orders", LogSettings(retention_until_acknowledged=True))
+        log.append([Event("E") for _ in range(50)])
+        with serving(MemoryBackend(store)) as server, BulkClient(f"grpc://127.0.0.1:{server.port}", retries=0) as bulk:
+            with pytest.raises(WouldDrop) as refused:
+                bulk.register_consumer("orders", "o", "c", after=40)
+            assert (refused.value.drops, bulk.consumers("orders")) == (40, [])
+            with pytest.raises(WouldDrop):
+                bulk.register_consumer("orders", "o", "c", after=40, drops_at_most=39)
+            assert bulk.register_consumer("orders", "o", "c", after=40, drops_at_most=40).acknowledged == 40
 
 
 @pytest.mark.parametrize(

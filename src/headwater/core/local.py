@@ -117,9 +117,9 @@ class LocalLog(PagedLog):
         return self._statistics
 
     def register_consumer(
-        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int | None = 0
+        self, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
     ) -> Consumer:
-        """See EventLog. With `drops_at_most` None it may drop any number of events."""
+        """See EventLog."""
         with self._changing:
             registered = self.registry.registered(owner, component, after)
             self.check_drop(self.settings, [*self._others(owner, component), registered], drops_at_most)
@@ -208,7 +208,7 @@ class LocalLog(PagedLog):
         """Where the log begins once retention has run with these settings and consumers."""
 
     def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
-        """The events that these settings and consumers drop now, beyond those of the present ones; None: no event."""
+        """What these settings and consumers drop now, beyond what the present ones do; None: nothing."""
         with self._changing:
             begin = max(self.first_retained, self.kept_from(self.settings, self.consumers()))
             end = max(begin, self.kept_from(settings, consumers))
@@ -222,7 +222,7 @@ class LocalLog(PagedLog):
             return Drop(events, first, end - 1, since, until, history)
 
     def check_drop(self, settings: LogSettings, consumers: Sequence[Consumer], drops_at_most: int | None) -> None:
-        """Raises WouldDrop if these settings and consumers drop more events now than allowed (None: no bound)."""
+        """Raises WouldDrop if these settings and consumers drop more events now than allowed (None: however many)."""
         found = None if drops_at_most is None else self.foresee_drop(settings, consumers)
         if found is not None and drops_at_most is not None and found.events > drops_at_most:
             raise WouldDrop(self.name, *found)

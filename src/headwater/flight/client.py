@@ -251,9 +251,12 @@ class BulkClient:
         """One registered consumer, or None."""
         return self._act(wire.CONSUMER, wire.ConsumerBody(log, owner, component)).consumer
 
-    def register_consumer(self, log: str, owner: str, component: str, *, after: int | None = None) -> Consumer:
+    def register_consumer(
+        self, log: str, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
+    ) -> Consumer:
         """See EventLog."""
-        return self._act(wire.REGISTER_CONSUMER, wire.RegisterBody(log, owner, component, after), log=log)
+        body = wire.RegisterBody(log, owner, component, after, drops_at_most)
+        return self._act(wire.REGISTER_CONSUMER, body, log=log)
 
     def acknowledge(
         self, log: str, owner: str, component: str, sequence_number: int, *, epoch: int | None = None

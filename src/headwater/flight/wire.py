@@ -219,9 +219,13 @@ class ConsumerBody(Asked, frozen=True):
 
 
 class RegisterBody(ConsumerBody, frozen=True):
-    """A new consumer starts after `after`, by default at the head; a known one keeps its position."""
+    """A new consumer starts after `after`, by default at the head; a known one keeps its position.
+
+    So many events may be dropped because of it.
+    """
 
     after: Number | None = None
+    drops_at_most: int = 0
 
 
 class UnregisterBody(ConsumerBody, frozen=True):

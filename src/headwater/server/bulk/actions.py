@@ -99,7 +99,9 @@ HANDLERS: dict[str, Handling] = dict(
         _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component)), None),
         _on_log(
             wire.REGISTER_CONSUMER,
-            lambda log, body: log.register_consumer(body.owner, body.component, after=body.after, drops_at_most=None),
+            lambda log, body: log.register_consumer(
+                body.owner, body.component, after=body.after, drops_at_most=body.drops_at_most
+            ),
         ),
         _on_log(
             wire.ACKNOWLEDGE,
