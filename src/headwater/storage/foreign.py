@@ -13,13 +13,13 @@ from ..core.shown import show
 from .copy_mark import COPY_NAME
 from .journal import JOURNAL, UNFINISHED
 from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
-from .log_directories import LOGS
+from .log_directories import LOGS, is_of_a_log
 from .state_files import ACCEPTED, STATE_NAME, files_of
 
 LOST_AND_FOUND = "lost+found"
 """A new file system has it at its top. A folder with nothing else is empty."""
-_DATA = (STATE_NAME, JOURNAL, COPY_NAME)
-"""With one of them a folder is a data directory, whatever else is in it."""
+_DATA = (STATE_NAME, COPY_NAME)
+"""With one of them, or a journal, a folder is a data directory, whatever else is in it."""
 _OURS = frozenset(
     {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
      "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
@@ -32,7 +32,7 @@ _OURS_LEFT = re.compile(
 
 def has_data(directory: Path) -> bool:
     """Whether it is a data directory, or a backup, by what it has in it."""
-    return any((directory / name).exists() for name in _DATA)
+    return any((directory / name).exists() for name in _DATA) or is_of_a_log(directory / JOURNAL)
 
 
 def is_empty(directory: Path) -> bool:
@@ -44,6 +44,7 @@ def refuse_foreign(directory: Path) -> None:
     """Raises StorageUnavailable if a folder is neither empty nor a data directory, nor the beginning of one."""
     try:
         others = sorted(name for name in _names(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
+        others += sorted(f"{LOGS}/{name}" for name in _names(directory / LOGS) if not _may_be_of_a_log(directory, name))
         is_foreign = bool(others) and not has_data(directory)
     except OSError as error:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
@@ -51,6 +52,11 @@ def refuse_foreign(directory: Path) -> None:
         raise StorageUnavailable(
             f"{directory}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
         )
+
+
+def _may_be_of_a_log(directory: Path, name: str) -> bool:
+    path = directory / LOGS / name
+    return name == LOST_AND_FOUND or is_of_a_log(path) or (path.is_dir() and not _names(path))
 
 
 def _names(directory: Path) -> set[str]:

@@ -49,7 +49,7 @@ def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Pa
     known = {entry.directory for entry in known_logs(state).values()} | {name for name, _ in state.items(TRASH_KIND)}
     found: dict[str, list[Path]] = {}
     for path in sorted((directory / LOGS).glob("*")):
-        if path.name not in known and _is_of_a_log(path):
+        if path.name not in known and is_of_a_log(path):
             for name in _names(path):
                 found.setdefault(name, []).append(path)
     return found
@@ -139,7 +139,7 @@ def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
     return StorageCorrupted(", ".join(map(str, paths)), problem, remedy)
 
 
-def _is_of_a_log(path: Path) -> bool:
+def is_of_a_log(path: Path) -> bool:
     """Whether it is more than a directory of the file system's own, such as lost+found."""
     return (path / META_NAME).exists() or (path / FRAMES).is_dir()
 

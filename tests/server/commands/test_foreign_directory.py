@@ -56,6 +56,18 @@ def test_a_folder_of_others_is_refused_and_stays_as_it_is(foreign: Path, data: P
     assert done.stderr.rstrip().endswith(f"{foreign}: {problem}")
 
 
+@pytest.mark.parametrize(("file", "held"), [("logs/app.log", "logs/app.log"), ("journal/monday.md", "journal")])
+def test_folders_of_others_that_are_called_as_ours_are_refused(foreign: Path, file: str, held: str) -> None:
+    (foreign / "a").unlink()
+    (foreign / file).parent.mkdir()
+    (foreign / file).write_text("x", encoding="utf-8")
+    before = looks(foreign)
+    with pytest.raises(StorageUnavailable, match=f"no data directory .it holds '{held}'"):
+        Engine(foreign, reserve_bytes=0)
+    done = headwater("serve", "--data", str(foreign), "--http-port", "0", "--amqp-port", "0", cwd=foreign.parent)
+    assert (done.returncode, looks(foreign)) == (UNAVAILABLE, before), done.stderr
+
+
 def test_an_engine_refuses_a_folder_of_others(foreign: Path) -> None:
     before = looks(foreign)
     with pytest.raises(StorageUnavailable, match=r"no data directory \(it holds 'a'"):
