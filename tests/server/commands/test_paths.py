@@ -1,5 +1,6 @@
 """Paths on the command line: a URL is none, a file that is there is kept, a database that is not there is not made."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import click
 import pytest
 
 from headwater.client import RemoteLog
-from headwater.core import Event
+from headwater.core import Event, SequencedEvent
+from headwater.formats.envelope import encode_event
 from headwater.server.cli import REFUSED, USAGE
 from headwater.server.cli import headwater as program
+from headwater.server.commands import exporting
 from headwater.server.config import SETTINGS
 
 URL = "s3://bucket/headwater"
@@ -102,6 +105,32 @@ def test_export_keeps_a_file_that_is_there(headwater, log: RemoteLog) -> None:
     assert Path("orders.ndjson").read_text() == "mine"
     assert headwater("export", "orders", "orders.ndjson", "--overwrite").code == 0
     assert '"type":"A"' in Path("orders.ndjson").read_text()
+
+
+def test_export_replaces_nothing_but_files(headwater, log: RemoteLog) -> None:
+    log.append([Event("A", b"1")])
+    os.mkfifo("pipe.ndjson")
+    Path("link.ndjson").symlink_to("pipe.ndjson")
+    for name in ("pipe.ndjson", "link.ndjson"):
+        outcome = headwater("export", "orders", name, "--overwrite")
+        assert outcome.code == REFUSED
+        assert f"{name}: only a file is replaced, this is a device, pipe or socket" in outcome.err
+    assert Path("pipe.ndjson").is_fifo()
+    assert Path("link.ndjson").is_symlink()
+
+
+def test_export_keeps_a_file_that_came_meanwhile(headwater, log: RemoteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append([Event("A", b"1")])
+
+    def line(event: SequencedEvent) -> bytes:
+        Path("orders.ndjson").write_text("mine")
+        return encode_event(event)
+
+    monkeypatch.setattr(exporting, "encode_event", line)
+    outcome = headwater("export", "orders", "orders.ndjson")
+    assert outcome.code == REFUSED
+    assert "orders.ndjson: the file is there already" in outcome.err
+    assert [path.read_text() for path in Path().iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("more", [(), ("--futoin",), ("--futoin", "--move")])

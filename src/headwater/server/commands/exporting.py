@@ -70,13 +70,12 @@ def export(
     Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
     one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
     """
-    if not overwrite and str(file) != STDOUT and os.path.lexists(file):
-        raise InvalidInput("the file is there already; give another name, or --overwrite to replace it", str(file))
+    _check_place(file, overwrite)
     format = format or _format_of(file)
     started = time.perf_counter()
     reading = server.log(log).read(query, **bounds)
     count = 0
-    with _written(file) as out, WRITERS[format](out, f"/logs/{log}") as write, _progress_bar(file) as show:
+    with _written(file, overwrite) as out, WRITERS[format](out, f"/logs/{log}") as write, _progress_bar(file) as show:
         while events := list(reading.next_page()):
             write(events)
             count += len(events)
@@ -139,8 +138,18 @@ def _format_of(file: Path) -> str:
     return FORMATS[ending]
 
 
+def _check_place(file: Path, overwrite: bool) -> None:
+    """Raises InvalidInput for a name under which something is that the export must not replace."""
+    if str(file) == STDOUT or not os.path.lexists(file):
+        return
+    if not overwrite:
+        raise InvalidInput("the file is there already; give another name, or --overwrite to replace it", str(file))
+    if file.exists() and not file.is_file():
+        raise InvalidInput("only a file is replaced, this is a device, pipe or socket; - is standard output", str(file))
+
+
 @contextmanager
-def _written(file: Path) -> Iterator[IO[bytes]]:
+def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """The file to write; it gets its name at the end, so that nobody takes half a file for a whole one."""
     if str(file) == STDOUT:
         yield sys.stdout.buffer
@@ -154,6 +163,7 @@ def _written(file: Path) -> Iterator[IO[bytes]]:
                     yield packed  # type: ignore[misc]
             else:
                 yield raw
+        _check_place(file, overwrite)  # it may have come meanwhile
         os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)
