@@ -8,6 +8,7 @@ killed in between loses or repeats an event, as long as the log keeps the ids (s
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import threading
@@ -172,7 +173,7 @@ def connect_database(address: str) -> Any:
     if (scheme := scheme_of(address)) is not None:
         problem = "a SQLite file, postgresql://... or mysql://... is expected"
         raise InvalidInput(f"{problem}; {scheme}:// is not served", "database")
-    return sqlite3.connect(address, timeout=30, check_same_thread=False)
+    return sqlite3.connect(os.path.abspath(address), timeout=30, check_same_thread=False)  # `file:x` is a path too
 
 
 def _lacking(database: str, package: str, extra: str) -> InvalidInput:

@@ -95,7 +95,9 @@ class SqliteState:
             make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
             for each in files_of(path):
                 tighten(each)
-            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+            self._connection = sqlite3.connect(
+                path.absolute(), check_same_thread=False, isolation_level=None, timeout=10
+            )
             opened.callback(self._connection.close)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -342,7 +344,10 @@ def copy_state(source: Path, target: Path, *, has_journal: bool = False) -> None
     prove(source, has_journal=has_journal)
     with translating(source):
         make_file(target)
-        with closing(read_only(source)) as original, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        with (
+            closing(read_only(source)) as original,
+            closing(sqlite3.connect(target.absolute(), isolation_level=None)) as copy,
+        ):
             original.backup(copy)
             if schema_version(copy) >= GUARDED_VERSION:
                 summary = examine(copy).summary

@@ -103,7 +103,10 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
 def _roll_back(path: Path) -> None:
     """Have SQLite undo what it was doing when the power failed in the first start: who only reads cannot."""
     if journal_path(path).exists():
-        with translating(path), closing(sqlite3.connect(path, isolation_level=None, timeout=10)) as connection:
+        with (
+            translating(path),
+            closing(sqlite3.connect(path.absolute(), isolation_level=None, timeout=10)) as connection,
+        ):
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
@@ -174,7 +177,7 @@ def make_state(path: Path, entries: Iterable[Entry], serial: int, had_users: boo
     """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
     with translating(path):
         make_file(path)
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(path.absolute(), isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             _fill(connection, entries, serial, had_users)
             connection.execute("COMMIT")

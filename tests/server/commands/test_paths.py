@@ -14,6 +14,7 @@ from headwater.server.cli import REFUSED, USAGE
 from headwater.server.cli import headwater as program
 from headwater.server.commands import exporting
 from headwater.server.config import SETTINGS
+from headwater.storage import Engine
 
 URL = "s3://bucket/headwater"
 
@@ -131,6 +132,17 @@ def test_export_keeps_a_file_that_came_meanwhile(headwater, log: RemoteLog, monk
     assert outcome.code == REFUSED
     assert "orders.ndjson: the file is there already" in outcome.err
     assert [path.read_text() for path in Path().iterdir()] == ["mine"]
+
+
+def test_a_path_that_begins_with_file_and_a_colon_is_no_uri_for_sqlite(headwater, log: RemoteLog) -> None:
+    Engine("data").close()
+    assert headwater("backup", "file:copy", "--data", "data").code == 0
+    assert headwater("restore", "file:copy", "file:again").code == 0
+    assert headwater("check", "--data", "file:again").code == 0
+    Path("file:app.sqlite").touch()
+    assert headwater("relay", "file:app.sqlite", "orders", "--once").code == 0
+    assert sorted(path.name for path in Path().iterdir()) == ["data", "file:again", "file:app.sqlite", "file:copy"]
+    assert Path("file:app.sqlite").stat().st_size > 0
 
 
 @pytest.mark.parametrize("more", [(), ("--futoin",), ("--futoin", "--move")])
