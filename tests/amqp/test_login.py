@@ -19,9 +19,9 @@ from headwater.amqp.protocol.performatives import Accepted, Open, Rejected, enco
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.shared import TICK_S
 from headwater.core.access import Credentials, TooManyLogins, User
+from headwater.server import listening
 from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.config import Tls
-from headwater.server.listening import tls_context
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
 
@@ -300,7 +300,7 @@ def secured(certificates: Certificates) -> Iterator[Served]:
     """A server with TLS, users, a second host name, and client certificates."""
     made = certificates
     hosts = (f"localhost={made.host.file}:{made.host.key}",)
-    tls = tls_context(Tls(made.server.file, made.server.key, hosts, made.authority.own.file))
+    tls = listening.Certificates(Tls(made.server.file, made.server.key, hosts, made.authority.own.file)).context
     with Served(guard=guard(*ACCOUNTS), tls=tls) as running:
         put(running.log("orders"), b"payload")
         yield running
