@@ -16,7 +16,7 @@ from headwater.flight.client import BulkClient
 from headwater.server.cli import run
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.pipelines import load
-from headwater.spark.stepping import Steps
+from headwater.spark.steps import Steps
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
 from tests.flight.memory_backend import MemoryBackend, serving

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from .positions import OffsetUnreadable, decode_offset, extents, start_after
 from .read_options import stream_options
 from .running import Run
-from .stepping import events_left
+from .steps import events_left
 
 
 def to_do(run: Run, source: Mapping[str, str]) -> int:

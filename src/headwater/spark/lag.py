@@ -13,7 +13,7 @@ from ..core.extent import Extent
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
 from .positions import Offset
-from .stepping import events_left
+from .steps import events_left
 
 NUMBERS_MAX = 1024
 """So many numbers are looked at for the first event that is left."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the help of the pipelines imports no Spark
     from ..core.extent import Extent
     from ..flight.client import BulkClient
     from .archive.snapshot import Archive
-    from .stepping import Steps
+    from .steps import Steps
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -78,7 +78,7 @@ class Selection:
     def steps(self, client: BulkClient, bounds: Bounds) -> Steps:
         """How to go through these bounds in steps."""
         from .archive.snapshot import Archive
-        from .stepping import Steps
+        from .steps import Steps
 
         archive = Archive(self.archive) if self.archive is not None else None
         return Steps(client, self.log, bounds.incarnation, archive)

@@ -45,7 +45,7 @@ from .positions import (
 from .progress import BEHIND
 from .read_options import ReadOptions, stream_options, with_schema
 from .slice_reading import read_slice
-from .stepping import Steps
+from .steps import Steps
 
 logger = logging.getLogger("headwater.spark")
 FEWER = 16

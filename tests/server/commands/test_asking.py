@@ -181,7 +181,7 @@ def test_a_trim_says_what_it_would_drop_and_asks(headwater, log: RemoteLog, monk
     assert "this drops the events 1 to 4 of orders, and there is no terminal to ask on; --yes" in done.err
     for answer, first in (("n\n", 1), ("y\n", 5)):
         monkeypatch.setattr("click.confirm", lambda text, answer=answer, **_: answers(text, answer))
-        monkeypatch.setattr("headwater.server.commands.dropping.has_terminal", lambda: True)
+        monkeypatch.setattr("headwater.server.commands.consent.has_terminal", lambda: True)
         done = headwater("logs", "trim", "orders", "--below", "8")
         assert log.info().first_retained == first
     assert done.out == "orders begins at 5 now\n"

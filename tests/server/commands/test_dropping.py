@@ -55,7 +55,7 @@ def headwater(server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: py
 def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is asked on a terminal, where every answer is yes."""
     asked: list[str] = []
-    monkeypatch.setattr("headwater.server.commands.dropping.has_terminal", lambda: True)
+    monkeypatch.setattr("headwater.server.commands.consent.has_terminal", lambda: True)
     monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text))
     return asked
 

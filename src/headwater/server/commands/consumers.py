@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ...core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
-from .dropping import when_agreed, yes_option
+from .consent import when_agreed, yes_option
 from .examples import examples
 from .output import (
     json_option,

@@ -11,7 +11,7 @@ import click
 from ...core.access import Forbidden
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.settings import EARLIEST, LATEST, LogSettings
-from .dropping import ask, when_agreed, yes_option
+from .consent import ask, when_agreed, yes_option
 from .examples import examples
 from .output import (
     counted,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .dropping import when_agreed, yes_option
+from .consent import when_agreed, yes_option
 from .examples import examples
 from .output import (
     json_option,

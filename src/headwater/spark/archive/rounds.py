@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ..running import Ending
-from ..stepping import events_left
+from ..steps import events_left
 from .tending import PASSING, Tended, Tending
 
 if TYPE_CHECKING:

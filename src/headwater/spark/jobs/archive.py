@@ -105,7 +105,7 @@ def plan(options: Archive, run: Run) -> list[str]:
 def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]:
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
-    from ..stepping import events_left
+    from ..steps import events_left
 
     info = client.info(log)
     consumer = client.consumer(log, _owner(options, run), options.component)
@@ -165,7 +165,7 @@ def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
 
 def _run_one(options: Archive, client: BulkClient, batches: Batches) -> Summary:
     from ..archive.tending import Tending
-    from ..stepping import events_left
+    from ..steps import events_left
 
     run = batches.run
     tended = archiver, compacting = _open(options, run, client, options.log[0])

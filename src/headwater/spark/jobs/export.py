@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from ..stepping import Steps
+    from ..steps import Steps
 
 IS_STREAM = False
 MANIFEST_VERSION = 1

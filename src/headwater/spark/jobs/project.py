@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..projection.fold import Fold
     from ..projection.folding import Folded
     from ..projection.table import Definition, StateTable
-    from ..stepping import Steps
+    from ..steps import Steps
 
 NEEDS_CHECKPOINT = False
 VACUUM_S = 3600.0
@@ -194,7 +194,7 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
 
 def _steps(options: Project, client: BulkClient, incarnation: str) -> Steps:
     from ..archive.snapshot import Archive
-    from ..stepping import Steps
+    from ..steps import Steps
 
     archive = Archive(options.archive) if options.archive is not None else None
     return Steps(client, options.log, incarnation, archive)
