@@ -15,7 +15,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ..core.errors import StateConflict, StorageCorrupted
+from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
 from ..core.state import USER_KIND, StateEntry
 from .private import make_file, tighten
 from .state_files import Proven, begin, files_of, prove, translated, translating, witness_path
@@ -66,6 +66,8 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
     @wraps(method)
     def safe(self: SqliteState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         with self._lock:
+            if self._is_closed:
+                raise StorageUnavailable(f"{self.path}: the state is closed")
             try:
                 return method(self, *args, **kwargs)
             except (sqlite3.Error, OSError) as error:
@@ -89,7 +91,7 @@ class SqliteState:
         self._is_durable: bool | None = None
         self._summed_up: Summary | None = None
         """What the last change wrote; if no other process has changed anything since, it is there still."""
-        self._has_changed = False
+        self._has_changed = self._is_closed = False
         version = (proven or prove(path, has_journal=has_journal)).version
         with translating(path), ExitStack() as opened:  # what cannot be used is not left open
             make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
@@ -257,6 +259,7 @@ class SqliteState:
     def close(self) -> None:
         """Close the files."""
         with self._lock:
+            self._is_closed = True
             self._connection.close()
             self._witness.close()
 
