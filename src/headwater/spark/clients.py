@@ -29,9 +29,6 @@ def _url_of_environment() -> str:
         raise InvalidInput(error.problem, URL_VARIABLE) from None
 
 
-TOKEN_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = TOKEN, USER, PASSWORD
-"""Who asks, if no option says: of the server that URL_VARIABLE says, and of no other, whatever an option names."""
-
 CONNECTION = (
     Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT, or several with commas between them", _url),
     Option("user", "a user's name", text),
@@ -73,9 +70,9 @@ def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
     given = {name: values.get(name) for name in ("user", "password", "token")}
     if any(given.values()) or not _is_of_environment(url):
         return given
-    if token := os.environ.get(TOKEN_VARIABLE):
+    if token := os.environ.get(TOKEN):
         return {"token": token}
-    return {"user": os.environ.get(USER_VARIABLE) or None, "password": os.environ.get(PASSWORD_VARIABLE) or None}
+    return {"user": os.environ.get(USER) or None, "password": os.environ.get(PASSWORD) or None}
 
 
 def _is_of_environment(url: str) -> bool:

@@ -82,9 +82,7 @@ class StateSocket:
     def close(self) -> None:
         """Nobody finds the socket any more, and nobody is being answered when this returns."""
         with contextlib.suppress(FileNotFoundError):
-            if (
-                self._path.stat().st_ino == self._inode
-            ):  # else it is that of another process, which has the directory now
+            if self._path.stat().st_ino == self._inode:  # else it belongs to the process that has the directory now
                 self._path.unlink()
         self._is_closing.set()
         self._waking.send(b"\0")

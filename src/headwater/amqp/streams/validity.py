@@ -32,7 +32,7 @@ from .headers import header_stop
 from .spans import Spans, message_id_span, usual_spans
 
 VALUES_MAX = 32 * 1024
-"""A message may have so many values, besides its data, or one array of numbers: they are decoded within 15 ms."""
+"""A message may have so many values, besides its data, or one array of numbers."""
 _COUNTED_BYTES = 16 * 1024
 """A message with fewer bytes besides its data has never too many."""
 _FORMS_MAX = 1024

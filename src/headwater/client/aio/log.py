@@ -44,7 +44,7 @@ class RemoteLog:
     ) -> AppendResult:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
-        Raises ServerUnreachable if no answer came at all, and OutcomeUnknown if the last answer said nothing of an
+        Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
         attempt whose answer was lost (a proxy's 502, for example): then the events are in the log, or not; appending
         them again with the same ids settles it. That is so where it is cancelled, too.
         """
