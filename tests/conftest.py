@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.night import IS_NIGHT
+
 TESTS = Path(__file__).parent
 MEMORY = Path("/dev/shm")
 """Where temporary directories are in memory: a sync there costs nothing, and most tests wait for little else."""
@@ -52,6 +54,15 @@ def pytest_configure(config: pytest.Config) -> None:
     assert all((TESTS / each).exists() for each in ON_DISK), "one of them has moved"
     if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
         os.environ.setdefault(ROOT_VARIABLE, str(MEMORY))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """By day, leave out what is marked `night`."""
+    if not IS_NIGHT:
+        left_out = [item for item in items if item.get_closest_marker("night") is not None]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item.get_closest_marker("night") is None]
 
 
 @pytest.fixture(scope="module")
