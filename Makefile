@@ -1,19 +1,12 @@
 # Two commands do everything on a fresh clone: `make demo` and `make test`.
 PYTHON ?= python3
 VENV   := .venv
-VENV_COMPILED := .venv-compiled
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
-INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
+# pip brings uv, at its pinned version, and uv the rest.
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
-# Those that start: a name may be there for a Python that is not.
-PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do $$python -c "" 2>/dev/null && echo $$python; done)
-COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
-COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
-
-.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-homes bench-spark screenshots docs pages check
+.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -57,21 +50,6 @@ interop: interop-clients  ## AMQP clients of four libraries against a server; bu
 interop-clients: $(STAMP)
 	@$(BIN)/python -m tests.interop.install
 
-wheels: $(STAMP)        ## compiled wheels in dist/compiled, of each Python that is here; needs a C compiler and Python's headers
-	@rm -rf dist/compiled
-	@for python in $(PYTHONS); do \
-	  echo "Compiling the wheel of $$python: a minute or two"; \
-	  HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 PIP_USE_PEP517=1 $(BIN)/pip --python $$python wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/compiled . || exit 1; \
-	done; ls dist/compiled
-
-compiled: PYTHONS = $(CURDIR)/$(BIN)/python
-compiled: wheels        ## the tests of what is compiled, on the wheel; and the wheel in an empty environment
-	@test -x $(VENV_COMPILED)/bin/python || $(BIN)/python -m venv $(VENV_COMPILED)
-	@$(VENV_COMPILED)/bin/pip uninstall --quiet --yes headwater
-	@$(INSTALL_COMPILED) --constraint constraints.txt "$(COMPILED_WHEEL)[dev]"
-	$(VENV_COMPILED)/bin/python -m pytest -n 2 --dist worksteal $(COMPILED)
-	WHEEL=$(COMPILED_WHEEL) $(BIN)/python -m pytest tests/packaging/test_wheel.py -k "installed or version"
-
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
 	@$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks --markdown
@@ -113,10 +91,11 @@ simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for ea
 chaos: $(STAMP)         ## three servers of a shared home, while servers, network and database fail; SECONDS=60 for short, SEED=7
 	$(BIN)/python -m tests.chaos $(or $(SECONDS),600) $(or $(SEED),0)
 
-check: lint types interop-clients test compiled  ## what CI runs
+check: lint types interop-clients test  ## what CI runs
 
-$(STAMP): pyproject.toml constraints.txt
-	@echo "Installing what Headwater needs into $(VENV): a minute or two, once"
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/headwater/storage/_pick.c
+	@echo "Installing what Headwater needs into $(VENV): a minute or less, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@$(INSTALL) --editable '.[dev,demo]'
 	@touch $(STAMP)

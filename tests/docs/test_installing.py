@@ -29,7 +29,7 @@ WARNINGS = ("`pip install headwater` is not ours", "Do not run `pip install head
         ("`pip install 'headwater[spark]'`", True),
         ("with `headwater[spark]`", True),
         ("pip install headwater-*.whl", False),
-        ("pip install './headwater-0.2.0.dev0-py3-none-any.whl[spark]'", False),
+        ('pip install "$(echo ./headwater-0.2.0.dev0-*.whl)[spark]"', False),
         ("pip install '.[spark]'", False),
     ],
 )

@@ -1,6 +1,7 @@
 """The wheel and the source archive, made as pip makes them, and environments that have a wheel and what it requires.
 
-They need a package index (or pip's cache) for the libraries; without one a test is skipped, and says so.
+uv makes the environments: it takes seconds where pip takes minutes. They need a package index (or uv's cache) for the
+libraries; without one a test is skipped, and says so.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.install import unavailable
@@ -26,20 +27,24 @@ HEALTH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/healt
 """A program that takes a URL: what anybody may ask a server with users."""
 INSTALL_S_MAX = 500
 COMMAND_S_MAX = 60
-NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")
+NO_INDEX = (
+    "No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name",
+    "error sending request", "dns error",
+)  # fmt: skip
+"""What pip, then uv, say where no index can be reached."""
+PURE = {"HATCH_BUILD_NO_HOOKS": "true"}
+"""In the environment of a build: leaves out what the C compiler makes."""
 
 
-def built_wheel(directory: Path) -> Path:
-    """The wheel: that which $WHEEL names (`make compiled`), else built as `pip wheel .` does."""
-    if given := os.environ.get("WHEEL"):
-        return Path(given)
-    [built] = pip_wheel(ROOT, directory).glob("headwater-*.whl")
+def built_wheel(directory: Path, **variables: str) -> Path:
+    """The wheel, built as `pip wheel .` does with these variables in its environment."""
+    [built] = pip_wheel(ROOT, directory, **variables).glob("headwater-*.whl")
     return built
 
 
-def pip_wheel(checkout: Path, directory: Path) -> Path:
+def pip_wheel(checkout: Path, directory: Path, **variables: str) -> Path:
     """The directory, with the wheel of that checkout in it."""
-    pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(checkout))
+    pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(checkout), **variables)
     return directory
 
 
@@ -47,8 +52,9 @@ def environment(directory: Path, requirement: str, constraints: Path = ROOT / "c
     """The programs of a new environment that has what is required, and what that requires, and no more."""
     venv.create(directory)
     programs = directory / "bin"
-    other = ["--python", str(programs / "python")]  # this environment's pip works on it: it needs none of its own
-    pip(*other, "install", "--no-compile", "--constraint", str(constraints), requirement)
+    uv = Path(sys.executable).with_name("uv")
+    where = ["--python", programs / "python", "--constraint", constraints]
+    _install([uv, "pip", "install", "--quiet", *where, requirement], bare())
     return programs
 
 
@@ -86,10 +92,15 @@ def run(*command: str | Path, cwd: Path | None = None, seconds_max: int = COMMAN
     return done.stdout
 
 
-def pip(*arguments: str) -> None:
-    """Run pip; the test is skipped where there is nowhere to get packages from."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    done = subprocess.run(command, cwd="/", env=bare(), capture_output=True, text=True, timeout=INSTALL_S_MAX)
-    if done.returncode and any(told in done.stderr for told in NO_INDEX):
+def pip(*arguments: str, **variables: str) -> str:
+    """Run pip with these variables in its environment, and return what it prints."""
+    return _install([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], bare() | variables)
+
+
+def _install(command: Sequence[str | Path], variables: Mapping[str, str]) -> str:
+    """Run pip or uv; the test is skipped where no index can be reached."""
+    done = subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, timeout=INSTALL_S_MAX)
+    if done.returncode and any(each in done.stderr for each in NO_INDEX):
         unavailable(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr

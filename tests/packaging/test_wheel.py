@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sysconfig
 import tarfile
 import urllib.request
 import zipfile
@@ -13,7 +14,7 @@ import pytest
 
 from headwater import __version__
 
-from .environments import ROOT, built_wheel, environment, pip, run, serving
+from .environments import PURE, ROOT, built_wheel, environment, pip, run, serving
 
 ARCHIVE_BYTES_MAX = 2_000_000
 
@@ -26,34 +27,50 @@ def elsewhere(disk: Path) -> Path:
     return disk
 
 
-@pytest.fixture(scope="module")
-def wheel(elsewhere: Path) -> Path:
-    """The wheel."""
-    return built_wheel(elsewhere / "dist")
+@pytest.fixture(scope="module", params=["with _pick", "pure Python"])
+def build(request: pytest.FixtureRequest) -> str:
+    """What `headwater --version` says of the wheel."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def installed(elsewhere: Path, wheel: Path) -> Path:
+def wheel(elsewhere: Path, build: str) -> Path:
+    """The wheel, as a C compiler makes it or without one."""
+    return built_wheel(elsewhere / build / "dist", **(PURE if build == "pure Python" else {}))
+
+
+@pytest.fixture(scope="module")
+def installed(elsewhere: Path, build: str, wheel: Path) -> Path:
     """The programs of an environment that has the wheel, what it requires, and nothing else."""
-    return environment(elsewhere / "environment", str(wheel))
+    return environment(elsewhere / build / "environment", str(wheel))
 
 
-def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path) -> None:
+def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path, build: str) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    package = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
-    left_out = {name for name in package - set(names) if "__pycache__" not in name}
+    left_out = sources() - set(names)
     assert left_out == {"headwater/storage/_pick.c"}, "a wheel has it compiled, or has no use for it"
+    native = [name for name in names if name.endswith(".so")]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    assert native == ([f"headwater/storage/_pick{suffix}"] if build == "with _pick" else [])
+    assert wheel.name.endswith("-py3-none-any.whl") is (build == "pure Python")
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]
 
 
-def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(installed: Path, wheel: Path) -> None:
+def sources() -> set[str]:
+    """The files of the packages, below `src`, without what builds leave there."""
+    files = [path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.is_file()]
+    return {file.as_posix() for file in files if "__pycache__" not in file.parts and file.suffix != ".so"}
+
+
+def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(
+    installed: Path, wheel: Path, build: str
+) -> None:
     newest = re.search(r"^## (\S+) - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     release, _, development = __version__.partition(".dev")
     assert newest is not None and newest[1] == release
     assert re.fullmatch("unreleased" if development else r"\d{4}-\d\d-\d\d", newest[2])
     assert wheel.name.split("-")[1] == __version__
-    build = "pure Python" if wheel.name.endswith("-py3-none-any.whl") else "compiled"
     assert run(installed / "headwater", "--version").strip() == f"headwater, version {__version__} ({build})"
 
 
@@ -65,7 +82,7 @@ def test_installed_package_is_not_the_one_of_the_repository(installed: Path, els
 def test_installed_server_keeps_what_the_installed_command_appends(installed: Path, elsewhere: Path) -> None:
     headwater = installed / "headwater"
     event = ["--type", "OrderPlaced", "--tag", "order:17", "--data", '{"total": 30}']
-    with serving(installed, elsewhere) as urls:
+    with serving(installed, installed.parents[1]) as urls:
         assert list(urls) == ["http", "amqp", "grpc"]
         run(headwater, "append", "orders", *event, "--url", urls["http"], cwd=elsewhere)
         read = run(headwater, "read", "orders", "--tag", "order:17", "--json", "--url", urls["http"], cwd=elsewhere)
@@ -90,8 +107,8 @@ def test_source_archive_has_what_builds_and_explains_it_and_no_more(tmp_path: Pa
     assert {"pyproject.toml", "hatch_build.py", "constraints.txt", "README.md", "CHANGELOG.md"} <= names
     assert {"LICENSE", "THIRD-PARTY.md", "SECURITY.md"} <= names
     assert {"deploy/headwater.service", "docs/start.md", "examples/decide.py"} <= names
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
-    assert {name for name in sources - names if "__pycache__" not in name} == set()
+    assert {f"src/{name}" for name in sources()} - names == set()
+    assert not [name for name in names if name.endswith(".so")]
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", ".interop"))]
 
     pip("wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(archive))

@@ -14,7 +14,7 @@ import pytest
 
 from headwater import __version__
 from headwater.client import ServerUnreachable
-from headwater.core.build import IS_COMPILED
+from headwater.core.build import HAS_PICK
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.server.accounts import Account
 from headwater.server.cli import COMMANDS, exit_code, headwater, run
@@ -59,7 +59,7 @@ def test_every_command_has_the_summary_of_the_list_and_an_example(name: str) -> 
 
 
 def test_the_version_is_told_and_which_build_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    build = "compiled" if IS_COMPILED else "pure Python"
+    build = "with _pick" if HAS_PICK else "pure Python"
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"headwater, version {__version__} ({build})"
 

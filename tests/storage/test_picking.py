@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.core import Encoding, Event, SequencedEvent
-from headwater.core.build import IS_COMPILED
+from headwater.core.build import HAS_PICK
 from headwater.core.limits import check_append
 from headwater.storage.frame import Frame
 from headwater.storage.frame_encoding import encode
@@ -68,8 +68,8 @@ def test_plain_frames_are_for_machine_code_where_it_is_there() -> None:
     given = [Event("A", b"x", ("größe", "order:1"), id="1"), Event("A", b"", (), id="2"), Event("B", b"yy", id="3")]
     found: list[SequencedEvent] = []
     left = pick_plain(frame_of(given), 0, (FIRST, FIRST + 1, FIRST + 2), found, 10)
-    assert left == (7 if IS_COMPILED else None)
-    assert [each.event for each in found] == (given if IS_COMPILED else [])
+    assert left == (7 if HAS_PICK else None)
+    assert [each.event for each in found] == (given if HAS_PICK else [])
     assert all(type(each) is type(Frame(memoryview(frame_of(given)), 0, SEED).event(0)) for each in found)
 
 

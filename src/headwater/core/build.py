@@ -1,11 +1,14 @@
-"""Which build of Headwater runs: pure Python, or with its hot modules as machine code of the same source."""
+"""Which build of Headwater runs: with `storage/_pick.c` as an extension module, or pure Python."""
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-IS_COMPILED: Final = Path(__file__).suffix != ".py"
-"""This module is among those that a compiled wheel has as machine code, and all of them are, or none."""
-BUILD: Final = "compiled" if IS_COMPILED else "pure Python"
+HAS_PICK: Final = (
+    PathFinder.find_spec("headwater.storage._pick", [str(Path(__file__).parents[1] / "storage")]) is not None
+)
+"""An extension module for this Python is there. It is only looked for: the core does not import storage."""
+BUILD: Final = "with _pick" if HAS_PICK else "pure Python"
 """For people: `headwater --version` says it, and the metric `headwater_info`."""

@@ -10,5 +10,5 @@ def how_to_install(extra: str) -> str:
 
     Never by its bare name: an index may have a package of somebody else's under it.
     """
-    wheel = f"./headwater-{__version__}-py3-none-any.whl[{extra}]"
-    return f"`pip install '.[{extra}]'` in a checkout of Headwater, or `pip install '{wheel}'` beside its wheel"
+    wheel = f'"$(echo ./headwater-{__version__}-*.whl)[{extra}]"'
+    return f"`pip install '.[{extra}]'` in a checkout of Headwater, or `pip install {wheel}` beside its wheel"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..core.build import IS_COMPILED
+from ..core.build import HAS_PICK
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..formats.arrow_columns import Coded, coded
 from ..formats.decoders import msgpack_decoder
@@ -107,7 +107,7 @@ class Frame:
         size = end - start
         if size < _FEW:
             return self._picked(start, end)
-        if IS_COMPILED:
+        if HAS_PICK:
             events: list[SequencedEvent] = []
             numbers = range(self.first + start, self.first + end)
             if pick_plain(self._buffer, 0, numbers, events, _NO_LIMIT) is not None:

@@ -1,6 +1,6 @@
 """Events of a frame that lie apart, decoded where the frame lies in its file: the quick way to a few of them.
 
-Compiled wheels have it as machine code too (`_pick.c`), for frames without rare columns.
+`_pick.c` does the same for frames without rare columns, where an install has it compiled.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from mmap import mmap
 
-from ..core.build import IS_COMPILED
+from ..core.build import HAS_PICK
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from .frame_layout import DIRECTORY, HEADER, LEAD, Column
 
-if IS_COMPILED:
+if HAS_PICK:
     from ._pick import pick as _pick
 
     pick_plain = _pick
@@ -50,7 +50,7 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
     are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
     left of it.
     """
-    if IS_COMPILED and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
+    if HAS_PICK and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
         return left
     return pick_any(content, offset, numbers, events, budget)
 
