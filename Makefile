@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # pip brings uv, at its pinned version, and uv the rest.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
+.PHONY: demo demo-replicas quick test room spark night-slice nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -14,18 +14,33 @@ demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the serve
 demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -9 of the primary; under two minutes
 	@$(BIN)/python -m demo.replicas
 
-test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+PYTEST = $(BIN)/python -m pytest -n 2
+SPREAD = --dist worksteal
+BY_FILE = --dist loadfile --no-loadscope-reorder
+# Clients in other languages, environments of their own and Spark take minutes each: `make check` has them.
+APART := interop packaging spark
+
+test: $(STAMP)          ## the tests of every room: a quarter of an hour on two cores; without clients, packaging and Spark
+	$(PYTEST) $(SPREAD) $(APART:%=--ignore tests/%)
 
 QUICK := tests/core tests/formats tests/amqp/protocol tests/amqp/filters tests/amqp/streams
 
 quick: $(STAMP)         ## what needs no disk and no server: under a minute; the contract on the log in memory
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(QUICK)
+	$(PYTEST) -q $(SPREAD) $(QUICK)
 	$(BIN)/python -m pytest -q tests/contract -k memory
 
-spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+room: $(STAMP)          ## the tests of one room: ROOM=storage
+	$(PYTEST) $(if $(filter spark,$(ROOM)),$(BY_FILE),$(SPREAD)) tests/$(or $(ROOM),core)
+
+spark: $(STAMP)         ## the tests on Spark alone
+	$(PYTEST) $(BY_FILE) tests/spark
+
+SLICE_S := 300
+night-slice: $(STAMP)   ## some of what runs by night alone, chosen by the commit's id; SLICE_S=600 for more
+	$(PYTEST) $(BY_FILE) tests --slice $(SLICE_S)
+
+nightly: interop-clients ## everything at full length; PART=3 for one of its parts, of half an hour at most each
+	$(BIN)/python -m tests.nightly $(PART)
 
 lowest: $(STAMP)        ## the lowest versions that pyproject.toml allows serve every way in; one of the tests
 	$(BIN)/python -m pytest -q tests/packaging/test_lowest.py
@@ -91,7 +106,9 @@ simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for ea
 chaos: $(STAMP)         ## three servers of a shared home, while servers, network and database fail; SECONDS=60 for short, SEED=7
 	$(BIN)/python -m tests.chaos $(or $(SECONDS),600) $(or $(SEED),0)
 
-check: lint types interop-clients test  ## what CI runs
+check: lint types interop-clients ## what CI runs
+	$(PYTEST) $(SPREAD) --ignore tests/spark
+	@$(MAKE) --no-print-directory spark night-slice
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py src/headwater/storage/_pick.c
 	@echo "Installing what Headwater needs into $(VENV): a minute or less, once"

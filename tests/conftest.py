@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.night import IS_NIGHT
+from tests.night import IS_NIGHT, sliced
+from tests.seconds import Seconds
+from tests.skips import Skips
 
 TESTS = Path(__file__).parent
 MEMORY = Path("/dev/shm")
@@ -48,21 +50,36 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HEADWATER_TEST_PROFILE", "quick"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of this suite."""
+    group = parser.getgroup("headwater")
+    group.addoption(
+        "--slice", type=float, metavar="S", help="of the tests marked night, so many that they take S seconds"
+    )
+    group.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
+    group.addoption("--write-seconds", action="store_true", help="write how long tests took to tests/seconds.json")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Have pytest make its directories in memory, where it was not told where, and Spark's JVMs begin quickly."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
     assert all((TESTS / each).exists() for each in ON_DISK), "one of them has moved"
     if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
         os.environ.setdefault(ROOT_VARIABLE, str(MEMORY))
+    config.pluginmanager.register(Seconds(config), "seconds")
+    config.pluginmanager.register(Skips(), "skips")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """By day, leave out what is marked `night`."""
-    if not IS_NIGHT:
-        left_out = [item for item in items if item.get_closest_marker("night") is not None]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if item.get_closest_marker("night") is None]
+    """By day, leave out what is marked `night`; with `--slice`, all but some of that."""
+    nightly = {item.nodeid for item in items if item.get_closest_marker("night") is not None}
+    if (seconds_max := config.getoption("slice")) is not None:
+        left_out = {item.nodeid for item in items} - sliced(sorted(nightly), seconds_max)
+    else:
+        left_out = set() if IS_NIGHT else nightly
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+        items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 @pytest.fixture(scope="module")

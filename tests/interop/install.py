@@ -1,4 +1,6 @@
-"""`python -m tests.interop.install`: build the clients that are not built yet, into `.interop/`.
+"""`python -m tests.interop.install`: build the clients that are not built yet, into `.interop/`, side by side.
+
+With `--all` those too that are needed by night alone.
 
 Where CI is set, a client that cannot be built is an error; and Debian's packages of what is missing are installed, if
 that is possible. Elsewhere the reason is printed, and the tests of that client are skipped.
@@ -11,26 +13,41 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Lock
 from typing import NoReturn
 
 from .runtimes import RUNTIMES, Runtime, Unavailable
 
+SIDE_BY_SIDE = 4
+"""Most of the time they wait for what they download."""
+_MAVEN = Lock()
+"""Two runs of Maven must not write one local repository."""
+_APT = Lock()
+"""Nor two of apt-get."""
+
 
 def main() -> int:
     """See the module."""
-    failures = 0
-    for kind in RUNTIMES:
-        runtime = kind()
-        began = time.monotonic()
-        try:
-            was_built = _installed(runtime)
-        except Unavailable as error:
-            print(f"interop: {error}", file=sys.stderr)
-            failures += 1
-        else:
-            if was_built:
-                print(f"interop: built the client {runtime.name} in {time.monotonic() - began:.0f} s")
+    wanted = [kind() for kind in RUNTIMES if "--all" in sys.argv or not kind.by_night]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        failures = sum(not is_there for is_there in threads.map(_is_there, wanted))
     return 1 if failures and is_ci() else 0
+
+
+def _is_there(runtime: Runtime) -> bool:
+    """Build a client if it is not there; whether it is."""
+    began = time.monotonic()
+    try:
+        with _MAVEN if "mvn" in runtime.programs else nullcontext():
+            was_built = _installed(runtime)
+    except Unavailable as error:
+        print(f"interop: {error}", file=sys.stderr)
+        return False
+    if was_built:
+        print(f"interop: built the client {runtime.name} in {time.monotonic() - began:.0f} s")
+    return True
 
 
 def is_ci() -> bool:
@@ -60,9 +77,10 @@ def _apt_installed(packages: tuple[str, ...]) -> bool:
     """Whether Debian's packages could be installed."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
-    for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
-        if subprocess.run(["apt-get", *command], check=False, stdout=subprocess.DEVNULL).returncode:
-            return False
+    with _APT:
+        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
+            if subprocess.run(["apt-get", *command], check=False, stdout=subprocess.DEVNULL).returncode:
+                return False
     return True
 
 

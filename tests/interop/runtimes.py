@@ -33,6 +33,8 @@ class Runtime(ABC):
     """What must be on the path."""
     debian: ClassVar[tuple[str, ...]]
     """The packages that bring it on Debian 12."""
+    by_night: ClassVar[bool] = False
+    """Whether tests need it by night alone."""
 
     def __init__(self, built: Path = BUILT) -> None:
         self.sources = HERE / self.name
@@ -93,9 +95,7 @@ class Proton(Runtime):
     def build(self) -> None:
         """See Runtime."""
         venv = self.built / "venv"
-        _run(sys.executable, "-m", "venv", "--clear", str(venv))
-        pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-        _run(*pip, "--requirement", str(self.sources / "requirements.txt"))
+        _environment(venv, self.sources / "requirements.txt")
         has_tls = "import proton, sys; sys.exit(not proton.SSL.present())"
         if subprocess.run([venv / "bin" / "python", "-c", has_tls], check=False).returncode:
             raise Unavailable("proton: it was built without TLS; on Debian: apt-get install libssl-dev, then again")
@@ -413,15 +413,14 @@ class DeltaSpark(Runtime):
     """No client either: Delta's own package, and the Spark that it was made for, read archives that were made here."""
 
     name = "delta-spark"
+    by_night = True
     programs = ("java", "mvn")
     debian = ("openjdk-17-jdk-headless", "maven", "python3-venv")
 
     def build(self) -> None:
         """See Runtime."""
         venv = self.built / "venv"
-        _run(sys.executable, "-m", "venv", "--clear", str(venv))
-        pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-        _run(*pip, "--requirement", str(self.sources / "requirements.txt"))
+        _environment(venv, self.sources / "requirements.txt")
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
         target = f"-DoutputDirectory={self.built / 'jars'}"
         own = "-DincludeGroupIds=io.delta,io.unitycatalog"  # Spark has the rest
@@ -521,6 +520,14 @@ RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, PostgreSql, MariaDb,
     DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
 )  # fmt: skip
+
+
+def _environment(directory: Path, requirements: Path) -> None:
+    """Make a virtual environment that has what is required."""
+    uv = str(Path(sys.executable).with_name("uv"))
+    _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(directory))
+    python = str(directory / "bin" / "python")
+    _run(uv, "pip", "install", "--quiet", "--python", python, "--requirement", str(requirements))
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:
