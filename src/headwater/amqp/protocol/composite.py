@@ -1,21 +1,33 @@
 """Composite types (part 1, section 1.3): described lists whose fields have names, kinds and defaults.
 
-A composite type is a class with NAME, CODE and FIELDS, the names of the fields as `__slots__`, and an `__init__` that
-takes the fields in that order. That it is written out is for the compiler: docs/decisions/0033-amqp-composites.md.
+A composite type is a dataclass made by `composite`. It declares its fields in the standard's order, each with a Python
+type, a kind (see `fields`) and a default. A field without a default is mandatory, and so is one marked MANDATORY.
+
+    @composite("detach", 0x16)
+    class Detach(Composite):
+        handle: Annotated[int, UINT]
+        closed: Annotated[bool, BOOLEAN] = False
+
+Kinds are read from the annotations when the class is made, so a module of composite types has no
+`from __future__ import annotations`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from reprlib import repr as shown
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U32_U32, read
 from .encoding import CODE_UBYTE, write_list
 from .fields import Field, Kind, Read, Write
 from .types import Described, Symbol, ULong
+
+MANDATORY: Final = "mandatory"
+"""Marks a field that a peer must send, although it has a default here: `Annotated[int, UINT, MANDATORY] = 0`."""
 
 
 class Composite:
@@ -26,6 +38,7 @@ class Composite:
     NAME: ClassVar[str]
     CODE: ClassVar[int]
     FIELDS: ClassVar[tuple[Field, ...]]
+    LAYOUT: ClassVar[Layout]
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -33,25 +46,45 @@ class Composite:
         return all(getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS)
 
     def __repr__(self) -> str:
-        given = [(field, getattr(self, field.name)) for field in self.FIELDS]
+        given = ((field, getattr(self, field.name)) for field in self.FIELDS)
         parts = [f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default]
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def __copy__(self) -> Any:
-        """Another one with the same fields: what `copy` does by itself makes none of a compiled class."""
-        return layout_of(type(self)).make(*[getattr(self, field.name) for field in self.FIELDS])
+
+C = TypeVar("C", bound=Composite)
+
+
+@dataclass_transform(eq_default=False)
+def composite(name: str, code: int) -> Callable[[type[C]], type[C]]:
+    """Makes the class a composite type with the name and the code of the standard, as the module describes."""
+
+    def make(type: type[C]) -> type[C]:
+        made = dataclasses.dataclass(slots=True, eq=False, repr=False)(type)
+        made.NAME = name
+        made.CODE = code
+        made.FIELDS = tuple(map(_field_of, dataclasses.fields(made)))  # type: ignore[arg-type]
+        made.LAYOUT = Layout(made)
+        return made
+
+    return make
+
+
+def _field_of(declared: dataclasses.Field[Any]) -> Field:
+    annotation: Any = declared.type
+    kind, *marks = annotation.__metadata__
+    is_mandatory = MANDATORY in marks or declared.default is dataclasses.MISSING
+    return Field(declared.name, kind, None if is_mandatory else declared.default, is_mandatory)
 
 
 class Layout:
     """A composite type as its reader and writer want it."""
 
-    __slots__ = ("count", "defaults", "fields", "head", "make", "mandatory", "name", "names", "readers", "writers")
+    __slots__ = ("count", "defaults", "head", "make", "mandatory", "name", "names", "readers", "writers")
 
     def __init__(self, type: type[Composite]) -> None:
         fields = type.FIELDS
         self.make: Any = type
         self.name = type.NAME
-        self.fields = fields
         self.count = len(fields)
         self.head = b"\x00" + CODE_UBYTE.pack(0x53, type.CODE)
         self.names = [field.name for field in fields]
@@ -61,17 +94,6 @@ class Layout:
         self.mandatory = [index for index, field in enumerate(fields) if field.is_mandatory]
 
 
-_LAYOUTS: Final[dict[type, Layout]] = {}
-
-
-def layout_of(type: type[Composite]) -> Layout:
-    """The type's layout."""
-    layout = _LAYOUTS.get(type)
-    if layout is None:
-        layout = _LAYOUTS[type] = Layout(type)
-    return layout
-
-
 class Group:
     """Composite types of which one is due at some place, by their descriptors: an ulong, or a symbol."""
 
@@ -79,7 +101,7 @@ class Group:
 
     def __init__(self, name: str, types: Iterable[type[Composite]]) -> None:
         self.name = name
-        self._by_code = {type.CODE: layout_of(type) for type in types}
+        self._by_code = {type.CODE: type.LAYOUT for type in types}
         self._by_symbol = {f"amqp:{layout.name}:list": layout for layout in self._by_code.values()}
 
     def find(self, buffer: bytes, at: int) -> tuple[Layout | None, int]:
@@ -147,7 +169,7 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
 
     Raises EncodeError, which names the type and the field: a mandatory one is None, a wrong type, out of range.
     """
-    layout = layout_of(type(value))
+    layout = value.LAYOUT
     content = bytearray()
     index = 0
     try:
@@ -161,9 +183,9 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
                 content.append(0x40)
     except EncodeError as wrong:
         raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
-    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as misfit:
+    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as wrong:
         given = shown(getattr(value, layout.names[index], None))
-        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {misfit}") from None
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {wrong}") from None
     out += layout.head
     write_list(out, layout.count if count < 0 else count, content)
 

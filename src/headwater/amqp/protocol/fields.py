@@ -7,9 +7,9 @@ DecodeError where the value is of another type. Its `write(out, value)` never ge
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from reprlib import repr as shown
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U16, U32, U64, read
@@ -30,37 +30,21 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 
 
-class Kind:
+class Kind(NamedTuple):
     """How the fields of one AMQP type are read and written."""
 
-    __slots__ = ("name", "read", "write")
-
-    def __init__(self, name: str, read: Read, write: Write) -> None:
-        self.name = name
-        self.read = read
-        self.write = write
+    name: str
+    read: Read
+    write: Write
 
 
-class Field:
-    """One field of a composite type, with the value that an absent one has."""
+class Field(NamedTuple):
+    """One field of a composite type, with the value that an absent one has; a mandatory one may not be null."""
 
-    __slots__ = ("default", "is_mandatory", "kind", "name")
-
-    def __init__(self, name: str, kind: Kind, default: object = None, is_mandatory: bool = False) -> None:
-        self.name = name
-        self.kind = kind
-        self.default = default
-        self.is_mandatory = is_mandatory
-
-
-def mandatory(name: str, kind: Kind) -> Field:
-    """A field that may not be null."""
-    return Field(name, kind, None, True)
-
-
-def names(fields: Iterable[Field]) -> tuple[str, ...]:
-    """The names of fields: the `__slots__` of the class that declares them."""
-    return tuple([field.name for field in fields])
+    name: str
+    kind: Kind
+    default: object
+    is_mandatory: bool
 
 
 def unexpected(expected: str, buffer: bytes, at: int) -> DecodeError:

@@ -1,13 +1,12 @@
 """Messages (part 3, section 3.2): finding their sections, decoding them, and building messages."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Annotated, Any, Final
 
 from .codec import DecodeError, EncodeError, encode_into
-from .composite import Composite, layout_of, read_fields, write_composite
+from .composite import Composite, composite, read_fields, write_composite
 from .decoding import read
 from .encoding import CODE_UBYTE, write_binary
 from .fields import (
@@ -21,9 +20,7 @@ from .fields import (
     TIMESTAMP,
     UBYTE,
     UINT,
-    Field,
     Kind,
-    names,
 )
 from .sections import (
     APPLICATION_PROPERTIES,
@@ -68,88 +65,37 @@ PRIORITY: Final = 4
 """The priority of a message that gives none (3.2.1)."""
 
 
+@composite("header", 0x70)
 class Header(Composite):
     """How a message is to be delivered (3.2.1); `ttl` in milliseconds."""
 
-    NAME = "header"
-    CODE = 0x70
-    FIELDS = (
-        Field("durable", BOOLEAN, False),
-        Field("priority", UBYTE, PRIORITY),
-        Field("ttl", UINT),
-        Field("first_acquirer", BOOLEAN, False),
-        Field("delivery_count", UINT, 0),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        durable: bool = False,
-        priority: int = PRIORITY,
-        ttl: int | None = None,
-        first_acquirer: bool = False,
-        delivery_count: int = 0,
-    ) -> None:
-        self.durable = durable
-        self.priority = priority
-        self.ttl = ttl
-        self.first_acquirer = first_acquirer
-        self.delivery_count = delivery_count
+    durable: Annotated[bool, BOOLEAN] = False
+    priority: Annotated[int, UBYTE] = PRIORITY
+    ttl: Annotated[int | None, UINT] = None
+    first_acquirer: Annotated[bool, BOOLEAN] = False
+    delivery_count: Annotated[int, UINT] = 0
 
 
+@composite("properties", 0x73)
 class Properties(Composite):
     """What a message is (3.2.4). Times are in milliseconds since 1970; ids are str, UUID, ULong or bytes."""
 
-    NAME = "properties"
-    CODE = 0x73
-    FIELDS = (
-        Field("message_id", MESSAGE_ID),
-        Field("user_id", BINARY),
-        Field("to", STRING),
-        Field("subject", STRING),
-        Field("reply_to", STRING),
-        Field("correlation_id", MESSAGE_ID),
-        Field("content_type", LABEL),
-        Field("content_encoding", LABEL),
-        Field("absolute_expiry_time", TIMESTAMP),
-        Field("creation_time", TIMESTAMP),
-        Field("group_id", STRING),
-        Field("group_sequence", UINT),
-        Field("reply_to_group_id", STRING),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        message_id: object = None,
-        user_id: bytes | None = None,
-        to: str | None = None,
-        subject: str | None = None,
-        reply_to: str | None = None,
-        correlation_id: object = None,
-        content_type: str | None = None,
-        content_encoding: str | None = None,
-        absolute_expiry_time: int | None = None,
-        creation_time: int | None = None,
-        group_id: str | None = None,
-        group_sequence: int | None = None,
-        reply_to_group_id: str | None = None,
-    ) -> None:
-        self.message_id = message_id
-        self.user_id = user_id
-        self.to = to
-        self.subject = subject
-        self.reply_to = reply_to
-        self.correlation_id = correlation_id
-        self.content_type = content_type
-        self.content_encoding = content_encoding
-        self.absolute_expiry_time = absolute_expiry_time
-        self.creation_time = creation_time
-        self.group_id = group_id
-        self.group_sequence = group_sequence
-        self.reply_to_group_id = reply_to_group_id
+    message_id: Annotated[object, MESSAGE_ID] = None
+    user_id: Annotated[bytes | None, BINARY] = None
+    to: Annotated[str | None, STRING] = None
+    subject: Annotated[str | None, STRING] = None
+    reply_to: Annotated[str | None, STRING] = None
+    correlation_id: Annotated[object, MESSAGE_ID] = None
+    content_type: Annotated[str | None, LABEL] = None
+    content_encoding: Annotated[str | None, LABEL] = None
+    absolute_expiry_time: Annotated[int | None, TIMESTAMP] = None
+    creation_time: Annotated[int | None, TIMESTAMP] = None
+    group_id: Annotated[str | None, STRING] = None
+    group_sequence: Annotated[int | None, UINT] = None
+    reply_to_group_id: Annotated[str | None, STRING] = None
 
 
+@dataclass(slots=True, repr=False)
 class Message:
     """A message, decoded. A section that is absent is None.
 
@@ -157,45 +103,18 @@ class Message:
     Keys of annotations may be given as plain `str`; they are written as symbols.
     """
 
-    __slots__ = (
-        "application_properties",
-        "body",
-        "body_kind",
-        "delivery_annotations",
-        "footer",
-        "header",
-        "message_annotations",
-        "properties",
-    )
-
-    def __init__(
-        self,
-        body: Any = None,
-        body_kind: int = VALUE,
-        *,
-        header: Header | None = None,
-        delivery_annotations: Mapping[Any, Any] | None = None,
-        message_annotations: Mapping[Any, Any] | None = None,
-        properties: Properties | None = None,
-        application_properties: Mapping[str, Any] | None = None,
-        footer: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.body = body
-        self.body_kind = body_kind
-        self.header = header
-        self.delivery_annotations = delivery_annotations
-        self.message_annotations = message_annotations
-        self.properties = properties
-        self.application_properties = application_properties
-        self.footer = footer
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Message):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in _PARTS)
+    body: Any = None
+    body_kind: int = VALUE
+    _: KW_ONLY
+    header: Header | None = None
+    delivery_annotations: Mapping[Any, Any] | None = None
+    message_annotations: Mapping[Any, Any] | None = None
+    properties: Properties | None = None
+    application_properties: Mapping[str, Any] | None = None
+    footer: Mapping[Any, Any] | None = None
 
     def __repr__(self) -> str:
-        given = [(name, getattr(self, name)) for name in _PARTS]
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
         return f"Message({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
 
 
@@ -244,9 +163,9 @@ def _read_section(message: bytes, start: int) -> tuple[Any, int]:
     try:
         code, at = section_code(message, start)
         if code == HEADER:
-            content, at = read_fields(layout_of(Header), message, at)
+            content, at = read_fields(Header.LAYOUT, message, at)
         elif code == PROPERTIES:
-            content, at = read_fields(layout_of(Properties), message, at)
+            content, at = read_fields(Properties.LAYOUT, message, at)
         elif code in _MAPS:
             content, at = _MAPS[code].read(message, at)
         else:
@@ -307,16 +226,6 @@ def _write_descriptor(out: bytearray, code: int) -> None:
     out += CODE_UBYTE.pack(0x53, code)
 
 
-_PARTS: Final = (
-    "body",
-    "body_kind",
-    "header",
-    "delivery_annotations",
-    "message_annotations",
-    "properties",
-    "application_properties",
-    "footer",
-)
 _MAPS: Final[dict[int, Kind]] = {
     DELIVERY_ANNOTATIONS: ANNOTATIONS,
     MESSAGE_ANNOTATIONS: ANNOTATIONS,

@@ -4,15 +4,13 @@ Fields are plain Python values: int, str, bytes, bool, `Symbol`, dict, and a tup
 multiple. A field that is absent or null has the standard's default.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from reprlib import repr as shown
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from .codec import DecodeError
-from .composite import Composite, Group, read_fields, write_composite
+from .composite import MANDATORY, Composite, Group, composite, read_fields, write_composite
 from .decoding import read
 from .fields import (
     BINARY,
@@ -24,9 +22,6 @@ from .fields import (
     UINT,
     ULONG,
     USHORT,
-    Field,
-    mandatory,
-    names,
 )
 from .states import (
     DELIVERY_STATE,
@@ -77,321 +72,123 @@ __all__ = [
 UINT_MAX: Final = 0xFFFFFFFF
 
 
+@composite("open", 0x10)
 class Open(Composite):
     """Negotiates the connection (2.7.1). `idle_time_out` is in milliseconds, `max_frame_size` in bytes."""
 
-    NAME = "open"
-    CODE = 0x10
-    FIELDS = (
-        mandatory("container_id", STRING),
-        Field("hostname", STRING),
-        Field("max_frame_size", UINT, UINT_MAX),
-        Field("channel_max", USHORT, 65535),
-        Field("idle_time_out", UINT),
-        Field("outgoing_locales", SYMBOLS, ()),
-        Field("incoming_locales", SYMBOLS, ()),
-        Field("offered_capabilities", SYMBOLS, ()),
-        Field("desired_capabilities", SYMBOLS, ()),
-        Field("properties", SYMBOL_MAP),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        container_id: str,
-        hostname: str | None = None,
-        max_frame_size: int = UINT_MAX,
-        channel_max: int = 65535,
-        idle_time_out: int | None = None,
-        outgoing_locales: tuple[str, ...] = (),
-        incoming_locales: tuple[str, ...] = (),
-        offered_capabilities: tuple[str, ...] = (),
-        desired_capabilities: tuple[str, ...] = (),
-        properties: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.container_id = container_id
-        self.hostname = hostname
-        self.max_frame_size = max_frame_size
-        self.channel_max = channel_max
-        self.idle_time_out = idle_time_out
-        self.outgoing_locales = outgoing_locales
-        self.incoming_locales = incoming_locales
-        self.offered_capabilities = offered_capabilities
-        self.desired_capabilities = desired_capabilities
-        self.properties = properties
+    container_id: Annotated[str, STRING]
+    hostname: Annotated[str | None, STRING] = None
+    max_frame_size: Annotated[int, UINT] = UINT_MAX
+    channel_max: Annotated[int, USHORT] = 65535
+    idle_time_out: Annotated[int | None, UINT] = None
+    outgoing_locales: Annotated[tuple[str, ...], SYMBOLS] = ()
+    incoming_locales: Annotated[tuple[str, ...], SYMBOLS] = ()
+    offered_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    desired_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    properties: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
 
 
+@composite("begin", 0x11)
 class Begin(Composite):
     """Begins a session on a channel (2.7.2)."""
 
-    NAME = "begin"
-    CODE = 0x11
-    FIELDS = (
-        Field("remote_channel", USHORT),
-        mandatory("next_outgoing_id", UINT),
-        mandatory("incoming_window", UINT),
-        mandatory("outgoing_window", UINT),
-        Field("handle_max", UINT, UINT_MAX),
-        Field("offered_capabilities", SYMBOLS, ()),
-        Field("desired_capabilities", SYMBOLS, ()),
-        Field("properties", SYMBOL_MAP),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        remote_channel: int | None = None,
-        next_outgoing_id: int = 0,
-        incoming_window: int = 0,
-        outgoing_window: int = 0,
-        handle_max: int = UINT_MAX,
-        offered_capabilities: tuple[str, ...] = (),
-        desired_capabilities: tuple[str, ...] = (),
-        properties: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.remote_channel = remote_channel
-        self.next_outgoing_id = next_outgoing_id
-        self.incoming_window = incoming_window
-        self.outgoing_window = outgoing_window
-        self.handle_max = handle_max
-        self.offered_capabilities = offered_capabilities
-        self.desired_capabilities = desired_capabilities
-        self.properties = properties
+    remote_channel: Annotated[int | None, USHORT] = None
+    next_outgoing_id: Annotated[int, UINT, MANDATORY] = 0
+    incoming_window: Annotated[int, UINT, MANDATORY] = 0
+    outgoing_window: Annotated[int, UINT, MANDATORY] = 0
+    handle_max: Annotated[int, UINT] = UINT_MAX
+    offered_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    desired_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    properties: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
 
 
+@composite("attach", 0x12)
 class Attach(Composite):
     """Attaches a link to a session (2.7.3). `role` is False at the sender, True at the receiver."""
 
-    NAME = "attach"
-    CODE = 0x12
-    FIELDS = (
-        mandatory("name", STRING),
-        mandatory("handle", UINT),
-        mandatory("role", BOOLEAN),
-        Field("snd_settle_mode", UBYTE, 2),
-        Field("rcv_settle_mode", UBYTE, 0),
-        Field("source", SOURCE),
-        Field("target", TARGET),
-        Field("unsettled", UNSETTLED),
-        Field("incomplete_unsettled", BOOLEAN, False),
-        Field("initial_delivery_count", UINT),
-        Field("max_message_size", ULONG),
-        Field("offered_capabilities", SYMBOLS, ()),
-        Field("desired_capabilities", SYMBOLS, ()),
-        Field("properties", SYMBOL_MAP),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        name: str,
-        handle: int,
-        role: bool,
-        snd_settle_mode: int = 2,
-        rcv_settle_mode: int = 0,
-        source: Source | Described | None = None,
-        target: Target | Coordinator | Described | None = None,
-        unsettled: Mapping[bytes, DeliveryState | Described | None] | None = None,
-        incomplete_unsettled: bool = False,
-        initial_delivery_count: int | None = None,
-        max_message_size: int | None = None,
-        offered_capabilities: tuple[str, ...] = (),
-        desired_capabilities: tuple[str, ...] = (),
-        properties: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.name = name
-        self.handle = handle
-        self.role = role
-        self.snd_settle_mode = snd_settle_mode
-        self.rcv_settle_mode = rcv_settle_mode
-        self.source = source
-        self.target = target
-        self.unsettled = unsettled
-        self.incomplete_unsettled = incomplete_unsettled
-        self.initial_delivery_count = initial_delivery_count
-        self.max_message_size = max_message_size
-        self.offered_capabilities = offered_capabilities
-        self.desired_capabilities = desired_capabilities
-        self.properties = properties
+    name: Annotated[str, STRING]
+    handle: Annotated[int, UINT]
+    role: Annotated[bool, BOOLEAN]
+    snd_settle_mode: Annotated[int, UBYTE] = 2
+    rcv_settle_mode: Annotated[int, UBYTE] = 0
+    source: Annotated[Source | Described | None, SOURCE] = None
+    target: Annotated[Target | Coordinator | Described | None, TARGET] = None
+    unsettled: Annotated[Mapping[bytes, DeliveryState | Described | None] | None, UNSETTLED] = None
+    incomplete_unsettled: Annotated[bool, BOOLEAN] = False
+    initial_delivery_count: Annotated[int | None, UINT] = None
+    max_message_size: Annotated[int | None, ULONG] = None
+    offered_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    desired_capabilities: Annotated[tuple[str, ...], SYMBOLS] = ()
+    properties: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
 
 
+@composite("flow", 0x13)
 class Flow(Composite):
     """Updates the state of a session's windows, and of a link's credit where it has a `handle` (2.7.4)."""
 
-    NAME = "flow"
-    CODE = 0x13
-    FIELDS = (
-        Field("next_incoming_id", UINT),
-        mandatory("incoming_window", UINT),
-        mandatory("next_outgoing_id", UINT),
-        mandatory("outgoing_window", UINT),
-        Field("handle", UINT),
-        Field("delivery_count", UINT),
-        Field("link_credit", UINT),
-        Field("available", UINT),
-        Field("drain", BOOLEAN, False),
-        Field("echo", BOOLEAN, False),
-        Field("properties", SYMBOL_MAP),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        next_incoming_id: int | None = None,
-        incoming_window: int = 0,
-        next_outgoing_id: int = 0,
-        outgoing_window: int = 0,
-        handle: int | None = None,
-        delivery_count: int | None = None,
-        link_credit: int | None = None,
-        available: int | None = None,
-        drain: bool = False,
-        echo: bool = False,
-        properties: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.next_incoming_id = next_incoming_id
-        self.incoming_window = incoming_window
-        self.next_outgoing_id = next_outgoing_id
-        self.outgoing_window = outgoing_window
-        self.handle = handle
-        self.delivery_count = delivery_count
-        self.link_credit = link_credit
-        self.available = available
-        self.drain = drain
-        self.echo = echo
-        self.properties = properties
+    next_incoming_id: Annotated[int | None, UINT] = None
+    incoming_window: Annotated[int, UINT, MANDATORY] = 0
+    next_outgoing_id: Annotated[int, UINT, MANDATORY] = 0
+    outgoing_window: Annotated[int, UINT, MANDATORY] = 0
+    handle: Annotated[int | None, UINT] = None
+    delivery_count: Annotated[int | None, UINT] = None
+    link_credit: Annotated[int | None, UINT] = None
+    available: Annotated[int | None, UINT] = None
+    drain: Annotated[bool, BOOLEAN] = False
+    echo: Annotated[bool, BOOLEAN] = False
+    properties: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
 
 
+@composite("transfer", 0x14)
 class Transfer(Composite):
     """Sends a message, or a part of one, which follows it in the frame (2.7.5)."""
 
-    NAME = "transfer"
-    CODE = 0x14
-    FIELDS = (
-        mandatory("handle", UINT),
-        Field("delivery_id", UINT),
-        Field("delivery_tag", BINARY),
-        Field("message_format", UINT),
-        Field("settled", BOOLEAN),
-        Field("more", BOOLEAN, False),
-        Field("rcv_settle_mode", UBYTE),
-        Field("state", DELIVERY_STATE),
-        Field("resume", BOOLEAN, False),
-        Field("aborted", BOOLEAN, False),
-        Field("batchable", BOOLEAN, False),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        handle: int,
-        delivery_id: int | None = None,
-        delivery_tag: bytes | None = None,
-        message_format: int | None = None,
-        settled: bool | None = None,
-        more: bool = False,
-        rcv_settle_mode: int | None = None,
-        state: DeliveryState | Described | None = None,
-        resume: bool = False,
-        aborted: bool = False,
-        batchable: bool = False,
-    ) -> None:
-        self.handle = handle
-        self.delivery_id = delivery_id
-        self.delivery_tag = delivery_tag
-        self.message_format = message_format
-        self.settled = settled
-        self.more = more
-        self.rcv_settle_mode = rcv_settle_mode
-        self.state = state
-        self.resume = resume
-        self.aborted = aborted
-        self.batchable = batchable
+    handle: Annotated[int, UINT]
+    delivery_id: Annotated[int | None, UINT] = None
+    delivery_tag: Annotated[bytes | None, BINARY] = None
+    message_format: Annotated[int | None, UINT] = None
+    settled: Annotated[bool | None, BOOLEAN] = None
+    more: Annotated[bool, BOOLEAN] = False
+    rcv_settle_mode: Annotated[int | None, UBYTE] = None
+    state: Annotated[DeliveryState | Described | None, DELIVERY_STATE] = None
+    resume: Annotated[bool, BOOLEAN] = False
+    aborted: Annotated[bool, BOOLEAN] = False
+    batchable: Annotated[bool, BOOLEAN] = False
 
 
+@composite("disposition", 0x15)
 class Disposition(Composite):
     """The state of the deliveries `first` to `last`, or of `first` alone (2.7.6). `role` as in `Attach`."""
 
-    NAME = "disposition"
-    CODE = 0x15
-    FIELDS = (
-        mandatory("role", BOOLEAN),
-        mandatory("first", UINT),
-        Field("last", UINT),
-        Field("settled", BOOLEAN, False),
-        Field("state", DELIVERY_STATE),
-        Field("batchable", BOOLEAN, False),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        role: bool,
-        first: int,
-        last: int | None = None,
-        settled: bool = False,
-        state: DeliveryState | Described | None = None,
-        batchable: bool = False,
-    ) -> None:
-        self.role = role
-        self.first = first
-        self.last = last
-        self.settled = settled
-        self.state = state
-        self.batchable = batchable
+    role: Annotated[bool, BOOLEAN]
+    first: Annotated[int, UINT]
+    last: Annotated[int | None, UINT] = None
+    settled: Annotated[bool, BOOLEAN] = False
+    state: Annotated[DeliveryState | Described | None, DELIVERY_STATE] = None
+    batchable: Annotated[bool, BOOLEAN] = False
 
 
+@composite("detach", 0x16)
 class Detach(Composite):
     """Detaches a link, or ends it where `closed` (2.7.7)."""
 
-    NAME = "detach"
-    CODE = 0x16
-    FIELDS = (
-        mandatory("handle", UINT),
-        Field("closed", BOOLEAN, False),
-        Field("error", ERROR),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        handle: int,
-        closed: bool = False,
-        error: ErrorCondition | Described | None = None,
-    ) -> None:
-        self.handle = handle
-        self.closed = closed
-        self.error = error
+    handle: Annotated[int, UINT]
+    closed: Annotated[bool, BOOLEAN] = False
+    error: Annotated[ErrorCondition | Described | None, ERROR] = None
 
 
+@composite("end", 0x17)
 class End(Composite):
     """Ends a session (2.7.8)."""
 
-    NAME = "end"
-    CODE = 0x17
-    FIELDS = (Field("error", ERROR),)
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        error: ErrorCondition | Described | None = None,
-    ) -> None:
-        self.error = error
+    error: Annotated[ErrorCondition | Described | None, ERROR] = None
 
 
+@composite("close", 0x18)
 class Close(Composite):
     """Closes the connection (2.7.9)."""
 
-    NAME = "close"
-    CODE = 0x18
-    FIELDS = (Field("error", ERROR),)
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        error: ErrorCondition | Described | None = None,
-    ) -> None:
-        self.error = error
+    error: Annotated[ErrorCondition | Described | None, ERROR] = None
 
 
 Performative = Open | Begin | Attach | Flow | Transfer | Disposition | Detach | End | Close

@@ -1,13 +1,11 @@
 """SASL frames (part 5, section 5.3), and the message of the PLAIN mechanism (RFC 4616)."""
 
-from __future__ import annotations
-
 import struct
-from typing import Final
+from typing import Annotated, Final
 
 from .codec import DecodeError
-from .composite import Composite, Group, read_fields, write_composite
-from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE, Field, mandatory, names
+from .composite import Composite, Group, composite, read_fields, write_composite
+from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE
 
 OK: Final = 0
 """Authenticated."""
@@ -21,75 +19,50 @@ SYS_TEMP: Final = 4
 """Failed: a system error that may pass."""
 
 
+@composite("sasl-mechanisms", 0x40)
 class SaslMechanisms(Composite):
     """What the server offers (5.3.3.1); sent as an array, even if it is one."""
 
-    NAME = "sasl-mechanisms"
-    CODE = 0x40
-    FIELDS = (mandatory("sasl_server_mechanisms", SYMBOLS),)
-    __slots__ = names(FIELDS)
-
-    def __init__(self, sasl_server_mechanisms: tuple[str, ...]) -> None:
-        self.sasl_server_mechanisms = sasl_server_mechanisms
+    sasl_server_mechanisms: Annotated[tuple[str, ...], SYMBOLS]
 
 
+@composite("sasl-init", 0x41)
 class SaslInit(Composite):
     """What the client chose (5.3.3.2)."""
 
-    NAME = "sasl-init"
-    CODE = 0x41
-    FIELDS = (mandatory("mechanism", SYMBOL), Field("initial_response", BINARY), Field("hostname", STRING))
-    __slots__ = names(FIELDS)
-
-    def __init__(self, mechanism: str, initial_response: bytes | None = None, hostname: str | None = None) -> None:
-        self.mechanism = mechanism
-        self.initial_response = initial_response
-        self.hostname = hostname
+    mechanism: Annotated[str, SYMBOL]
+    initial_response: Annotated[bytes | None, BINARY] = None
+    hostname: Annotated[str | None, STRING] = None
 
     def __repr__(self) -> str:
         """Without the response, which may be a password."""
         return f"SaslInit(mechanism={self.mechanism!r}, hostname={self.hostname!r})"
 
 
+@composite("sasl-challenge", 0x42)
 class SaslChallenge(Composite):
     """What the server asks (5.3.3.3)."""
 
-    NAME = "sasl-challenge"
-    CODE = 0x42
-    FIELDS = (mandatory("challenge", BINARY),)
-    __slots__ = names(FIELDS)
-
-    def __init__(self, challenge: bytes) -> None:
-        self.challenge = challenge
+    challenge: Annotated[bytes, BINARY]
 
 
+@composite("sasl-response", 0x43)
 class SaslResponse(Composite):
     """What the client answers (5.3.3.4)."""
 
-    NAME = "sasl-response"
-    CODE = 0x43
-    FIELDS = (mandatory("response", BINARY),)
-    __slots__ = names(FIELDS)
-
-    def __init__(self, response: bytes) -> None:
-        self.response = response
+    response: Annotated[bytes, BINARY]
 
     def __repr__(self) -> str:
         """Without the response, which may be a password."""
         return "SaslResponse()"
 
 
+@composite("sasl-outcome", 0x44)
 class SaslOutcome(Composite):
     """How it ended (5.3.3.5): `code` is OK, AUTH, SYS, SYS_PERM or SYS_TEMP."""
 
-    NAME = "sasl-outcome"
-    CODE = 0x44
-    FIELDS = (mandatory("code", UBYTE), Field("additional_data", BINARY))
-    __slots__ = names(FIELDS)
-
-    def __init__(self, code: int, additional_data: bytes | None = None) -> None:
-        self.code = code
-        self.additional_data = additional_data
+    code: Annotated[int, UBYTE]
+    additional_data: Annotated[bytes | None, BINARY] = None
 
 
 SaslFrame = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome

@@ -1,12 +1,10 @@
 """Delivery states (part 3, section 3.4), their transactional forms (part 4, section 4.5), and what an error is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from .codec import encode
-from .composite import Composite, Group, kind_of
+from .composite import Composite, Group, composite, kind_of
 from .encoding import write_binary, write_map
 from .fields import (
     ANNOTATIONS,
@@ -18,124 +16,74 @@ from .fields import (
     SYMBOL_MAP,
     UINT,
     ULONG,
-    Field,
     Kind,
-    mandatory,
-    names,
 )
 from .types import Described
 
 
+@composite("error", 0x1D)
 class ErrorCondition(Composite):
     """The details of an error (part 2, section 2.8.14)."""
 
-    NAME = "error"
-    CODE = 0x1D
-    FIELDS = (mandatory("condition", SYMBOL), Field("description", STRING), Field("info", SYMBOL_MAP))
-    __slots__ = names(FIELDS)
-
-    def __init__(self, condition: str, description: str | None = None, info: Mapping[Any, Any] | None = None) -> None:
-        self.condition = condition
-        self.description = description
-        self.info = info
+    condition: Annotated[str, SYMBOL]
+    description: Annotated[str | None, STRING] = None
+    info: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
 
 
 ERROR: Final = kind_of(Group("error", [ErrorCondition]))
 
 
+@composite("received", 0x23)
 class Received(Composite):
     """So much of the delivery was received (3.4.1)."""
 
-    NAME = "received"
-    CODE = 0x23
-    FIELDS = (mandatory("section_number", UINT), mandatory("section_offset", ULONG))
-    __slots__ = names(FIELDS)
-
-    def __init__(self, section_number: int, section_offset: int) -> None:
-        self.section_number = section_number
-        self.section_offset = section_offset
+    section_number: Annotated[int, UINT]
+    section_offset: Annotated[int, ULONG]
 
 
+@composite("accepted", 0x24)
 class Accepted(Composite):
     """The delivery was processed (3.4.2)."""
 
-    __slots__ = ()
-    NAME = "accepted"
-    CODE = 0x24
-    FIELDS = ()
 
-
+@composite("rejected", 0x25)
 class Rejected(Composite):
     """The delivery is invalid (3.4.3)."""
 
-    NAME = "rejected"
-    CODE = 0x25
-    FIELDS = (Field("error", ERROR),)
-    __slots__ = names(FIELDS)
-
-    def __init__(self, error: ErrorCondition | Described | None = None) -> None:
-        self.error = error
+    error: Annotated[ErrorCondition | Described | None, ERROR] = None
 
 
+@composite("released", 0x26)
 class Released(Composite):
     """The delivery was not, and will not be, processed (3.4.4)."""
 
-    __slots__ = ()
-    NAME = "released"
-    CODE = 0x26
-    FIELDS = ()
 
-
+@composite("modified", 0x27)
 class Modified(Composite):
     """The delivery was not processed, and is changed before it is delivered again (3.4.5)."""
 
-    NAME = "modified"
-    CODE = 0x27
-    FIELDS = (
-        Field("delivery_failed", BOOLEAN, False),
-        Field("undeliverable_here", BOOLEAN, False),
-        Field("message_annotations", ANNOTATIONS),
-    )
-    __slots__ = names(FIELDS)
-
-    def __init__(
-        self,
-        delivery_failed: bool = False,
-        undeliverable_here: bool = False,
-        message_annotations: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.delivery_failed = delivery_failed
-        self.undeliverable_here = undeliverable_here
-        self.message_annotations = message_annotations
+    delivery_failed: Annotated[bool, BOOLEAN] = False
+    undeliverable_here: Annotated[bool, BOOLEAN] = False
+    message_annotations: Annotated[Mapping[Any, Any] | None, ANNOTATIONS] = None
 
 
 Outcome = Accepted | Rejected | Released | Modified
 OUTCOME: Final = kind_of(Group("outcome", [Accepted, Rejected, Released, Modified]))
 
 
+@composite("declared", 0x33)
 class Declared(Composite):
     """The outcome of a transaction's declaration (part 4, section 4.5.5)."""
 
-    NAME = "declared"
-    CODE = 0x33
-    FIELDS = (mandatory("txn_id", BINARY),)
-    __slots__ = names(FIELDS)
-
-    def __init__(self, txn_id: bytes) -> None:
-        self.txn_id = txn_id
+    txn_id: Annotated[bytes, BINARY]
 
 
+@composite("transactional-state", 0x34)
 class TransactionalState(Composite):
     """The state of a delivery within a transaction (part 4, section 4.5.8)."""
 
-    NAME = "transactional-state"
-    CODE = 0x34
-    FIELDS = (mandatory("txn_id", BINARY), Field("outcome", OUTCOME))
-    __slots__ = names(FIELDS)
-
-    def __init__(self, txn_id: bytes, outcome: Outcome | Described | None = None) -> None:
-        self.txn_id = txn_id
-        self.outcome = outcome
+    txn_id: Annotated[bytes, BINARY]
+    outcome: Annotated[Outcome | Described | None, OUTCOME] = None
 
 
 DeliveryState = Received | Accepted | Rejected | Released | Modified | Declared | TransactionalState
