@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..core.query import Query, QueryItem
-from .passed import Passed
 from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
 
 LOOKS_MIN = 16
@@ -21,6 +20,10 @@ LOOKS_MIN = 16
 
 LISTED_MAX = 8192
 """So many numbers at most are listed for one page; what may take more is walked."""
+
+
+class Passed(int):
+    """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
 
 
 class Piece(NamedTuple):

@@ -15,8 +15,7 @@ from ..core.query import Query
 from .decoded import DECODED_FRAME_BYTES_MAX, DecodedFrames
 from .frame import Frame
 from .index import Index
-from .matching import listed, matching
-from .passed import Passed
+from .matching import Passed, listed, matching
 from .segment import Segment
 from .segments import SegmentLog
 

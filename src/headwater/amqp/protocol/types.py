@@ -3,8 +3,6 @@
 `None`, `bool`, `str`, `bytes`, `uuid.UUID`, `list` and `dict` are null, boolean, string, binary, uuid, list and map;
 `float` is double and a plain `int` is long. Every other type has its class here. None checks its range: `codec.encode`
 does. Equality is Python's (`UInt(1) == 1`, `Symbol("a") == "a"`): what depends on the type asks `type(value)`.
-
-Only this file may subclass int, float, str, bytes and list: a compiler of the other ones could not.
 """
 
 from __future__ import annotations
