@@ -28,7 +28,6 @@ from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
 from headwater.core.notification_types import NotificationType
-from tests.compiled import replaces_methods
 
 from ..waiting import WAIT_S_MAX, eventually
 from .served import Served
@@ -168,7 +167,6 @@ def test_a_server_that_stops_takes_nothing_more_from_a_busy_sender() -> None:
         assert stored <= served.log("orders").head() <= stored + 100
 
 
-@replaces_methods
 def test_many_receivers_of_a_peer_that_reads_slowly_take_no_more_memory_than_one(served: Served) -> None:
     client = served.client()
     for _ in range(60):
@@ -352,7 +350,6 @@ def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypat
     assert [len(each.accepted) for each in container.suspended._by_key.values()] == [10, 10]
 
 
-@replaces_methods
 def test_a_flood_of_tiny_frames_leaves_others_their_turn(served: Served) -> None:
     client = served.client()
     (transport,) = served.container.connections

@@ -9,7 +9,6 @@ from headwater.amqp.protocol.performatives import Accepted, Flow, Modified, Reje
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import WRITE_BYTES_MAX
 from headwater.core.local import LocalLog
-from tests.compiled import replaces_methods
 
 from .asking import EARLIEST, drained, message, numbers, payloads, put
 from .served import Served
@@ -62,7 +61,6 @@ def delivery_counts(deliveries: list) -> list[int]:
 # Credit
 
 
-@replaces_methods
 def test_no_more_comes_than_there_is_credit(
     client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +75,6 @@ def test_no_more_comes_than_there_is_credit(
     assert numbers(receiver.take(6)) == [4, 5, 6, 7, 8, 9]
 
 
-@replaces_methods
 def test_credit_may_be_taken_back(log: LocalLog, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = client.receiver("orders", credit=0)
     receiver.link.grant(10)
@@ -90,7 +87,6 @@ def test_credit_may_be_taken_back(log: LocalLog, client: Client, monkeypatch: py
     assert numbers(receiver.take(1)) == [1]
 
 
-@replaces_methods
 def test_a_flow_is_echoed_where_it_asks_for_it(
     client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +96,6 @@ def test_a_flow_is_echoed_where_it_asks_for_it(
     assert (flows[0].handle, flows[0].link_credit, flows[0].delivery_count) == (receiver.link.remote.handle, 0, 0)
 
 
-@replaces_methods
 def test_drain_gives_what_is_there_and_uses_up_the_credit(
     log: LocalLog, client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +200,6 @@ def test_a_presettled_delivery_needs_no_outcome(client: Client, log: LocalLog) -
     assert all(delivery.received.is_settled for delivery in deliveries)
 
 
-@replaces_methods
 def test_in_mode_second_the_sender_settles_after_the_outcome(
     log: LocalLog, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,6 @@ from headwater.core.limits import EventColumns
 from headwater.storage.index import Index
 from headwater.storage.judge import RUN_EVENTS_MAX, LogJudge, Numbering
 from headwater.storage.writers import WriterTable
-from tests.compiled import replaces_methods
 
 from .builders import columns, event
 
@@ -77,7 +76,6 @@ def test_a_group_is_judged_as_if_its_appends_had_come_one_by_one(
     assert outcomes(group) == expected
 
 
-@replaces_methods
 def test_appends_that_do_not_concern_each_other_are_entered_together() -> None:
     index = CountingIndex(0, has_partitions=False)
     group = [request([event("A", f"n:{n}")], AppendCondition(Query.where(tags=[f"n:{n}"]), 0)) for n in range(64)]

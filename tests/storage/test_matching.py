@@ -101,7 +101,7 @@ def test_events_above_a_gap_are_in_a_run_of_their_own() -> None:
 
 
 def test_whoever_reads_while_a_file_is_replaced_has_one_or_the_other(tmp_path: Path) -> None:
-    """What is let go lets others run while it is unmapped: they must not find it, on the compiled build either."""
+    """What is let go lets others run while it is unmapped: they must not find it."""
     found = index_of([("A", ("x:1",), 0)] * 10, 4, 4, tmp_path)
     path = write_postings(tmp_path, 1, 4, active([("A", ("x:1",), 0)] * 4).encoded_terms())
     ended = threading.Event()

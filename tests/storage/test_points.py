@@ -18,7 +18,6 @@ from headwater.storage import StoredLog, accept_loss, reader, segment, segments
 from headwater.storage.frame import Frame
 from headwater.storage.mapped import MappedLog
 from headwater.storage.postings import FilePostings, Numbers, write_postings
-from tests.compiled import replaces_functions
 
 from .builders import change, engine, event, numbers
 from .test_postings import active
@@ -174,7 +173,6 @@ def test_what_was_lost_is_left_out(data: Path, small_segments: None, query: Quer
             assert found == (kept[::-1] if backwards else kept)
 
 
-@replaces_functions
 def test_queries_of_single_terms_walk_no_postings(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine(data) as one:
         log = one.create("orders")

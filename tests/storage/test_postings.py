@@ -24,7 +24,6 @@ from headwater.storage.postings import (
     merge_postings,
     write_postings,
 )
-from tests.compiled import counts_lines
 
 Row = tuple[str, tuple[str, ...], int]
 rows = st.lists(
@@ -197,7 +196,6 @@ def lines_run(do: Callable[[], object]) -> int:
     return count
 
 
-@counts_lines
 @pytest.mark.parametrize("kind", ["asked for", "written"])
 def test_keys_of_tags_without_colon_take_no_more_for_each_where_there_are_more(kind: str) -> None:
     """Each is a key of its own: to look through all tags for each of them would take four times as long for twice as

@@ -12,7 +12,6 @@ from headwater.core import ALL, Event, LogSettings, Query, QueryItem, read_pages
 from headwater.storage import Engine, StoredLog, decoded
 from headwater.storage.postings import Numbers
 from headwater.storage.reader import LOOKS_MAX
-from tests.compiled import replaces_methods
 
 from .builders import engine, event, numbers
 
@@ -138,7 +137,6 @@ def test_logs_keep_no_more_decoded_frames_together_than_one_would(
     assert kept.bytes == 0, "what is closed keeps nothing"
 
 
-@replaces_methods
 def test_a_page_looks_no_further_than_so_many_numbers_that_do_not_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

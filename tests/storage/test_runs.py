@@ -19,7 +19,6 @@ from headwater.storage.index import Index
 from headwater.storage.matching import Piece, matching
 from headwater.storage.postings import KEY, PARTITION, TAG, TYPE, ActivePostings, Postings
 from headwater.storage.runs import MERGED_RUNS, Run, RunPostings
-from tests.compiled import replaces_functions
 
 from ..builders import event
 
@@ -150,7 +149,6 @@ def test_what_goes_to_file_is_the_same() -> None:
     assert terms == {term: list(numbers) for term, numbers in both.table.encoded_terms()}
 
 
-@replaces_functions
 def test_tags_of_one_hash_are_told_by_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes_of = runs_module._hashes_of
     monkeypatch.setattr(runs_module, "_hashes_of", lambda tags: hashes_of(tags) % 3)

@@ -18,7 +18,6 @@ from headwater.storage.recovery import open_segments
 from headwater.storage.room import Room
 from headwater.storage.segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name, segment_paths
 from headwater.storage.segments import PREPARED, SegmentLog
-from tests.compiled import replaces_methods
 
 from .builders import LOG_ID, SEED, chained, change
 from .disks import FullDisk, SlowWriter
@@ -238,7 +237,6 @@ def test_a_reader_keeps_what_is_trimmed_meanwhile(logs: Logs, small_segments: No
     assert [event.sequence_number for frame in frames for event in frame.events()] == list(range(4, 121))
 
 
-@replaces_methods
 def test_trims_and_rolls_at_one_time_lose_no_segment(
     logs: Logs, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

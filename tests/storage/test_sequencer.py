@@ -30,7 +30,6 @@ from headwater.storage.index import Index
 from headwater.storage.judge import LogJudge, Numbering
 from headwater.storage.sequencer import Sequencer, Verdict
 from headwater.storage.writers import WriterTable
-from tests.compiled import replaces_methods
 
 from ..waiting import eventually
 from .builders import SEED, Fatal, columns, content, encoded, event, unless
@@ -493,7 +492,6 @@ def test_a_columns_object_is_not_changed_by_being_refused(desk: Desk) -> None:
     assert desk.outcome(again) == AppendResult(1, 1)
 
 
-@replaces_methods
 def test_what_was_judged_on_top_of_refused_frames_is_never_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer is refused while the committer judges the next group, and is done with it before that is sent."""
     judge, later, is_judging = desk.sequencer._judge, list[AppendRequest](), threading.Event()
@@ -534,7 +532,6 @@ def while_judging(desk: Desk, monkeypatch: pytest.MonkeyPatch, append: Callable[
     monkeypatch.setattr(judge, "judge", judged)
 
 
-@replaces_methods
 def test_a_small_frame_is_written_by_who_judged_it_though_more_waits(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,7 +542,6 @@ def test_a_small_frame_is_written_by_who_judged_it_though_more_waits(
     assert desk.log.writers == ["orders-committer"] * 2
 
 
-@replaces_methods
 def test_a_large_frame_is_left_to_the_writer_where_more_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the next group is judged while it is written."""
     while_judging(desk, monkeypatch, lambda: desk.submit(event("Second")))

@@ -22,7 +22,6 @@ from headwater.storage.frame_layout import MARKS_FEATURE, Column
 from headwater.storage.framelog import Head, HeadMoved
 from headwater.storage.meta import META_NAME
 from headwater.storage.writers import ENDED_MS, WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
-from tests.compiled import replaces_methods
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
@@ -125,7 +124,6 @@ def test_marks_of_frames_that_find_no_room_are_forgotten(log: StoredLog, disk: G
     assert log.append_columns(**marked(1, "b", 1, 1, True)) == AppendResult(3, 3)
 
 
-@replaces_methods
 def test_marks_are_judged_again_when_the_head_has_moved(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append, refused = log.frames.append_frames, []
 
