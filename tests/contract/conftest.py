@@ -9,9 +9,13 @@ import pytest
 
 from headwater.core import EventLog, LogSettings
 
+from ..night import IS_NIGHT
+from ..seeds import VARIABLE, seed
+from .choosing import Candidate, chosen
 from .kinds import KINDS, Bench, kinds
 
 LogFactory = Callable[..., EventLog]
+HERE = Path(__file__).parent
 
 
 class ManualClock:
@@ -29,6 +33,31 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("on")
         metafunc.parametrize("kind", kinds(**(marker.kwargs if marker else {})))
+
+
+def pytest_report_header() -> str | None:
+    """Say how the run is repeated."""
+    return None if IS_NIGHT else f"contract: by day on all kinds of log in part, repeated with {VARIABLE}={seed()}"
+
+
+@pytest.hookimpl(trylast=True)  # of what is left by `-k`, so that a test asked for by its name runs
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """By day, leave out what the seed does not choose."""
+    if IS_NIGHT:
+        return
+    candidates = [each for each in map(_candidate, items) if each is not None]
+    unchosen = {each.name for each in candidates} - chosen(candidates, seed())
+    if unchosen:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in unchosen])
+        items[:] = [item for item in items if item.nodeid not in unchosen]
+
+
+def _candidate(item: pytest.Item) -> Candidate | None:
+    """None: it is of another folder, or of no kind of log."""
+    if not item.path.is_relative_to(HERE) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return None
+    kind = item.callspec.params.get("kind")
+    return Candidate(item.nodeid, kind) if isinstance(kind, str) else None
 
 
 @pytest.fixture
