@@ -1,5 +1,5 @@
 """Odd tags are found by every protocol that can ask for tags, as keys and exactly. (That all carry them, and Spark's
-source finds them, is in test_matrix and test_spark.)"""
+source finds them, is in `test_matrix` here and in `tests/spark`.)"""
 
 from __future__ import annotations
 
