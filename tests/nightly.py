@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.night import seed
+from tests.seeds import WITHOUT_GIT, commit
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".nightly"
+COMMIT = (commit(ROOT) or WITHOUT_GIT)[:12]
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2")
 SPREAD = ("--dist", "worksteal")
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -84,24 +85,24 @@ def main() -> int:
         parser.error(f"part {unknown[0]} given, 1 to {len(PARTS)} are there")
     failed = [part for part in named or PARTS if not passes(part, again=bool(named))]
     if failed:
-        print(f"nightly: failed in part {', '.join(map(str, failed))} on {seed()}")
+        print(f"nightly: failed in part {', '.join(map(str, failed))} on {COMMIT}")
     return 1 if failed else 0
 
 
 def passes(part: int, *, again: bool) -> bool:
     """Whether all steps of a part pass, or have passed on this commit."""
     KEPT.mkdir(exist_ok=True)
-    kept = KEPT / f"{seed()}.json"
+    kept = KEPT / f"{COMMIT}.json"
     passed: dict[str, float] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     is_passed = True
     for step in PARTS[part]:
         if step.name in passed and not again:
-            print(f"nightly: part {part}, {step.name}: passed on {seed()} before, in {passed[step.name] / 60:.1f} min")
+            print(f"nightly: part {part}, {step.name}: passed on {COMMIT} before, in {passed[step.name] / 60:.1f} min")
             continue
         began = time.monotonic()
         code = subprocess.run(step.command, cwd=ROOT, env=os.environ | {"NIGHT": "1"}).returncode
         took = time.monotonic() - began
-        print(f"nightly: part {part}, {step.name}: {'failed' if code else 'passed'} on {seed()} in {took / 60:.1f} min")
+        print(f"nightly: part {part}, {step.name}: {'failed' if code else 'passed'} on {COMMIT} in {took / 60:.1f} min")
         if code:
             passed.pop(step.name, None)
             is_passed = False

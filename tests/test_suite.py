@@ -62,7 +62,6 @@ def test_no_test_is_lost_or_doubled_by_any_order(workers: int, monkeypatch: pyte
 def test_a_slice_of_the_night_is_that_of_its_seed_and_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     nodeids = [f"test_{n}" for n in range(40)]
     monkeypatch.setattr(night, "SECONDS", {nodeid: 10.0 for nodeid in nodeids})
-    night.seed.cache_clear()
     seen: set[str] = set()
     for seed in range(60):
         monkeypatch.setattr(night, "seed", lambda seed=seed: str(seed))
