@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from .documents import ROOT
+from .sources import texts_of
 
 PAGE = ROOT / "docs" / "reference" / "modules.md"
 PACKAGE = ROOT / "src" / "headwater"
@@ -47,7 +47,7 @@ def _name(path: Path) -> str:
 
 def _first_sentence(file: Path) -> str:
     """Without its full stop, as a cell of a table."""
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    docstring = texts_of(file).docstring
     assert docstring, f"{file} does not say what it is for"
     paragraph = " ".join(docstring.partition("\n\n")[0].split())
     return _END.split(paragraph, maxsplit=1)[0].removesuffix(".").replace("|", "\\|")

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from types import ModuleType
 from typing import Any, ForwardRef, NamedTuple
 
@@ -64,6 +65,7 @@ PARTS = (
 )
 
 
+@cache
 def page() -> str:
     """The text of the page."""
     return "\n".join([_HEAD, *(line for part in PARTS for line in _part(part))])

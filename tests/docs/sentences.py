@@ -6,7 +6,6 @@ python -m tests.docs.sentences anew     lists where a turn is
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
@@ -16,11 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from .documents import DOCUMENTS, name_of, prose
-from .test_commands import COMMANDS
-from .test_words import GENERATED_FROM_CODE, SOURCES, messages
+from .commands import commands, help_of
+from .documents import DOCUMENTS, GENERATED_FROM_CODE, name_of, prose
+from .sources import SOURCES, texts_of
 
 COUNTS = Path(__file__).with_name("sentences.json")
 WAYS = {
@@ -65,21 +62,13 @@ def texts() -> Iterator[Text]:
     for document in DOCUMENTS:
         if (name := name_of(document)) not in GENERATED_FROM_CODE:
             yield Text("documents", name_of(document.parent), name, prose(document))
-    for path, command in COMMANDS.items():
-        shown = command.get_help(click.Context(command, info_name=f"headwater {path}"))
-        yield Text("help and messages", "--help", f"headwater {path}", shown)
+    for path in commands():
+        yield Text("help and messages", "--help", f"headwater {path}", help_of(path))
     for source in SOURCES:
-        name, code = name_of(source), source.read_text(encoding="utf-8")
+        name, said = name_of(source), texts_of(source)
         folder = "/".join(name.split("/")[:-1][:3])
-        for line, text in messages(code):
-            yield Text("help and messages", folder, f"{name}:{line}", text)
-        for node in ast.walk(ast.parse(code)):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                yield Text("docstrings", folder, f"{name}:{node.lineno}", node.value.value)
+        yield from (Text("help and messages", folder, f"{name}:{line}", text) for line, text in said.messages)
+        yield from (Text("docstrings", folder, f"{name}:{line}", text) for line, text in said.docstrings)
 
 
 @cache

@@ -33,7 +33,7 @@ from typing import Any
 
 from headwater.server.sources import load
 
-from .documents import NOT_RUN, ROOT
+from .documents import NOT_RUN, ROOT, text_of
 
 PORTS = {"http": "(?:8080|9043)", "amqp": "5672", "grpc": "8815"}
 PLACES = ("/var/lib/", "/mnt/")
@@ -85,7 +85,7 @@ class Block:
 
 def blocks(document: Path) -> Iterator[Block]:
     """The blocks of a document that are told to be in some language, without those that are not to be run."""
-    text = document.read_text(encoding="utf-8")
+    text = text_of(document)
     for found in _BLOCK.finditer(text):
         if not NOT_RUN.fullmatch(found["before"].strip()):
             yield Block(found["language"], found["code"], text.count("\n", 0, found.start("code")))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
-
 from . import modules
-from .documents import ROOT, prose
+from .documents import ROOT, check_none, line_of, prose, text_of
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 PACKAGE = ROOT / "src" / "headwater"
@@ -17,24 +15,27 @@ ON_DISK = {"META.json", "idx/", "history/", "log/"}
 """Names inside a data directory."""
 
 
-def _paths() -> list[str]:
-    return sorted(set(_PATH.findall(prose(ARCHITECTURE))) - ON_DISK)
+def _paths() -> list[tuple[int, str]]:
+    """The paths that it names, each with its line."""
+    text = prose(ARCHITECTURE)
+    return [(line_of(text, at.start()), at[1]) for at in _PATH.finditer(text) if at[1] not in ON_DISK]
 
 
-def test_it_names_paths():
-    assert len(_paths()) > 40
+def test_it_names_paths() -> None:
+    assert len({path for _, path in _paths()}) > 40
 
 
-@pytest.mark.parametrize("path", _paths())
-def test_every_path_exists(path):
-    assert any((base / path).exists() for base in (ROOT, PACKAGE)), (
-        f"{path} is neither in the repository nor in src/headwater"
+def test_every_path_exists() -> None:
+    check_none(
+        f"ARCHITECTURE.md:{line}: {path} is neither in the repository nor in src/headwater"
+        for line, path in _paths()
+        if not any((base / path).exists() for base in (ROOT, PACKAGE))
     )
 
 
 def test_every_room_is_named():
     rooms = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
-    text = ARCHITECTURE.read_text(encoding="utf-8")
+    text = text_of(ARCHITECTURE)
     assert [room for room in rooms if f"`{room}/`" not in text] == []
 
 
@@ -44,7 +45,7 @@ def test_the_page_of_every_file_and_its_one_job_says_what_the_modules_say():
 
 
 def test_who_looks_for_a_rebalance_finds_where_it_is_decided():
-    [paragraph] = [part for part in ARCHITECTURE.read_text(encoding="utf-8").split("\n\n") if "**rebalance**" in part]
+    [paragraph] = [part for part in text_of(ARCHITECTURE).split("\n\n") if "**rebalance**" in part]
     assert "`amqp/streams/groups.py`" in paragraph
 
 
@@ -52,7 +53,7 @@ def test_import_rule_is_that_of_pyproject():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    text = " ".join(ARCHITECTURE.read_text(encoding="utf-8").split())
+    text = " ".join(text_of(ARCHITECTURE).split())
     assert " > ".join(layers) in text
     for contract in contracts:
         assert contract["name"] in text

@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
-import pytest
 
-from headwater.server.cli import headwater
-
-from .documents import DOCUMENTS, name_of
+from .commands import commands, options
+from .documents import DOCUMENTS, check_none, line_of, name_of, text_of
 
 OF_USERS = [document for document in DOCUMENTS if not document.name.startswith("benchmarks")]
 """The others name the options of the benchmarks."""
+_COMMAND = re.compile(r"(?:`|^)headwater ([a-z]+)(?: ([a-z-]+))?", re.MULTILINE)
+_OPTION = re.compile(r"`(--[a-z][a-z-]*)")
 
 
-def commands(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """The command and all below it, each with its path."""
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from commands(below, f"{path} {name}".strip())
+def unknown(text: str) -> Iterator[tuple[int, str]]:
+    """Commands and options of a text that are not there, each with its line."""
+    there = commands()
+    for found in _COMMAND.finditer(text):
+        first, second = found.groups()
+        if first not in there:
+            yield line_of(text, found.start()), f"there is no command `headwater {first}`"
+        elif isinstance(there[first], click.Group) and second and f"{first} {second}" not in there:
+            yield line_of(text, found.start()), f"there is no command `headwater {first} {second}`"
+    for found in _OPTION.finditer(text):
+        if found[1] not in options():
+            yield line_of(text, found.start()), f"there is no option `{found[1]}`"
 
 
-COMMANDS = dict(commands(headwater))
-OPTIONS = {
-    name for command in COMMANDS.values() for each in command.params for name in (*each.opts, *each.secondary_opts)
-} | {"--help", "--version"}
+def _of_document(document: Path) -> Iterator[str]:
+    return (f"{name_of(document)}:{line}: {what}" for line, what in unknown(text_of(document)))
 
 
-@pytest.mark.parametrize("document", OF_USERS, ids=name_of)
-def test_commands_and_options_that_a_document_names_are_there(document):
-    text = document.read_text(encoding="utf-8")
-    for first, second in re.findall(r"(?:`|^)headwater ([a-z]+)(?: ([a-z-]+))?", text, re.MULTILINE):
-        assert first in COMMANDS
-        if isinstance(COMMANDS[first], click.Group) and second:
-            assert f"{first} {second}" in COMMANDS
-    unknown = set(re.findall(r"`(--[a-z][a-z-]*)", text)) - OPTIONS
-    assert not unknown
+def test_commands_and_options_that_documents_name_are_there() -> None:
+    check_none(fault for document in OF_USERS for fault in _of_document(document))
+
+
+def test_all_that_are_unknown_are_found() -> None:
+    text = "`headwater serve --no-such`\n`headwater sarve`\nheadwater logs shew\n`--http-port`, `--http-prot`"
+    assert list(unknown(text)) == [
+        (2, "there is no command `headwater sarve`"),
+        (3, "there is no command `headwater logs shew`"),
+        (4, "there is no option `--http-prot`"),
+    ]

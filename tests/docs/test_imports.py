@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from .documents import ROOT
+from .sources import texts_of
 
 SOURCES = ROOT / "src"
 CIRCLES = {
@@ -28,10 +29,10 @@ def _modules() -> dict[str, Path]:
 def _imports(name: str, path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
     """The modules that one imports anywhere in its text: for types and within functions, too."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in texts_of(path).imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             start = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*start, *([node.module] if node.module else [])])
             for alias in node.names:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-
-import pytest
+from collections.abc import Iterator
 
 from headwater import __version__
 from headwater.formats.installing import how_to_install
 
-from .documents import DOCUMENTS, ROOT, name_of
+from .documents import DOCUMENTS, ROOT, check_none, line_of, name_of, text_of
 
-SOURCES = sorted(
+FILES = sorted(
     file for room in ("src", "benchmarks", "demo", "examples", "deploy") for file in (ROOT / room).rglob("*.py")
 )
+EXTRAS = ("spark", "postgres", "mysql", "oidc")
 START = ROOT / "docs" / "start.md"
 BARE = re.compile(r"pip3? install (?:-\S+ )*['\"`]?headwater(?![\w-])|(?<!\.whl)['\"`]headwater\[[\w,]+\]")
 """The name without a path before it or a wheel's version behind it: pip would ask an index for it."""
@@ -21,38 +21,52 @@ WARNINGS = ("`pip install headwater` is not ours", "Do not run `pip install head
 """Where a document may say it."""
 
 
-@pytest.mark.parametrize(
-    ("text", "is_bare"),
-    [
-        ("pip install headwater", True),
-        ("pip install --upgrade headwater", True),
-        ("`pip install 'headwater[spark]'`", True),
-        ("with `headwater[spark]`", True),
-        ("pip install headwater-*.whl", False),
-        ('pip install "$(echo ./headwater-0.2.0.dev0-*.whl)[spark]"', False),
-        ("pip install '.[spark]'", False),
-    ],
-)
-def test_what_counts_as_the_bare_name(text, is_bare):
-    assert bool(BARE.search(text)) == is_bare
-
-
-@pytest.mark.parametrize("file", [*DOCUMENTS, *SOURCES], ids=name_of)
-def test_nobody_is_told_to_install_by_the_bare_name(file):
-    text = file.read_text(encoding="utf-8")
+def bare_names(text: str) -> Iterator[tuple[int, str]]:
+    """Where a text says to install by the bare name, each with its line."""
     for warning in WARNINGS:
         text = text.replace(warning, "")
-    assert BARE.findall(text) == [], "link to docs/start.md#install, or use how_to_install"
+    return ((line_of(text, found.start()), found[0]) for found in BARE.finditer(text))
+
+
+def test_what_counts_as_the_bare_name() -> None:
+    bare = [
+        "pip install headwater",
+        "pip install --upgrade headwater",
+        "`pip install 'headwater[spark]'`",
+        "with `headwater[spark]`",
+    ]
+    others = [
+        "pip install headwater-*.whl",
+        'pip install "$(echo ./headwater-0.2.0.dev0-*.whl)[spark]"',
+        "pip install '.[spark]'",
+        WARNINGS[0],
+    ]
+    assert [text for text in bare + others if list(bare_names(text))] == bare
+
+
+def test_nothing_says_to_install_by_the_bare_name() -> None:
+    check_none(
+        (
+            f"{name_of(file)}:{line}: {said}"
+            for file in [*DOCUMENTS, *FILES]
+            for line, said in bare_names(text_of(file))
+        ),
+        "link to docs/start.md#install, or use how_to_install",
+    )
 
 
 def test_the_first_screen_warns_of_the_bare_name() -> None:
-    screen, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    screen, _, _ = text_of(ROOT / "README.md").partition("\n## ")
     assert "Headwater is not on PyPI; `pip install headwater` is not ours" in screen
 
 
-@pytest.mark.parametrize("extra", ["spark", "postgres", "mysql", "oidc"])
-def test_the_page_and_the_errors_give_the_same_commands(extra):
-    commands = re.findall(r"`(pip install [^`]+)`", how_to_install(extra))
-    assert len(commands) == 2
-    assert all(f"`{command}`" in START.read_text(encoding="utf-8") for command in commands)
-    assert __version__ in commands[1]
+def test_the_page_and_the_errors_give_the_same_commands() -> None:
+    commands = {extra: re.findall(r"`(pip install [^`]+)`", how_to_install(extra)) for extra in EXTRAS}
+    assert {extra: len(given) for extra, given in commands.items()} == dict.fromkeys(EXTRAS, 2)
+    check_none(
+        f"{name_of(START)} has no `{command}`"
+        for given in commands.values()
+        for command in given
+        if f"`{command}`" not in text_of(START)
+    )
+    check_none(f"{given[1]} is not of {__version__}" for given in commands.values() if __version__ not in given[1])

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from pathlib import Path
 
-from .documents import DOCUMENTS, ROOT, anchors, name_of, relative_links
+from .documents import DOCUMENTS, ROOT, anchors, check_none, name_of, numbered_links, relative_links
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_every_relative_link_resolves(document):
-    for link in relative_links(document):
+def dead_links(document: Path) -> Iterator[str]:
+    """The links of a document that lead to no file or to no heading."""
+    for line, link in numbered_links(document):
         path, _, anchor = link.partition("#")
         target = (document.parent / path).resolve() if path else document
-        assert target.exists(), f"{name_of(document)} links to {link}, which is not there"
-        if anchor and target.suffix == ".md":
-            assert anchor in anchors(target), f"{name_of(document)} links to {link}; {path} has no such heading"
+        if not target.exists():
+            yield f"{document}:{line}: {link} is not there"
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+            yield f"{document}:{line}: {link}: {target.name} has no such heading"
 
 
-def test_index_leads_to_every_document():
+def test_every_relative_link_resolves() -> None:
+    check_none(fault.removeprefix(f"{ROOT}/") for document in DOCUMENTS for fault in dead_links(document))
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A heading\n\n[itself](#a-heading) [it](page.md#a-heading) [web](https://x/y)\n"
+        "[file](gone.md)\n\n```sh\n[no](link.md)\n```\n[heading](page.md#gone) [here](#gone)\n"
+    )
+    assert list(dead_links(page)) == [
+        f"{page}:4: gone.md is not there",
+        f"{page}:9: page.md#gone: page.md has no such heading",
+        f"{page}:9: #gone: page.md has no such heading",
+    ]
+
+
+def test_index_leads_to_every_document() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in relative_links(index)}
-    missing = [
-        name_of(each) for each in DOCUMENTS if each.is_relative_to(ROOT / "docs") and each not in linked | {index}
-    ]
-    assert not missing
+    of_users = [each for each in DOCUMENTS if each.is_relative_to(ROOT / "docs")]
+    check_none(f"{name_of(each)}: docs/index.md has no link to it" for each in of_users if each not in linked | {index})

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from headwater.cne.endpoint import Standing
 
-from .documents import DOCUMENTS, ROOT, name_of
+from .documents import DOCUMENTS, ROOT, check_none, name_of, text_of
 
 PICTURES = sorted((ROOT / "docs" / "images").glob("*.svg"))
 SVG = "{http://www.w3.org/2000/svg}"
+COLOURED = re.compile(r"^\s*(\.?[\w-]+) {.*(?:fill|stroke): #", re.MULTILINE)
 SHOWN = re.compile(r"!\[([^\]]+)\]\(([^)\s]+\.svg)\)")
 """Its text for who does not see it, and where it is."""
 
@@ -23,23 +23,40 @@ def texts_of(picture: Path) -> list[str]:
     return ["".join(text.itertext()) for text in ElementTree.parse(picture).iter(f"{SVG}text")]
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=name_of)
-def test_a_picture_is_described_and_has_colours_for_light_and_dark(picture: Path) -> None:
+def faults_of(picture: Path) -> Iterator[str]:
+    """What a picture lacks for those who do not see it, or see it in the dark."""
     root = ElementTree.parse(picture).getroot()
     named = {child.get("id"): child.text for child in root if child.tag in (f"{SVG}title", f"{SVG}desc")}
-    assert root.get("role") == "img" and root.get("aria-labelledby") == "title description"
-    assert len(named["title"] or "") > 10 and len(named["description"] or "") > 100
+    if root.get("role") != "img" or root.get("aria-labelledby") != "title description":
+        yield "it is no image that its title and description label"
+    if len(named.get("title") or "") <= 10 or len(named.get("description") or "") <= 100:
+        yield "its title or its description is short"
     light, found, dark = (root.findtext(f"{SVG}style") or "").partition("@media (prefers-color-scheme: dark)")
-    of_light, of_dark = (set(re.findall(r"^\s*(\.?[\w-]+) {.*(?:fill|stroke): #", part, re.MULTILINE))
-                         for part in (light, dark))  # fmt: skip
-    assert found and of_dark == of_light
+    of_light, of_dark = (set(COLOURED.findall(part)) for part in (light, dark))
+    if not found or of_dark != of_light:
+        yield f"coloured in light or in dark alone: {sorted(of_light ^ of_dark)}"
+
+
+def test_pictures_are_described_and_have_colours_for_light_and_dark() -> None:
+    assert PICTURES
+    check_none(f"{name_of(picture)}: {fault}" for picture in PICTURES for fault in faults_of(picture))
+
+
+def test_what_a_picture_lacks_is_found(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.svg"
+    bare.write_text('<svg xmlns="http://www.w3.org/2000/svg"><style>\n.box { fill: #fff }\n</style></svg>')
+    assert list(faults_of(bare)) == [
+        "it is no image that its title and description label",
+        "its title or its description is short",
+        "coloured in light or in dark alone: ['.box']",
+    ]
 
 
 def test_every_picture_is_shown_with_a_text_in_its_place() -> None:
     shown = {
         (document.parent / target).resolve(): text
         for document in DOCUMENTS
-        for text, target in SHOWN.findall(document.read_text(encoding="utf-8"))
+        for text, target in SHOWN.findall(text_of(document))
     }
     assert set(shown) == set(PICTURES)
     assert all(len(text) > 30 for text in shown.values())

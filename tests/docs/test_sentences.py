@@ -20,20 +20,18 @@ def test_what_became_fewer_is_written_down() -> None:
     assert not fallen, f"well done: {COMMAND} writes it down: {fallen}"
 
 
-@pytest.mark.parametrize(
-    ("way", "text", "count"),
-    [
-        ("is told", "It is\ntold. They were told; who tells?", 2),
-        ("is to be", "A flag that is to be set", 1),
-        ("nobody", "Nobody reads it, and nobody writes it", 2),
-        ("Who ... does", "Who reads, waits. Users who read do not. Who is it? Fine: who asks, gets.", 2),
-        ("for who", "for who comes, from who left, those who stay", 2),
-        ("what is", "What waits is read; what they want", 1),
-        ("those that", "those that\nfollow, and those events that follow", 1),
-    ],
-)
-def test_a_turn_is_found_over_the_end_of_a_line(way: str, text: str, count: int) -> None:
-    assert len(Text("documents", "docs", "page", text).found(way)) == count
+def test_turns_are_found_over_the_end_of_a_line() -> None:
+    cases = {
+        "is told": ("It is\ntold. They were told; who tells?", 2),
+        "is to be": ("A flag that is to be set", 1),
+        "nobody": ("Nobody reads it, and nobody writes it", 2),
+        "Who ... does": ("Who reads, waits. Users who read do not. Who is it? Fine: who asks, gets.", 2),
+        "for who": ("for who comes, from who left, those who stay", 2),
+        "what is": ("What waits is read; what they want", 1),
+        "those that": ("those that\nfollow, and those events that follow", 1),
+    }
+    found = {way: len(Text("documents", "docs", "page", text).found(way)) for way, (text, _) in cases.items()}
+    assert found == {way: count for way, (_, count) in cases.items()}
 
 
 def test_all_kinds_of_text_are_counted() -> None:

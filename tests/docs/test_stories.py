@@ -6,10 +6,11 @@ Guides that take Spark are done by `tests/spark/test_guides.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from .documents import DOCUMENTS, ROOT, name_of, without_blocks
+from .documents import DOCUMENTS, ROOT, check_none, line_of, name_of, text_of, without_blocks
 from .stories import Story, blocks
 
 COMPILED = {"go", "java", "typescript"}
@@ -45,10 +46,26 @@ def test_story_can_be_done_as_it_is_told(document, at_home):
         story.run(document)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_nothing_that_could_be_done_is_hidden_from_these_tests(document):
-    text = document.read_text(encoding="utf-8")
-    for language, code in _FENCE.findall(text):
-        assert language in LANGUAGES | {""}, f"nobody runs a block of {language}"
-        assert language or not _COMMAND.search(code), f"a block of commands without a language:\n{code}"
-    assert not _INDENTED.findall(without_blocks(text)), "an example is a fenced block, not an indented one"
+def hidden(text: str) -> Iterator[tuple[int, str]]:
+    """The blocks of a text that no test sees, each with its line."""
+    for block in _FENCE.finditer(text):
+        language, code = block.groups()
+        if language not in LANGUAGES | {""}:
+            yield line_of(text, block.start()), f"no test runs a block of {language}"
+        if not language and _COMMAND.search(code):
+            yield line_of(text, block.start()), f"a block of commands without a language:\n{code}"
+    for found in _INDENTED.finditer(text := without_blocks(text)):
+        yield line_of(text, found.start(1)), f"an example is a fenced block, not an indented one: {found[1]}"
+
+
+def test_nothing_that_could_be_done_is_hidden_from_these_tests() -> None:
+    check_none(f"{name_of(each)}:{line}: {fault}" for each in DOCUMENTS for line, fault in hidden(text_of(each)))
+
+
+def test_hidden_blocks_are_found() -> None:
+    text = "One\n\n```sh\nls\n```\n```ruby\np 1\n```\n```\n$ ls\n```\nTwo\n\n    three\n"
+    assert list(hidden(text)) == [
+        (6, "no test runs a block of ruby"),
+        (9, "a block of commands without a language:\n$ ls\n"),
+        (14, "an example is a fenced block, not an indented one: three"),
+    ]

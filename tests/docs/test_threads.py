@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "headwater"
+from .documents import ROOT, text_of
+from .sources import SOURCES
+
+PACKAGE = ROOT / "src" / "headwater"
 STARTS = re.compile(r"threading\.Thread\(|ThreadPoolExecutor\(|\bcreate_task\(|ensure_future\(|TaskGroup\(")
 SEEN_TO = {
     "core/threads.py": "begins again what failed, and tells it: for all that lasts as long as the server",
@@ -61,9 +63,5 @@ SEEN_TO = {
 
 
 def test_whoever_starts_a_thread_or_a_task_says_who_sees_to_it() -> None:
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        if STARTS.search(path.read_text(encoding="utf-8"))
-    }
+    found = {path.relative_to(PACKAGE).as_posix() for path in SOURCES if STARTS.search(text_of(path))}
     assert found == SEEN_TO.keys()

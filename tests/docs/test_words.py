@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
-import click
-import pytest
-
-from .documents import DOCUMENTS, ROOT, name_of, prose
-from .test_commands import COMMANDS
+from .commands import commands, help_of
+from .documents import DOCUMENTS, GENERATED_FROM_CODE, ROOT, check_none, name_of, prose
+from .sources import SOURCES, parsed, texts_of
 
 BANNED = {
     r"stop(?:s|ped)? (?:it |them )?in order|a stop in order": "shuts (it) down gracefully; a graceful shutdown",
@@ -48,64 +45,56 @@ BANNED = {
 """Regular expressions, in any case, and what is said instead."""
 
 OF_USERS = [each for each in DOCUMENTS if each.is_relative_to(ROOT / "docs") and each.parent.name != "decisions"]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
-GENERATED_FROM_CODE = {"docs/reference/modules.md", "docs/reference/python.md"}
-"""What they say is what docstrings say to who changes the code."""
 
 
-def coinages(text: str) -> list[str]:
-    """What is banned of a text, each with what to say instead."""
+def coinages(text: str) -> list[tuple[int, str]]:
+    """What is banned of a text, each with the number of its line in the text and what to say instead."""
     plain = " ".join(text.split())
     return [
-        f"{found[0]!r}: say {instead!r}"
+        (_line_of_word(text, plain.count(" ", 0, found.start())), f"{found[0]!r}: say {instead!r}")
         for pattern, instead in BANNED.items()
         for found in re.finditer(pattern, plain, re.IGNORECASE)
     ]
 
 
-def test_a_coinage_is_found_over_the_end_of_a_line():
-    assert coinages("Ctrl-C stops it\nin order") == [
-        "'stops it in order': say 'shuts (it) down gracefully; a graceful shutdown'"
+def _line_of_word(text: str, index: int) -> int:
+    """The number of the line that a word is in."""
+    lines = [number for number, line in enumerate(text.split("\n"), start=1) for _ in line.split()]
+    return lines[index]
+
+
+def _in_messages(place: str, messages: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """What is banned of the messages of a module."""
+    return (f"{place}:{line}: {fault}" for line, text in messages for _, fault in coinages(text))
+
+
+def test_a_coinage_is_found_over_the_end_of_a_line() -> None:
+    assert coinages("Wait.\nCtrl-C stops it\nin order\n\nIt was told as such") == [
+        (2, "'stops it in order': say 'shuts (it) down gracefully; a graceful shutdown'"),
+        (5, "'told as': say 'reported'"),
     ]
 
 
-@pytest.mark.parametrize("document", [ROOT / "README.md", *OF_USERS], ids=name_of)
-def test_documents_use_the_words_of_the_field(document):
-    if name_of(document) not in GENERATED_FROM_CODE:
-        assert coinages(prose(document)) == []
+def test_documents_use_the_words_of_the_field() -> None:
+    documents = [each for each in [ROOT / "README.md", *OF_USERS] if name_of(each) not in GENERATED_FROM_CODE]
+    check_none(f"{name_of(each)}:{line}: {fault}" for each in documents for line, fault in coinages(prose(each)))
 
 
-@pytest.mark.parametrize("path", COMMANDS)
-def test_help_uses_the_words_of_the_field(path):
-    command = COMMANDS[path]
-    assert coinages(command.get_help(click.Context(command, info_name=f"headwater {path}"))) == []
+def test_help_uses_the_words_of_the_field() -> None:
+    check_none(
+        f"headwater {path} --help, line {line}: {fault}"
+        for path in commands()
+        for line, fault in coinages(help_of(path))
+    )
 
 
-def messages(source: str) -> list[tuple[int, str]]:
-    """The texts of a module that may reach a user, each with its line: strings of several words that are no docstrings.
-
-    What stands for a value in a text is `{}`.
-    """
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
-    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
-    inner = {id(part) for node in joined for part in ast.walk(node) if part is not node}
-    inner |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    found = []
-    for node in nodes:
-        if id(node) not in inner and isinstance(node, ast.Constant | ast.JoinedStr):
-            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
-            found.append((node.lineno, text))
-    return [(line, text) for line, text in found if text.count(" ") >= 2]
+def test_messages_use_the_words_of_the_field() -> None:
+    check_none(fault for source in SOURCES for fault in _in_messages(name_of(source), texts_of(source).messages))
 
 
-def test_messages_are_found_and_docstrings_are_not():
+def test_messages_are_found_and_docstrings_are_not() -> None:
     source = 'def f(n):\n    """Is let in."""\n    raise ValueError(f"{n} is let" " in, by us") or "x"\n'
-    assert messages(source) == [(3, "{} is let in, by us")]
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=name_of)
-def test_messages_use_the_words_of_the_field(source: Path) -> None:
-    given = messages(source.read_text(encoding="utf-8"))
-    assert [(line, each) for line, text in given for each in coinages(text)] == []
+    assert parsed(source).messages == [(3, "{} is let in, by us")]
+    assert list(_in_messages("a.py", parsed(source).messages)) == [
+        "a.py:3: 'let in': say 'refuses every request; accepts requests without credentials'"
+    ]
