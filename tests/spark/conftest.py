@@ -1,4 +1,4 @@
-"""A Spark session per module, small enough for a laptop, and bulk servers for it to read from."""
+"""A small Spark session that the modules of a process share, and bulk servers for it to read from."""
 
 from __future__ import annotations
 
@@ -34,9 +34,37 @@ def spark_environment() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCES), *filter(None, known)])
 
 
-@contextlib.contextmanager
-def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
-    """A classic session; a dot in the name of a setting, which begins with `spark.`, is two underscores."""
+ORDINARY = {"sql__session__timeZone": "UTC", "sql__python__filterPushdown__enabled": "true"}
+
+
+class Sessions:
+    """The classic sessions of this process, of which Java has one at a time.
+
+    Starting one and warming its Python workers takes 10 to 20 s of CPU. So all modules that need no other use the
+    ordinary one; a module with other needs stops it, and the next ordinary module starts it again.
+    """
+
+    def __init__(self) -> None:
+        self._ordinary: SparkSession | None = None
+
+    def ordinary(self) -> SparkSession:
+        """The one on two cores, started where it does not run."""
+        if self._ordinary is None:
+            self._ordinary = started("local[2]", driver__memory="1g", **ORDINARY)
+        return self._ordinary
+
+    def stop(self) -> None:
+        """Stop the ordinary one where it runs."""
+        if self._ordinary is not None:
+            ordinary, self._ordinary = self._ordinary, None
+            ordinary.stop()
+
+
+SESSIONS = Sessions()
+
+
+def started(master: str, **settings: str) -> SparkSession:
+    """A new classic session; a dot in the name of a setting, which begins with `spark.`, is two underscores."""
     spark_environment()
     builder = SparkSession.builder.master(master).appName("tests")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
@@ -45,16 +73,31 @@ def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
         builder = builder.config(f"spark.{name.replace('__', '.')}", value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    return session
+
+
+@contextlib.contextmanager
+def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
+    """A session with other settings than the ordinary one has, instead of it."""
+    SESSIONS.stop()
+    session = started(master, **settings)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A classic session on two cores."""
-    more = {"sql__session__timeZone": "UTC", "sql__python__filterPushdown__enabled": "true"}
-    with session_on("local[2]", driver__memory="1g", **more) as session:
-        yield session
+def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
+    """A session on two cores, whose settings, temporary views and registered sources are this module's alone."""
+    pytestconfig.add_cleanup(SESSIONS.stop)
+    session = SESSIONS.ordinary().newSession()
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    for database in session.catalog.listDatabases():
+        if database.name != "default":  # all sessions of one Java share these
+            session.sql(f"DROP DATABASE `{database.name}` CASCADE")
 
 
 class Clock:

@@ -16,7 +16,7 @@ from headwater.core.errors import InvalidInput
 from headwater.spark import session, sessions
 from headwater.spark.sessions import SparkNotInstalled, require_spark
 
-from .conftest import SOURCES
+from .conftest import SESSIONS, SOURCES
 
 ON_A_FRESH_MACHINE = """
 import json
@@ -32,6 +32,7 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    SESSIONS.stop()
     options = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 3, "spark.log.level": "OFF"}
     spark = session("tests", "local[2]", options)
     yield spark
