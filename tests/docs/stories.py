@@ -61,7 +61,8 @@ FOLLOW_S = 5
 
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 _SERVE = re.compile(r"^headwater serve\b([^#\n&]*)", re.MULTILINE)
-_SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
+SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
+"""What a program of Spark has, which is run by itself: its Java would live as long as this process."""
 _REQUIRED = re.compile(r"require\('([^']+)'\)")
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
@@ -147,7 +148,7 @@ class Story:
         self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
 
     def _python(self, block: Block, where: str) -> None:
-        if _SPARK.search(block.code):  # a program of its own: its Java would live as long as this process
+        if SPARK.search(block.code):
             self.said = self._command([sys.executable, "-c", self._here(block.code)], where)
             return
         if "from proton" in block.code:

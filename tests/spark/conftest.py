@@ -100,6 +100,15 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
             session.sql(f"DROP DATABASE `{database.name}` CASCADE")
 
 
+@pytest.fixture
+def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """What `session()` answers to commands and programs that the test runs in this process; they cannot stop it."""
+    session = spark.newSession()
+    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: session))
+    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
+    return session
+
+
 class Clock:
     """The time that a store gives its events, in ms."""
 

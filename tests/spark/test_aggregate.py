@@ -19,6 +19,7 @@ from headwater.spark.failures import PipelineFailed
 from headwater.spark.pipelines import load
 from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
+from tests.night import night
 from tests.server.running import RunningServer
 
 from ..flight.memory_backend import bulk_server
@@ -98,6 +99,18 @@ def test_the_next_run_goes_on_and_finds_logs_that_are_new(
     fill(store.create("orders-east"), 10)
     assert aggregate("orders-*").events == 30
     assert origins(target.read()) == {"orders-north": list(range(1, 121)), "orders-east": list(range(1, 11))}
+
+
+def test_a_batch_that_spark_repeats_is_in_the_new_log_once(
+    aggregate: Aggregating, north: LocalLog, target: LocalLog, tmp_path: Path
+) -> None:
+    """As after a kill between the commit of the batch and Spark's note of it; the logs have grown since."""
+    aggregate("orders-north", events_per_batch=60)
+    for file in (tmp_path / "checkpoint" / "commits").glob("*1*"):  # the newest, and its checksum
+        file.unlink()
+    fill(north, 20)
+    aggregate("orders-north", events_per_batch=60)
+    assert origins(target.read()) == {"orders-north": list(range(1, 121))}
 
 
 @pytest.mark.usefixtures("north", "south")
@@ -187,6 +200,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield running
 
 
+@night
 @pytest.mark.timeout(1500)
 def test_killed_at_any_instant_it_has_every_event_once_and_in_order(server: RunningServer, tmp_path: Path) -> None:
     """Both logs use the same ids; they grow while the pipeline is killed."""

@@ -20,6 +20,7 @@ from headwater.spark import java_home
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.state import is_archive
 
+from ..night import night
 from ..server.running import RunningServer
 from .processes import ROOT, SOURCES, descendants, kill, start, wait_for
 
@@ -77,6 +78,7 @@ def cluster(tmp_path) -> Iterator[Cluster]:
             kill(process)
 
 
+@night
 @pytest.mark.timeout(600)
 def test_archive_runs_on_a_standalone_cluster_whose_executors_are_killed(cluster, tmp_path):
     serving = ("--data", "data", "--log", "orders", "--flight-enabled", "true", "--flight-port", "0")

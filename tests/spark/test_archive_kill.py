@@ -1,7 +1,7 @@
 """Archivers that are killed at any instant, again and again, while a real server's log is written and trimmed.
 
-With HEADWATER_KILLS=5 (or more) the pipeline on Spark is killed so often, and two of them run at once; without, it is
-killed once. The same steps without Spark are killed more often, as they start faster.
+By day the archiver's steps are killed without Spark, as they start faster; by night the pipeline on Spark is, too. With
+HEADWATER_KILLS=5 (or more) it is killed so often, and two of them run at once; without, it is killed once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from headwater.spark.archive.compaction import vacuum
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.state import is_archive
 
+from ..night import IS_NIGHT, night
 from ..server.running import RunningServer
 from .archive_tables import data_files
 from .processes import kill, start, wait_for
 
 KILLS = int(os.environ.get("HEADWATER_KILLS", "1"))
+KILLS_WITHOUT_SPARK = 5 if IS_NIGHT else 2
 
 Launch = Callable[[bool], subprocess.Popen[bytes]]
 """Starts an archiver; the argument says whether it ends when all is archived."""
@@ -113,7 +115,7 @@ def test_archiver_that_is_killed_at_any_instant_has_every_event_once(world):
         return world.start("-m", "tests.spark.archiving", world.bulk_url, str(world.path), *once)
 
     with world.writing(500, 0.02):
-        for _ in range(5):
+        for _ in range(KILLS_WITHOUT_SPARK):
             before = world.archived()
             process = launch(False)
             wait_for(lambda before=before: world.archived() > before, process)
@@ -129,6 +131,7 @@ def test_archiver_that_is_killed_at_any_instant_has_every_event_once(world):
     wait_for(lambda: "00000000000000000001.log" not in world.segments())
 
 
+@night
 @pytest.mark.timeout(300 + 120 * KILLS)
 def test_pipeline_that_is_killed_at_any_instant_has_every_event_once(world, tmp_path):
     checkpoints = tmp_path / "checkpoints"

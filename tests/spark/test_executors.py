@@ -18,6 +18,7 @@ from headwater.flight.backend import Span
 from headwater.flight.wire import StageCommand
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryStage
+from tests.night import night
 
 from .conftest import Backend, session_on
 from .processes import descendants
@@ -71,6 +72,7 @@ def cluster() -> Iterator[SparkSession]:
         yield session
 
 
+@night
 @pytest.mark.timeout(600)
 def test_executors_that_are_killed_lose_nothing_and_append_nothing_twice(
     cluster: SparkSession, orders: LocalLog, store: MemoryStore, backend: Deadly, url: str, tmp_path: Path

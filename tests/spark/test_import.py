@@ -39,6 +39,7 @@ from headwater.spark.importing.tables import TableReader
 from headwater.spark.pipelines import load, names
 from headwater.spark.running import Ending, Run, Summary
 from headwater.spark.running import Server as BulkServer
+from tests.night import night
 from tests.server.running import PROGRAM, RunningServer, environment
 
 from .conftest import spark_environment
@@ -406,6 +407,7 @@ def test_parquet_of_events_and_of_anything_else_is_imported(start: Load, server:
     assert counts(start(file=("e.parquet",), batch_size="31m", quarantine="again")) == (0, 2, 1)
 
 
+@night
 def test_killed_in_the_middle_and_started_again_it_imports_the_rest(
     spark: SparkSession, start: Load, server: RunningServer, url: str, log: str, tmp_path: Path
 ) -> None:

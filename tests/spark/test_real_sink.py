@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.running import Run
 from headwater.storage.segment import Segment, id_in, segment_paths
+from tests.night import IS_NIGHT
 from tests.server.running import RunningServer
 from tests.soak.server import free_ports
 
-COUNT = 6000
+COUNT, DEATHS_AFTER_S = (6000, (0.0, 0.2, 0.5)) if IS_NIGHT else (2000, (0.2,))
 
 
 @pytest.mark.timeout(600)
@@ -32,7 +33,7 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
         with BulkClient(url) as bulk:
             bulk.append("orders", pa.table({"type": ["T"] * COUNT, "data": [str(n) for n in range(COUNT)]}))
 
-        deaths = iter([0.0, 0.2, 0.5])
+        deaths = iter(DEATHS_AFTER_S)
 
         def kill() -> None:
             servers[-1].__exit__()
@@ -61,7 +62,7 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
         with Run("copy", checkpoint=str(tmp_path / "checkpoint"), progress=Killer()) as run:
             writer = events.writeStream.format("headwater").options(url=url, log="target", retries="100")
             run.follow(writer)
-        assert len(servers) == 4
+        assert len(servers) == 1 + len(DEATHS_AFTER_S)
         with BulkClient(url) as bulk:
             found = [row for batch in bulk.read(Ticket("target")) for row in batch["data"].to_pylist()]
         assert list(map(int, found)) == list(range(COUNT))

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import InvalidInput
 from headwater.spark import session, sessions
 from headwater.spark.sessions import SparkNotInstalled, require_spark
+from tests.night import night
 
 from .conftest import SESSIONS, SOURCES
 
@@ -39,6 +40,7 @@ def spark() -> Iterator[SparkSession]:
     spark.stop()
 
 
+@night
 def test_a_machine_without_java_and_without_a_home_gets_a_session(tmp_path: Path) -> None:
     path = tmp_path / "path"
     path.mkdir()

@@ -17,12 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.core import Event
+from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.core.mark import Committed
 from headwater.spark.failures import cause_of
 from headwater.spark.running import Ending, Run, Server
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryBackend, serving
+from tests.night import IS_NIGHT
 
 from .conftest import SOURCES, fill
 
@@ -122,6 +124,40 @@ def test_the_complete_mode_is_refused(stream: Stream, target: LocalLog, url: str
     assert cause_of(caught.value) == "outputMode: a log only grows: it takes append or update, not complete"
 
 
+class FailingBackend(MemoryBackend):
+    """Answers its first commit with an error, before it does it or afterwards."""
+
+    def __init__(self, store: MemoryStore, is_done: bool) -> None:
+        super().__init__(store)
+        self.is_done = is_done
+        self.commits = 0
+
+    def commit(self, *arguments: Any, **named: Any) -> Committed:
+        """See MemoryBackend."""
+        self.commits += 1
+        if self.commits > 1:
+            return super().commit(*arguments, **named)
+        if self.is_done:
+            super().commit(*arguments, **named)
+        raise InvalidInput("no commit now", "batch")
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["only staged", "committed"])
+def test_a_batch_whose_commit_failed_is_there_once_after_the_next_run(
+    stream: Stream, store: MemoryStore, orders: LocalLog, target: LocalLog, tmp_path: Path, is_done: bool
+) -> None:
+    backend = FailingBackend(store, is_done)
+    with serving(backend) as server:
+        url = f"grpc://127.0.0.1:{server.port}"
+        frame = stream(columns="type,data", maxEventsPerTrigger="100")
+        with pytest.raises(Exception) as caught:
+            through(frame, url, tmp_path / "checkpoint")
+        assert "no commit now" in cause_of(caught.value)
+        through(frame, url, tmp_path / "checkpoint")
+    assert backend.commits == 2
+    assert [event.data for event in target.read()] == [event.data for event in orders.read()]
+
+
 class DeadlyBackend(MemoryBackend):
     """Kills whoever asks for the commits that it is told to, before it does them, or between doing and answering."""
 
@@ -148,24 +184,28 @@ class DeadlyBackend(MemoryBackend):
 DRIVER = """
 import sys
 from headwater.spark import session
-url, checkpoint = sys.argv[1:]
+url, checkpoint, events = sys.argv[1:]
 spark = session(master="local[2]", options={"spark.driver.memory": "512m", "spark.log.level": "OFF"})
-source = {"url": url, "log": "orders", "columns": "type,data", "maxEventsPerTrigger": "20", "minPartitions": "2"}
+source = {"url": url, "log": "orders", "columns": "type,data", "maxEventsPerTrigger": events, "minPartitions": "2"}
 events = spark.readStream.format("headwater").options(**source).load()
 writer = events.writeStream.format("headwater").options(url=url, log="target", checkpointLocation=checkpoint)
 writer.trigger(availableNow=True).start().awaitTermination()
 """
 
 
-@pytest.mark.timeout(600)  # three sessions
+DEATHS, BATCH = ([(1, False), (3, True)], 20) if IS_NIGHT else ([(1, True)], 50)
+
+
+@pytest.mark.timeout(600)  # a session more than there are deaths
 def test_every_event_is_there_once_though_the_driver_is_killed_again_and_again(
     store: MemoryStore, orders: LocalLog, target: LocalLog, tmp_path: Path
 ) -> None:
-    """Once when all is staged and nothing committed, once between a commit and its answer."""
-    backend = DeadlyBackend(store, [(1, False), (3, True)])
+    """Between a commit and its answer; by night, before, when all is staged and nothing committed, too."""
+    backend = DeadlyBackend(store, DEATHS)
     runs = 0
     with serving(backend) as server, (tmp_path / "said").open("wb") as said:
-        command = [sys.executable, "-c", DRIVER, f"grpc://127.0.0.1:{server.port}", str(tmp_path / "checkpoint")]
+        url, checkpoint = f"grpc://127.0.0.1:{server.port}", str(tmp_path / "checkpoint")
+        command = [sys.executable, "-c", DRIVER, url, checkpoint, str(BATCH)]
         environment = os.environ | {"PYTHONPATH": str(SOURCES)}
         while True:
             backend.victim = subprocess.Popen(
@@ -175,7 +215,7 @@ def test_every_event_is_there_once_though_the_driver_is_killed_again_and_again(
             if backend.victim.wait(200) != -signal.SIGKILL:
                 break
     assert backend.victim.returncode == 0, (tmp_path / "said").read_text()
-    assert (runs, backend.deaths) == (3, [])
+    assert (runs, backend.deaths) == (len(DEATHS) + 1, [])
     assert [event.data for event in target.read()] == [event.data for event in orders.read()]
 
 
