@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -39,9 +39,10 @@ class Seconds:
         """Tell a worker of xdist how tests are handed out."""
         node.workerinput["dist"] = self._config.getoption("dist")  # type: ignore[attr-defined]
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         """Put slow files first, or with `--shuffle SEED` all in a random order; a file's tests stay together."""
+        answer = yield  # what does not run is left out now
         files: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
         for item in items:
             files[item.path].append(item)
@@ -51,7 +52,8 @@ class Seconds:
         elif worker["dist"] == "worksteal":
             items[:] = spread(list(files.values()), worker["workercount"])
         elif worker["dist"] != "no":
-            items[:] = [item for file in sorted(files.values(), key=takes, reverse=True) for item in file]
+            items[:] = [item for file in sorted(files.values(), key=by_itself) for item in file]
+        return answer
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a set-up, a call or an end."""
@@ -90,6 +92,11 @@ class Seconds:
 def takes(file: Iterable[pytest.Item]) -> float:
     """How long the tests of a file take, as far as they are slow."""
     return sum(SECONDS.get(item.nodeid, 0.0) for item in file)
+
+
+def by_itself(file: Sequence[pytest.Item]) -> tuple[bool, float]:
+    """What files that go to one worker each are ordered by: the slowest first, and those last that say `RUNS_LAST`."""
+    return getattr(getattr(file[0], "module", None), "RUNS_LAST", False), -takes(file)
 
 
 def shuffled(files: list[list[pytest.Item]], random: Random) -> list[pytest.Item]:

@@ -1,4 +1,7 @@
-"""Archives read by Delta's own package for Spark: the same rows, at each version, also after a compaction."""
+"""Archives read by Delta's own package for Spark: the same rows, at each version, also after a compaction.
+
+By night; by day `tests/spark/test_archive_table.py` checks the protocol of a table, and two other packages read it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ import pytest
 from deltalake import DeltaTable
 
 from headwater.spark.archive.compaction import compact
+from tests.night import night
 from tests.spark.archive_tables import add, archive
 
 from .install import unavailable
 from .runtimes import DeltaSpark
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), night]
 EVENTS = 200
 RUN_S_MAX = 500
 

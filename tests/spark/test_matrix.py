@@ -1,4 +1,7 @@
-"""Spark beside all others: its source reads what each of them wrote, its sink writes what each of them reads."""
+"""Spark beside all others: its source reads what each of them wrote, its sink writes what each of them reads.
+
+By night; by day `tests/spark/test_cases.py` writes and reads every case on a log in memory.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ from tests.matrix.seen import Seen
 from tests.matrix.tagged import TAGS, write
 from tests.matrix.world import LOG, World
 from tests.matrix.writers import COLUMNS, row
+from tests.night import night
 from tests.odd_tags import matching
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), night]
 
 CASE = {case.name: case for case in (*CASES, *AMQP_CASES)}
 ROW = (

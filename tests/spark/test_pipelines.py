@@ -34,6 +34,7 @@ from headwater.spark.read_options import stream_options
 from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
+from tests.night import night
 from tests.waiting import eventually
 
 from .conftest import SOURCES, fill
@@ -280,6 +281,46 @@ def logs() -> tuple[MemoryStore, LocalLog, LocalLog]:
     return store, orders, target
 
 
+@pytest.mark.usefixtures("own_session")
+def test_a_command_runs_a_pipeline_and_tells_why_one_fails(
+    logs: tuple[MemoryStore, LocalLog, LocalLog],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store, orders, target = logs
+    monkeypatch.chdir(tmp_path)
+    command = ["pipeline", *COPY[:-1], str(tmp_path / "here"), "--once", "--progress", "json", "--json"]
+    elsewhere = ["--to", "nowhere", "--checkpoint", str(tmp_path / "elsewhere")]
+    with bulk_server(store) as url:
+        assert run([*command, "--url", url]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["ending"], summary["events"], summary["behind"]) == ("done", 50, 0)
+        assert [event.event for event in target.read()] == [event.event for event in orders.read()]
+        assert run([*command, *elsewhere, "--url", url]) == 1
+    said, complaint = capsys.readouterr()
+    first, *between, last = complaint.splitlines()
+    assert (said, json.loads(first)["message"]) == ("", "starting Spark")
+    assert last == "headwater: pipeline copy: there is no log 'nowhere'"
+    assert all(json.loads(line)["pipeline"] == "copy" for line in between), between
+
+
+def test_each_program_of_a_pipeline_takes_its_options(
+    logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
+) -> None:
+    """A dry run needs no Java: spark-submit gives its options to the script."""
+    store, _, _ = logs
+    programs = (["-m", "headwater.server.cli", "pipeline"], ["-m", "headwater.spark.jobs"], [str(SCRIPT)])
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    with bulk_server(store) as url:
+        for program in programs:
+            command = [sys.executable, *program, *COPY, "--dry-run", "--url", url]
+            done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), program
+            assert f"log 'orders' on {url}: 50 events, 1 to 50" in done.stdout, program
+
+
+@night
 @pytest.mark.parametrize("program", ["headwater", "module", "spark-submit"])
 def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
     program: str, logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
@@ -306,6 +347,7 @@ def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
     assert [event.event for event in target.read()] == [event.event for event in orders.read()]
 
 
+@night
 def test_a_pipeline_that_fails_tells_why_in_one_line(
     logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
 ) -> None:
@@ -351,6 +393,7 @@ def test_what_a_query_has_committed_counts_though_spark_has_not_said_so(
     assert target.head() == 6
 
 
+@night
 def test_signals_to_all_processes_are_told_in_words(
     logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
 ) -> None:

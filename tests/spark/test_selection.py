@@ -20,7 +20,6 @@ from headwater.spark.steps import Steps
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
 from tests.flight.memory_backend import MemoryBackend, serving
-from tests.server.running import headwater
 
 from .archives import archive
 from .conftest import T0, fill
@@ -105,13 +104,16 @@ def test_steps_go_over_the_gap_of_a_restored_log_at_once(
         assert sum(sizes) == 20 and max(sizes) <= events
 
 
-def test_a_restored_log_is_exported_whole_by_the_command(restored: Restored, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_session")
+def test_a_restored_log_is_exported_whole_by_the_command(
+    restored: Restored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     more = ("--log", "orders", "--to", "x", "--format", "ndjson", "--events-per-step", "4", "--progress", "lines")
-    done = headwater("pipeline", "export", "--url", restored.url, *more, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert run(["pipeline", "export", "--url", restored.url, *more]) == 0
     manifest = json.loads((tmp_path / "x/_manifest.json").read_text())
     assert (manifest["events"], manifest["first"], manifest["last"]) == (20, 1, GAP + 10)
     lines = [line for file in sorted((tmp_path / "x").glob("*.ndjson")) for line in file.read_text().splitlines()]
     expected = [*range(1, 11), *range(GAP + 1, GAP + 11)]
     assert [json.loads(line)["sequence_number"] for line in lines] == expected
-    assert "100 %" in done.stderr
+    assert "100 %" in capsys.readouterr().err
