@@ -393,7 +393,6 @@ def test_what_a_query_has_committed_counts_though_spark_has_not_said_so(
     assert target.head() == 6
 
 
-@night
 def test_signals_to_all_processes_are_told_in_words(
     logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from headwater.spark.java_process import is_noise, let_end_quietly
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
 from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
+from tests.night import night
 from tests.waiting import eventually
 
 from .conftest import SOURCES
@@ -488,6 +489,7 @@ spark.stop()
 """
 
 
+@night
 def test_control_c_lets_the_batch_end_though_all_processes_get_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SLOW, str(tmp_path / "checkpoint")]
     with (tmp_path / "errors").open("wb") as errors:

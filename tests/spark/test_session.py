@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.core.errors import InvalidInput
-from headwater.spark import session, sessions
+from headwater.spark import java_home, session, sessions
 from headwater.spark.sessions import SparkNotInstalled, require_spark
 from tests.night import night
 
@@ -34,6 +34,7 @@ spark.stop()
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     SESSIONS.stop()
+    os.environ.pop("JAVA_HOME", None)
     options = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 3, "spark.log.level": "OFF"}
     spark = session("tests", "local[2]", options)
     yield spark
@@ -78,6 +79,10 @@ def test_a_session_is_set_for_logs_and_given_options_win(spark: SparkSession, na
 
 def test_workers_run_this_interpreter_unless_another_is_given(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_java_is_the_one_that_is_found(spark: SparkSession) -> None:
+    assert os.environ["JAVA_HOME"] == str(java_home())
 
 
 def test_a_session_that_runs_is_used_and_takes_what_it_can(spark: SparkSession) -> None:
