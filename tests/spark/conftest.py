@@ -88,26 +88,32 @@ def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
         session.stop()
 
 
+def stop_queries(session: SparkSession) -> None:
+    """Stop the streams that a session still runs."""
+    for query in session.streams.active:
+        query.stop()
+
+
 @pytest.fixture(scope="module")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A session on two cores, whose settings, temporary views and registered sources are this module's alone."""
     pytestconfig.add_cleanup(SESSIONS.stop)
     session = SESSIONS.ordinary().newSession()
     yield session
-    for query in session.streams.active:
-        query.stop()
+    stop_queries(session)
     for database in session.catalog.listDatabases():
         if database.name != "default":  # all sessions of one Java share these
             session.sql(f"DROP DATABASE `{database.name}` CASCADE")
 
 
 @pytest.fixture
-def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     """What `session()` answers to commands and programs that the test runs in this process; they cannot stop it."""
     session = spark.newSession()
     monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: session))
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
-    return session
+    yield session
+    stop_queries(session)
 
 
 def spark_environment() -> None:
@@ -196,7 +202,7 @@ def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSe
 
 LONGEST = ("guides", "stream_sink", "project", "import", "metrics", "archive_pipeline", "stream_reading", "aggregate")
 """Modules that start first, so that no worker is left alone with one of them at the end."""
-LAST = ("session",)
+LAST = ("executors", "session")
 """Modules that stop the ordinary session."""
 
 
