@@ -22,8 +22,7 @@ from tests.flight.memory_backend import MemoryBackend, serving
 
 T0 = 1_700_000_000_000
 """When the first event of a log is recorded."""
-HERE = Path(__file__).parent
-SOURCES = HERE.parents[1] / "src"
+SOURCES = Path(__file__).parents[2] / "src"
 
 
 def spark_environment() -> None:
@@ -114,105 +113,6 @@ def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     yield session
     stop_queries(session)
-
-
-def spark_environment() -> None:
-    """Workers run this interpreter, and find the package that is tested."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(SOURCES) not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCES), *filter(None, known)])
-
-
-ORDINARY = {"sql__session__timeZone": "UTC", "sql__python__filterPushdown__enabled": "true"}
-
-
-class Sessions:
-    """The classic sessions of this process, of which Java has one at a time.
-
-    Starting one and warming its Python workers takes 10 to 20 s of CPU. So all modules that need no other use the
-    ordinary one; a module with other needs stops it, and the next ordinary module starts it again.
-    """
-
-    def __init__(self) -> None:
-        self._ordinary: SparkSession | None = None
-
-    def ordinary(self) -> SparkSession:
-        """The one on two cores, started where it does not run."""
-        if self._ordinary is None:
-            self._ordinary = started("local[2]", driver__memory="1g", **ORDINARY)
-        return self._ordinary
-
-    def stop(self) -> None:
-        """Stop the ordinary one where it runs."""
-        if self._ordinary is not None:
-            ordinary, self._ordinary = self._ordinary, None
-            ordinary.stop()
-
-
-SESSIONS = Sessions()
-
-
-def started(master: str, **settings: str) -> SparkSession:
-    """A new classic session; a dot in the name of a setting, which begins with `spark.`, is two underscores."""
-    spark_environment()
-    builder = SparkSession.builder.master(master).appName("tests")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "2")
-    for name, value in settings.items():
-        builder = builder.config(f"spark.{name.replace('__', '.')}", value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
-
-
-@contextlib.contextmanager
-def session_on(master: str, **settings: str) -> Iterator[SparkSession]:
-    """A session with other settings than the ordinary one has, instead of it."""
-    SESSIONS.stop()
-    session = started(master, **settings)
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-@pytest.fixture(scope="module")
-def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
-    """A session on two cores, whose settings, temporary views and registered sources are this module's alone."""
-    pytestconfig.add_cleanup(SESSIONS.stop)
-    session = SESSIONS.ordinary().newSession()
-    yield session
-    for query in session.streams.active:
-        query.stop()
-    for database in session.catalog.listDatabases():
-        if database.name != "default":  # all sessions of one Java share these
-            session.sql(f"DROP DATABASE `{database.name}` CASCADE")
-
-
-@pytest.fixture
-def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """What `session()` answers to commands and programs that the test runs in this process; they cannot stop it."""
-    session = spark.newSession()
-    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: session))
-    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
-    return session
-
-
-LONGEST = ("guides", "stream_sink", "project", "import", "metrics", "archive_pipeline", "stream_reading", "aggregate")
-"""Modules that start first, so that no worker is left alone with one of them at the end."""
-LAST = ("executors", "session")
-"""Modules that stop the ordinary session."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the modules of this directory for `--dist loadfile --no-loadscope-reorder`."""
-    ranks = {f"test_{name}.py": rank for rank, name in enumerate(LONGEST, -len(LONGEST))}
-    ranks |= {f"test_{name}.py": 1 for name in LAST}
-    here = [item for item in items if item.path.parent == HERE]
-    ordered = iter(sorted(here, key=lambda item: ranks.get(item.path.name, 0)))
-    items[:] = [next(ordered) if item.path.parent == HERE else item for item in items]
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""The sink and the source of Spark with every case of the matrix; by night `test_matrix.py` runs them beside all others."""
+"""The sink and the source of Spark with every case of the matrix; by night `test_matrix.py` runs them beside all."""
 
 from __future__ import annotations
 

@@ -23,6 +23,9 @@ from tests.night import night
 from .conftest import Backend, session_on
 from .processes import descendants
 
+RUNS_LAST = True
+"""Its sessions have settings of their own: the ordinary one stops for them."""
+
 
 def executors() -> list[int]:
     """The processes of this session's executors, which Java starts."""

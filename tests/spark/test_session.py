@@ -19,6 +19,9 @@ from tests.night import night
 
 from .conftest import SESSIONS, SOURCES
 
+RUNS_LAST = True
+"""It stops the session that other modules use."""
+
 ON_A_FRESH_MACHINE = """
 import json
 from pyspark.sql.functions import udf
