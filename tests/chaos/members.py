@@ -13,7 +13,8 @@ from pathlib import Path
 from headwater.server.accounts import hash_password
 from tests.homes.postgres_server import Postgres
 from tests.homes.proxy import Proxy
-from tests.server.running import PROGRAM, environment
+from tests.server.running import environment
+from tests.server.starting import PROGRAM
 from tests.soak.clients import TRIMMED
 from tests.soak.server import PASSWORD, free_ports
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.client.databases import DATABASES, address_of, execute
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, headwater
 
 from headwater.client import connect
 from headwater.client.event_queue import QueueRelay, move
@@ -127,12 +126,12 @@ def test_the_command_moves_and_relays(connection: Any, database: str, tmp_path: 
     add(connection, 1, 2, 3)
     consumer(connection, "1:Billing", 2)
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
-        command = [*PROGRAM, "relay", database, "default", "--futoin", "--url", server.url]
-        run = {"env": environment(), "timeout": 60, "check": True, "capture_output": True, "text": True}
-        moved = subprocess.run([*command, "--move", "--owner", "1=alice"], **run)
+        command = ["relay", database, "default", "--futoin", "--url", server.url]
+        moved = headwater(*command, "--move", "--owner", "1=alice", cwd=tmp_path)
+        assert moved.returncode == 0, moved.stderr
         assert moved.stdout.splitlines()[1:] == ["consumer alice Billing after 2"]
         assert moved.stdout.startswith("3 events of /futoin/")
-        subprocess.run([*command, "--once"], **run)
+        headwater(*command, "--once", cwd=tmp_path).check_returncode()
         with connect(server.url) as client:
             assert numbers(client.log("default")) == [1, 2, 3]
     assert execute(connection, "SELECT COUNT(*) FROM evt_queue") == [(0,)]

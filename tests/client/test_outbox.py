@@ -8,7 +8,6 @@ import random
 import signal
 import socket
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from typing import Any
 
 import pytest
 from tests.client.databases import DATABASES, address_of, execute
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, environment, headwater
+from tests.server.starting import PROGRAM, Process, start
 from tests.waiting import eventually
 
 from headwater.client import connect
@@ -171,9 +171,9 @@ def test_the_command_empties_the_table(connection: Any, database: str, tmp_path:
         add_xfer_event(connection, "A", number)
     connection.commit()
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
-        command = [*PROGRAM, "relay", database, "default", "--once", "--url", server.url]
         for _ in range(2):
-            assert subprocess.run(command, env=environment(), timeout=60, check=False).returncode == 0
+            done = headwater("relay", database, "default", "--once", "--url", server.url, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
         with connect(server.url) as client:
             assert [json.loads(event.data) for event in client.log("default").read()] == list(range(10))
 
@@ -203,14 +203,13 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
     url = f"http://127.0.0.1:{port}"
 
     def serve() -> RunningServer:
-        return RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path)
+        return RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path, program=PROGRAM)
 
-    def relay() -> subprocess.Popen[bytes]:
+    def relay() -> Process:
         # A server takes as long to come back as the machine lets it: by itself, the relay would end after 10 s of that.
         options = ["--interval-s", "0.01", "--retry-s", "120", "--url", url]
-        command = [*PROGRAM, "relay", database, "default", *options]
         with (tmp_path / "relay.txt").open("ab") as told:
-            return subprocess.Popen(command, env=environment(), stderr=told)
+            return start(["relay", database, "default", *options], env=environment(), stderr=told)
 
     writer = threading.Thread(target=transact)
     writer.start()
@@ -232,8 +231,7 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
         running.send_signal(signal.SIGTERM)
         code = running.wait(120)  # in order, or before it could listen to signals
         assert code in (0, -signal.SIGTERM), (tmp_path / "relay.txt").read_text()
-        once = [*PROGRAM, "relay", database, "default", "--once", "--url", url]
-        subprocess.run(once, env=environment(), timeout=120, check=True)
+        headwater("relay", database, "default", "--once", "--url", url, cwd=tmp_path).check_returncode()
         with connect(url) as client:
             events = list(client.log("default").read())
     finally:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.interop.install import unavailable
 from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
+from tests.server.starting import PROGRAM
 from tests.waiting import eventually
 
 from .builders import NODE_SYNC_STATE
@@ -84,7 +85,7 @@ def publish(server: RunningServer, id: str, value: str) -> None:
 
 def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, sink: Sink) -> None:
     arguments = ("--data", "d", "--cne-retry-ms-max", "100ms")
-    with RunningServer(*arguments, cwd=tmp_path) as server:
+    with RunningServer(*arguments, cwd=tmp_path, program=PROGRAM) as server:
         made = server.ask(f"{V2}/publishers", json.dumps({"ResourceAddress": NODE_SYNC_STATE}).encode())
         id = json.loads(made[1])["SubscriptionId"]
         publish(server, id, "LOCKED")
@@ -98,7 +99,7 @@ def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, s
         server.process.kill()
         server.process.wait(SILENCE_S_MAX)
     sink.is_up = True
-    with RunningServer(*arguments, cwd=tmp_path) as server:
+    with RunningServer(*arguments, cwd=tmp_path, program=PROGRAM) as server:
         state = json.loads(server.ask(f"{V2}{NODE_SYNC_STATE}/CurrentState")[1])
         assert state["data"]["values"][0]["value"] == "FREERUN"
         sink.until(lambda values: values[-1:] == ["FREERUN"])

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.server.sources import load
+from tests.server.starting import Process, start
 
 from .documents import NOT_RUN, ROOT, text_of
 
@@ -40,6 +41,8 @@ PLACES = ("/var/lib/", "/mnt/")
 """Where documents keep things; here that is below the directory of the story."""
 HOME = "/home/ann"
 """Where documents say that they are done; here that is the directory of the story."""
+REAL = "README.md"
+"""Stories of documents of this name have the real command as their server; others fork it."""
 RUN = {"sh", "python", "javascript"}
 """What takes a server."""
 
@@ -101,7 +104,7 @@ class Story:
     """What the last block wrote."""
     ports: dict[str, str] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
-    _server: subprocess.Popen[str] | None = None
+    _server: Process | None = None
     _variables: set[str] = field(default_factory=set)
     """Variables of the shell (capital letters) that blocks after the one that set them know."""
 
@@ -182,8 +185,9 @@ class Story:
         """Start the server; answers what it writes until it is ready."""
         assert self._server is None, f"{where}: a story has one server"
         ports = ["--http-port", "0", "--amqp-port", "0", "--flight-port", "0"]
-        self._server = subprocess.Popen(
-            ["headwater", "serve", *arguments, *ports],
+        self._server = start(
+            ["serve", *arguments, *ports],
+            program=["headwater"] if where.startswith(REAL) else None,
             cwd=self.directory,
             env=self._environment(),
             stdout=subprocess.PIPE,

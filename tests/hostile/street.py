@@ -21,6 +21,7 @@ from typing import NamedTuple
 from headwater.client import connect
 from headwater.server.accounts import hash_password
 from tests.server.running import RunningServer, environment
+from tests.server.starting import PROGRAM
 from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .attacks import AT_IT, ATTACKS, NOISE
@@ -54,7 +55,7 @@ class Street:
     def __init__(self, folder: Path) -> None:
         (folder / "config.toml").write_text(configuration())
         arguments = ("--config", "config.toml", "--data", "data", "--log", LOG, "--log", NOISE, *WITH_FLIGHT)
-        self.server = RunningServer(*arguments, cwd=folder)
+        self.server = RunningServer(*arguments, cwd=folder, program=PROGRAM)
         addresses = (self.server.url, self.server.further_url("amqp"), self.server.further_url("grpc"))
         self.good = Place(*addresses, "alice", PASSWORD)
         self.bad = Place(*addresses, "mallory", PASSWORD)

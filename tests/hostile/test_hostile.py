@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.server.running import RunningServer
+from tests.server.starting import PROGRAM
 from tests.waiting import eventually
 
 from .attacks import ATTACKS
@@ -68,7 +69,7 @@ def test_the_memory_that_strangers_take_comes_back_when_they_leave(tmp_path: Pat
     if has_users:
         (tmp_path / "users.toml").write_text(configuration(), encoding="utf-8")
         arguments = ("--config", "users.toml")
-    with RunningServer("--storage", "memory", *arguments, cwd=tmp_path) as server:
+    with RunningServer("--storage", "memory", *arguments, cwd=tmp_path, program=PROGRAM) as server:
         before = resident_mib(server.process.pid)
         for _ in range(ROUNDS):
             strangers = [almost_8_mib(server) for _ in range(STRANGERS)]

@@ -1,4 +1,4 @@
-"""`headwater serve` with AMQP, in a process of its own."""
+"""`headwater serve` with AMQP: the real command, as libraries of others meet it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headwater.client import connect
 from headwater.core.settings import LogSettings
 
 from ..server.running import RunningServer
+from ..server.starting import PROGRAM
 
 _AMQP = re.compile(r"(amqps?)://([^\s/]+)")
 _CERTIFICATE = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
@@ -23,7 +24,7 @@ class Broker(RunningServer):
 
     def __init__(self, directory: Path, *arguments: str, ca: Path | None = None) -> None:
         options = ("--data", str(directory / "data"), "--amqp-port", "0", *arguments)
-        super().__init__(*options, cwd=directory)
+        super().__init__(*options, cwd=directory, program=PROGRAM)
         self._numbers = itertools.count(1)
         self._ca = ca
         try:

@@ -19,6 +19,7 @@ from headwater.server.health import LIVE, READY
 from headwater.server.sources import load
 
 from ..server.running import RunningServer
+from ..server.starting import PROGRAM
 from .environments import TOKENS, environment, pip_wheel, run, serving
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +101,7 @@ def test_sample_for_a_node_at_the_edge_is_small(tmp_path: Path) -> None:
 
 def test_server_starts_with_the_sample_for_a_node_and_takes_notifications(tmp_path: Path) -> None:
     arguments = ("--config", str(EDGE), "--data", str(tmp_path / "data"), "--amqp-port", "0")
-    with RunningServer(*arguments, cwd=tmp_path) as server:
+    with RunningServer(*arguments, cwd=tmp_path, program=PROGRAM) as server:
         api = "/api/ocloudNotifications/v2"
         body = json.dumps({"ResourceAddress": "/cluster/node/worker-0/sync"}).encode()
         assert server.ask(f"{api}/publishers", body)[0] == 201

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on a free port of loopback."""
+"""A server in a process of its own, on a free port of loopback; and any other command, to its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 
 from tests.waiting import eventually
 
-PROGRAM = [sys.executable, "-c", "from headwater.server.cli import main; main()"]
+from .starting import run, start
+
 SILENCE_S_MAX = 60.0
 
 
@@ -27,32 +28,27 @@ def environment(**more: str) -> dict[str, str]:
 
 def headwater(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
-    return subprocess.run(
-        [*PROGRAM, *arguments],
-        cwd=cwd,
-        env=environment(),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SILENCE_S_MAX,
-        check=False,
-    )
+    return run(arguments, cwd=cwd, env=environment(), stdin=stdin, timeout=SILENCE_S_MAX)
 
 
 class RunningServer:
-    """`headwater serve` with these arguments; a context manager that ends it."""
+    """`headwater serve` with these arguments; a context manager that ends it.
+
+    It is forked (`starting`), unless a program is named: `PROGRAM` is the real command.
+    """
 
     def __init__(
         self,
         *arguments: str,
         cwd: Path,
         context: ssl.SSLContext | None = None,
-        program: Sequence[str] = PROGRAM,
+        program: Sequence[str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
-        self.process = subprocess.Popen(
-            [*program, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
+        self.process = start(
+            ["serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
+            program=program,
             cwd=cwd,
             env=environment(**(variables or {})),
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ from headwater.flight.client import BulkClient
 from tests.amqp.asking import message
 from tests.waiting import eventually
 
+from . import starting
 from .running import RunningServer
 
 LATE = ("pyarrow", "Crypto", "cffi", "opentelemetry", "pyspark")
@@ -54,7 +55,7 @@ def test_a_server_that_is_asked_for_little_has_not_loaded_the_rest(tmp_path: Pat
 
 
 def test_pages_are_read_before_arrow_is_there_and_after(tmp_path: Path) -> None:
-    with RunningServer(*ALONE, cwd=tmp_path) as server:
+    with RunningServer(*ALONE, cwd=tmp_path, program=starting.PROGRAM) as server:
         maps = Path(f"/proc/{server.process.pid}/maps")
         append(server, 100)
         assert "libarrow" not in maps.read_text()

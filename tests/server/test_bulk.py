@@ -28,6 +28,7 @@ from headwater.formats.arrow import events_of
 from tests.waiting import eventually
 
 from .running import RunningServer, headwater
+from .starting import PROGRAM
 
 WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0", "--flight-start", "at_once")
 
@@ -94,12 +95,14 @@ def test_known_ids_are_skipped_where_that_is_asked_for(server):
 
 
 def test_staged_batch_is_committed_once_over_a_restart(tmp_path):
-    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as first:
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path, program=PROGRAM) as first:
         with BulkClient(first.further_url("grpc")) as bulk:
             stages = [bulk.stage("orders", "w", 0, part, 0, [rows(50, 50 * part)]).stage for part in range(2)]
         first.process.kill()
         first.process.wait()
-    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path) as second:  # noqa: SIM117 - one is of the other
+    with RunningServer(  # noqa: SIM117 - one is of the other
+        "--data", "data", *WITH_FLIGHT, cwd=tmp_path, program=PROGRAM
+    ) as second:
         with BulkClient(second.further_url("grpc")) as bulk:
             committed = bulk.commit("orders", "w", 0, stages)
             assert (committed.first, committed.last, committed.events, committed.was_applied) == (1, 100, 100, False)

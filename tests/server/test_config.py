@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,8 +19,9 @@ from headwater.server.effective import render
 from headwater.server.errors import InvalidConfiguration
 from headwater.server.sources import load
 
-from .running import PROGRAM, SILENCE_S_MAX
+from .running import SILENCE_S_MAX
 from .running import environment as environment_with
+from .starting import run
 
 
 @pytest.fixture(autouse=True)
@@ -144,10 +144,8 @@ def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: 
     forms |= {"PORT_80_TCP_PROTO": "tcp", "PORT_53_UDP": "udp://10.0.0.1:53"}
     services = ("HEADWATER", "HEADWATER_HTTP", "HEADWATER_AMQP", "HEADWATER_EVENT_LOG")
     set_by_kubernetes = {f"{service}_{form}": value for service in services for form, value in forms.items()}
-    shown = subprocess.run(
-        [*PROGRAM, "config"], cwd=tmp_path, env=environment_with(**set_by_kubernetes), capture_output=True, text=True,
-        timeout=SILENCE_S_MAX, check=False,
-    )  # fmt: skip
+    variables = environment_with(**set_by_kubernetes)
+    shown = run(["config"], cwd=tmp_path, env=variables, timeout=SILENCE_S_MAX)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "port = 8080" in shown.stdout
     for name, value in (

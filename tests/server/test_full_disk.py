@@ -18,7 +18,8 @@ from headwater.amqp.protocol.performatives import Accepted, Rejected
 from tests.amqp.asking import message
 from tests.waiting import eventually
 
-from .running import PROGRAM, RunningServer
+from .running import RunningServer
+from .starting import PROGRAM
 from .test_amqp import amqp_url
 
 MIB = 2**20

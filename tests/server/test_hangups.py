@@ -16,7 +16,8 @@ import pytest
 
 from tests.amqp.certificates import Authority, Certificate
 
-from .running import PROGRAM, SILENCE_S_MAX, RunningServer
+from .running import SILENCE_S_MAX, RunningServer
+from .starting import PROGRAM
 
 DAEMON = [sys.executable, "-c", "import os; os.setsid(); from headwater.server.cli import main; main()"]
 """Without a controlling terminal, whatever the tests have."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .running import SILENCE_S_MAX, RunningServer, headwater
+from .starting import PROGRAM
 
 EVENT = b'{"events": [{"type": "Placed", "tags": ["order:1"], "data": "{}"}]}'
 
@@ -25,7 +26,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 
 def test_a_server_with_no_argument_says_where_it_listens_and_has_one_log(tmp_path: Path) -> None:
-    with RunningServer(cwd=tmp_path) as server:
+    with RunningServer(cwd=tmp_path, program=PROGRAM) as server:
         assert server.line == f"headwater: listening on {server.url} (dcb, futoin, cne)\n"
         assert server.url.startswith("http://127.0.0.1:")
         assert server.ask("/health/live") == (200, '{"status": "live"}')
@@ -101,7 +102,7 @@ def test_sigterm_lets_a_running_append_finish_and_refuses_connections(tmp_path: 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     arguments = ("--storage", "memory", "--limits-stop-ms", "10m")
-    with RunningServer(*arguments, cwd=tmp_path) as server, half_sent_append(server):
+    with RunningServer(*arguments, cwd=tmp_path, program=PROGRAM) as server, half_sent_append(server):
         server.process.send_signal(signal.SIGTERM)
         server.wait_for("message=stopping")
         server.process.send_signal(signal.SIGTERM)

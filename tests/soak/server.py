@@ -14,6 +14,7 @@ from pathlib import Path
 from headwater.server.accounts import hash_password
 from tests.hostile.neighbours import LOG, Place
 from tests.server.running import RunningServer
+from tests.server.starting import PROGRAM
 
 from .clients import TRIMMED
 from .vitals import Pids, pids_of
@@ -105,6 +106,7 @@ class MortalServer:
             "--flight-start=at_once",  # its memory is judged from the beginning
             *arguments,
             cwd=self._folder,
+            program=PROGRAM,
         )
         self._bulk_kills = 0
         self._pids = pids_of(server.process.pid)

@@ -40,7 +40,7 @@ from headwater.spark.pipelines import load, names
 from headwater.spark.running import Ending, Run, Summary
 from headwater.spark.running import Server as BulkServer
 from tests.night import night
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, environment, headwater
 
 from .conftest import spark_environment
 from .test_running import Shown
@@ -88,8 +88,7 @@ def stored(server: RunningServer, log: str) -> list[Event]:
 
 
 def by_command(server: RunningServer, *arguments: str) -> dict[str, int]:
-    command = [*PROGRAM, "import", *arguments, "--json", "--url", server.url]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    done = headwater("import", *arguments, "--json", "--url", server.url, cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

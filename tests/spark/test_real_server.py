@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient, Ticket
 from tests.server.running import RunningServer, headwater
+from tests.server.starting import PROGRAM
 
 from ..flight.members import refusing
 from .conftest import numbers
@@ -25,7 +26,9 @@ WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path_factory.mktemp("server")) as running:
+    with RunningServer(
+        "--data", "data", *WITH_FLIGHT, cwd=tmp_path_factory.mktemp("server"), program=PROGRAM
+    ) as running:
         yield running
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pytest
 
 from headwater.client import connect
 from headwater.server.accounts import hash_password
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, headwater
+from tests.server.starting import PROGRAM
 
 from .conftest import Opening, Seen, flights
 
@@ -31,7 +31,7 @@ def guarded(home: Path) -> Iterator[RunningServer]:
         for name, grant in (("alice", "all:*"), ("bob", "read:flights"), ("carol", "append:flights"))
     )
     (home / "headwater.toml").write_text(table)
-    with RunningServer("--data", "data", "--log", "flights", "--log", "secret", cwd=home) as running:
+    with RunningServer("--data", "data", "--log", "flights", "--log", "secret", cwd=home, program=PROGRAM) as running:
         with connect(running.url, user="alice", password=PASSWORD) as client:
             client.log("flights").append(flights())
         yield running
@@ -107,8 +107,7 @@ def test_a_user_that_is_removed_must_log_in_again_and_what_was_typed_stays(
     guarded: RunningServer, opening: Opening, home: Path
 ) -> None:
     def user(*arguments: str, given: str = "") -> None:
-        command = [*PROGRAM, "user", *arguments, "--data", str(home / "data")]
-        subprocess.run(command, input=given, env=environment(), cwd=home, text=True, check=True, timeout=60)
+        headwater("user", *arguments, "--data", str(home / "data"), cwd=home, stdin=given).check_returncode()
 
     user("add", "eve", "--grant", "read,append:flights", "--password-stdin", given=PASSWORD)
     seen = opening(guarded)

@@ -17,7 +17,8 @@ from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
 from headwater.formats.querytext import parse_query
 from tests.odd_tags import ODD_TAGS
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, environment
+from tests.server.starting import PROGRAM
 
 from .conftest import PATIENCE_MS, Opening, Seen, flights
 

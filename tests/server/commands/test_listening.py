@@ -25,7 +25,8 @@ from headwater.server.commands.listening import (
     with_credentials,
 )
 
-from ..running import PROGRAM, RunningServer, environment, headwater
+from ..running import RunningServer, environment, headwater
+from ..starting import PROGRAM
 from ..test_amqp import amqp_url
 
 

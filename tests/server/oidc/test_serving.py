@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Open, encode_performative
 from headwater.core.access import Forbidden, IssuerUnavailable, Unauthenticated
 from headwater.flight.client import BulkClient
-from tests.server.running import PROGRAM, RunningServer, environment
+from tests.server.running import RunningServer, headwater
 
 from .issuer import AUDIENCE, Issuer
 
@@ -171,8 +170,6 @@ def test_while_the_issuer_is_down_a_token_is_not_wrong(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_missing_or_not_safe_is_refused_at_the_start(tmp_path: Path, given: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*PROGRAM, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *given],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    ports = ("--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false")
+    done = headwater("serve", *ports, *given, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr
