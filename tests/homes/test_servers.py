@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -30,6 +29,7 @@ from headwater.core.settings import SYSTEM_LOG
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.server.cli import run
 from headwater.storage.log_directories import RESTORE_JUMP
+from tests.server.starting import start
 from tests.soak.server import free_ports
 
 from ..waiting import eventually
@@ -39,6 +39,7 @@ from .proxy import Proxy
 LEASE_MS = "1500"
 PATIENCE_S = 60
 HEADWATER = str(Path(sys.executable).with_name("headwater"))
+"""The real command, as it is installed."""
 
 
 def command(*arguments: str, expected: int = 0) -> str:
@@ -54,22 +55,28 @@ class Member:
     """One server of a home."""
 
     def __init__(
-        self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS, program: Sequence[str] = (HEADWATER,)
+        self,
+        url: str,
+        directory: Path,
+        *settings: str,
+        lease_ms: str = LEASE_MS,
+        program: Sequence[str] | None = None,
     ) -> None:
+        """`program`: instead of a fork, see `RunningServer`."""
         self.port, self.amqp_port, self.read_port = free_ports(3)
         self.home = url
         self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"
         self.reading = f"amqp://127.0.0.1:{self.read_port}"
         """Where it serves receivers, whatever its role is."""
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
-        self.process = subprocess.Popen(
+        self.process = start(
             [
-                *program, "serve", "--home", url, "--data", str(directory), "--log", "orders",
+                "serve", "--home", url, "--data", str(directory), "--log", "orders",
                 "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--flight-port", "0",
                 "--amqp-port", str(self.amqp_port), "--amqp-read-port", str(self.read_port),
                 "--advertise", f"http={self.url},amqp={self.amqp}", *settings,
             ],
-            stdout=self._log, stderr=self._log,
+            program=program, stdout=self._log, stderr=self._log,
         )  # fmt: skip
 
     def comes(self) -> bool:
@@ -175,7 +182,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
     first = join("a")
     eventually(first.is_primary)
     proxy = Proxy(database.port)
-    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
+    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", program=[HEADWATER])
     try:
         assert first.append(0) == 1
         eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
@@ -276,23 +283,25 @@ def test_a_primary_that_slept_answers_no_read_with_what_was_there_before(join: J
             assert answer.split()[1] in (b"503", b"421"), answer
 
 
+def kept_roles(member: Member) -> list[tuple[str, int]]:
+    """The roles and terms of the notifications that a server has kept."""
+    roles = Query.where(types=[NotificationType.SERVER_ROLE_CHANGED])
+    with connect(member.url) as server:
+        each = [json.loads(event.data) for event in server.log(SYSTEM_LOG).read(roles)]
+        return [(change["role"], change["term"]) for change in each]
+
+
 def test_notifications_tell_each_change_of_a_role_and_outlive_the_server_that_had_it(url: str, tmp_path: Path) -> None:
     first = Member(url, tmp_path / "a", "--management-keep")
     second = Member(url, tmp_path / "b", "--management-keep") if first.comes() else first
     try:
         eventually(second.answers)
+        eventually(lambda: kept_roles(first) == [("primary", 1)], lambda: kept_roles(first))  # a thread appends them
         first.end(signal.SIGKILL)
         eventually(second.is_primary)
         assert 'headwater_role{role="primary"} 1.0' in metrics_of(second)
-        roles = Query.where(types=[NotificationType.SERVER_ROLE_CHANGED])
-        with connect(second.url) as server:
-
-            def kept() -> list[tuple[str, int]]:
-                each = [json.loads(event.data) for event in server.log(SYSTEM_LOG).read(roles)]
-                return [(change["role"], change["term"]) for change in each]
-
-            eventually(lambda: len(kept()) > 1, kept)  # they are appended by a thread of their own
-            assert kept() == [("primary", 1), ("primary", 2)]
+        eventually(lambda: len(kept_roles(second)) > 1, lambda: kept_roles(second))
+        assert kept_roles(second) == [("primary", 1), ("primary", 2)]
     finally:
         for member in (first, second):
             member.close()
