@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.night import IS_NIGHT
 from tests.server.tracing.collector import Collector
 
 from .environments import HEALTH, PIPELINES, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
@@ -35,6 +36,7 @@ with DCBApplication(env) as application:
 
 @pytest.mark.timeout(1200)
 def test_every_way_in_and_every_pipeline_works_in_an_environment_with_all_extras(tmp_path: Path) -> None:
+    """Pipelines by night; by day `tests/spark` runs them with the versions that are pinned."""
     programs = environment(tmp_path / "environment", f"{built_wheel(tmp_path / 'dist')}{EXTRAS}")
     python, headwater = programs / "python", programs / "headwater"
     with Collector() as collector, serving(programs, tmp_path, "--tracing-endpoint", collector.url) as urls:
@@ -42,7 +44,7 @@ def test_every_way_in_and_every_pipeline_works_in_an_environment_with_all_extras
         assert said.split() == ["PostedOverHttp", "SentOverAmqp", *["PutOverFlight"] * 2, "ADDED"]
         collector.named("append orders")
         done = [line.split() for line in run(python, PIPELINES, urls["http"], urls["grpc"], cwd=tmp_path,
-                                             seconds_max=PIPELINES_S_MAX).splitlines()]  # fmt: skip
+                                             seconds_max=PIPELINES_S_MAX).splitlines()] if IS_NIGHT else []  # fmt: skip
     told = run(headwater, "pipeline", "--help", cwd=tmp_path)
     assert [name for name, _, _ in done if f"  {name} " not in told] == []
     assert [(name, ending) for name, ending, events in done if ending != "done" or events == "0"] == []
