@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
 from headwater.amqp import errors
 from headwater.amqp.errors import MessageFault, refusal_of
 from headwater.amqp.filters import InvalidFilter
@@ -14,6 +12,7 @@ from headwater.amqp.protocol.types import Symbol
 from headwater.core import access
 from headwater.core import errors as core
 from headwater.core.errors import ConditionFailure
+from tests.every import every
 
 EXAMPLES: list[core.EventLogError] = [
     core.EventLogError("secret"), core.InvalidInput("p", "w"), core.InvalidEvent("p"), core.InvalidQuery("p"),
@@ -45,7 +44,7 @@ def test_no_error_of_the_core_is_missing():
     assert [kind for kind in kinds if rows.isdisjoint(kind.__mro__)] == [core.EventLogError]
 
 
-@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+@every("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_each_has_a_condition_of_the_standard_and_tells_no_secret(error):
     refusal = refusal_of(error)
     known = {value for value in vars(conditions).values() if isinstance(value, Symbol)}

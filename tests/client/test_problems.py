@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from tests.every import every
 
 from headwater.client.problems import GatewayFailed, UnexpectedAnswer, error_of
 from headwater.core import ConditionFailure, Forbidden, Unauthenticated, errors
@@ -11,7 +12,7 @@ def problem(code: str, status: int = 400, detail: str = "what happened", **membe
     return error_of(status, json.dumps(document).encode(), None, "orders")
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "kind"),
     [
         (problem("unauthenticated", 401), Unauthenticated),

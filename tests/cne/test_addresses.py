@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.cne.addresses import Pattern, Place, addresses_of, parse, tags_of
+from tests.every import every
 
 STATE = "/sync/sync-status/sync-state"
 NOWHERE = Place()
@@ -26,7 +27,7 @@ def test_what_is_too_long_to_come_again_is_not_remembered():
     assert asks(long, long)
 
 
-@pytest.mark.parametrize(
+@every(
     ("pattern", "address"),
     [
         (f"/east/site1/worker-0{STATE}", f"/east/site1/worker-0{STATE}"),

@@ -10,6 +10,7 @@ from headwater.cne.allowed import AllowedHosts, HostNotAllowed
 from headwater.cne.resolving import AllowedResolver
 from headwater.cne.webhook import endpoint_uri
 from headwater.core.errors import InvalidInput
+from tests.every import every
 
 LOOPBACK = AllowedHosts(["loopback"])
 
@@ -60,7 +61,7 @@ def test_name_is_judged_by_what_it_resolves_to(run):
     run(scenario())
 
 
-@pytest.mark.parametrize(
+@every(
     "uri",
     [
         "http://10.0.0.1/x",

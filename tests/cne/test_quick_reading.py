@@ -13,6 +13,7 @@ from headwater.cne import quick_reading, reading, rendering
 from headwater.cne.notification import Dialect, Notification, Opaque, Value
 from headwater.core.errors import InvalidInput
 from headwater.storage.memory import MemoryStore
+from tests.every import every
 
 from .builders import NODE_SYNC_STATE, bare, text, v1_value, v2_value, wrapped
 from .test_states import value_at
@@ -39,9 +40,9 @@ def carefully(raw: bytes, dialect: Dialect | None = None) -> Notification | None
         return None
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("dialect", [None, *Dialect])
+@every("name", PLAIN)
+@every("indent", [None, 2])
+@every("dialect", [None, *Dialect])
 def test_plain_documents_are_read_quickly(name: str, indent: int | None, dialect: Dialect | None) -> None:
     document = {"time": "2021-02-05T17:31:00Z", **PLAIN[name]}
     document = {member: value for member, value in document.items() if value is not None}
@@ -83,7 +84,7 @@ NOT_PLAIN = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_PLAIN)
+@every("name", NOT_PLAIN)
 def test_everything_else_is_left_to_careful_reading(name: str) -> None:
     plain, other = NOT_PLAIN[name]
     assert quick_reading.read(DOCUMENT.encode()) is not None

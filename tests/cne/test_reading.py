@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.cne import reading, rendering
 from headwater.cne.notification import Dialect, Notification, Opaque
 from headwater.core.errors import InvalidInput
+from tests.every import every
 
 from .builders import SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 
@@ -62,7 +63,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("case", TAKEN)
+@every("case", TAKEN)
 def test_value_is_taken(case):
     given, expected = TAKEN[case]
     assert value_of(given) == expected
@@ -110,7 +111,7 @@ REFUSED_VALUES = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED_VALUES)
+@every("case", REFUSED_VALUES)
 def test_value_is_refused_with_its_path(case):
     value, path = REFUSED_VALUES[case]
     with pytest.raises(InvalidInput) as refused:

@@ -9,6 +9,7 @@ import pytest
 from headwater.cne import reading, rules
 from headwater.cne.notification import Dialect
 from headwater.core.errors import InvalidEvent
+from tests.every import every
 
 from .builders import bare, redfish, text, v1_value, v2_value, wrapped
 
@@ -52,7 +53,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("path", CASES)
+@every("path", CASES)
 def test_broken_rule_is_told_with_its_path(path):
     with pytest.raises(InvalidEvent) as refused:
         check(CASES[path])

@@ -16,6 +16,7 @@ from headwater.console.settings import ConsoleSettings
 from headwater.core import OpenGuard
 from headwater.storage.memory import MemoryStore
 from tests.dcb.conftest import Client
+from tests.every import every
 
 from .hosting import console_host
 
@@ -89,7 +90,7 @@ def named_scripts(client: Client, path: str) -> list[str]:
     return re.findall(r'<link rel="modulepreload" href="/console/static/[^/]+/([^"]+)">', page)
 
 
-@pytest.mark.parametrize("name", pages.FILES)
+@every("name", pages.FILES)
 def test_a_file_is_packed_for_who_takes_that_and_plain_for_who_does_not(client: Client, name: str) -> None:
     packed, plain = client.get(of_version(name), headers=GZIP), client.get(of_version(name))
     refused = client.get(of_version(name), headers={"accept-encoding": "gzip;q=0"})
@@ -141,7 +142,7 @@ def test_all_of_it_is_small() -> None:
     assert len(found.page.packed) + sum(len(found.by_name[name].packed) for name in first) <= 60_000
 
 
-@pytest.mark.parametrize("name", [name for name in pages.FILES if name.endswith(".js")])
+@every("name", [name for name in pages.FILES if name.endswith(".js")])
 def test_a_person_can_read_its_lines(name: str) -> None:
     lines = STATIC.joinpath(name).read_text(encoding="utf-8").splitlines()
     assert [number for number, line in enumerate(lines, 1) if len(line) > 120 or "\t" in line] == []

@@ -8,6 +8,7 @@ import pytest
 
 from headwater.core import ANYBODY, Credentials, Grant, OpenGuard, Right, User
 from headwater.core.access import Forbidden
+from tests.every import every
 
 READ, APPEND, MANAGE, METRICS = Right
 OF_LOGS = READ, APPEND, MANAGE
@@ -17,7 +18,7 @@ def user(pattern: str, *rights: Right) -> User:
     return User("alice", (Grant(pattern, frozenset(rights)),))
 
 
-@pytest.mark.parametrize(
+@every(
     ("pattern", "log", "expected"),
     [
         ("orders", "orders", True),

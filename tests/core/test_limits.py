@@ -24,6 +24,7 @@ from headwater.core.limits import (
     show,
 )
 from headwater.storage.memory import MemoryLog
+from tests.every import every
 
 from ..builders import event, refusal
 from ..odd_tags import ODD_TAGS
@@ -58,7 +59,7 @@ def test_an_append_has_a_largest_size() -> None:
     assert (caught.value.allowed, caught.value.unit, caught.value.where) == (APPEND_BYTES_MAX, "bytes", "events")
 
 
-@pytest.mark.parametrize(
+@every(
     ("given", "where", "problem"),
     [
         (Event(["a"]), "type", "a type is a string, ['a'] given"),  # type: ignore[arg-type]
@@ -90,8 +91,8 @@ def test_what_is_of_another_kind_is_refused_with_its_place(given: Event, where: 
         columns_of(*[event("Fine")] * 99, given)
 
 
-@pytest.mark.parametrize("name", ["id", "source", "group_key"])
-@pytest.mark.parametrize("value", [None, 1, b"x", ["x"], "\ud800"])
+@every("name", ["id", "source", "group_key"])
+@every("value", [None, 1, b"x", ["x"], "\ud800"])
 def test_labels_are_strings(name: str, value: Any) -> None:
     with pytest.raises(InvalidEvent) as caught:
         columns_of(event(**{name: "fine"}), event(**{name: value}))
@@ -199,7 +200,7 @@ def test_a_short_text_without_control_characters_is_a_tag(tag: str) -> None:
         assert check_tag(other) is not None
 
 
-@pytest.mark.parametrize("tag", ["k" * 50 + ":" + "\U0001f680" * 256, *ODD_TAGS])
+@every("tag", ["k" * 50 + ":" + "\U0001f680" * 256, *ODD_TAGS])
 def test_odd_tags_are_taken_plainly_or_not(tag: str) -> None:
     """By the quick look at a few events, by columns, and when they were seen before."""
     for count in (1, 1, 99):

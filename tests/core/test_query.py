@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headwater.core import ALL, Query, QueryItem
 from headwater.core.errors import InvalidQuery
 from headwater.core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX
+from tests.every import every
 
 from ..builders import refusal
 
@@ -59,7 +60,7 @@ def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() ->
     assert Query.where(tags=["y"], exact_tags=["x:1", "x"]) == Query.of(QueryItem(tags=("x:1", "y"), exact_tags=("x",)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("items", "where", "problem"),
     [
         ((), "items", "a query needs at least one item; to ask for every event say so explicitly"),

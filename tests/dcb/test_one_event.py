@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+from tests.every import every
 
 from headwater.amqp.protocol.message import SEQUENCE, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.types import (
@@ -181,7 +182,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "shown"), VALUES, ids=repr)
+@every(("value", "shown"), VALUES, ids=repr)
 def test_values_keep_their_types(value, shown):
     assert as_json(value) == shown
     json.dumps(as_json(value), allow_nan=False)

@@ -10,6 +10,7 @@ from headwater.flight.errors import TABLE, Busy, ServerFault, core_error_of, fli
 from headwater.formats.jsontext import MalformedJson
 from tests.builders import answer_of
 from tests.docs.documents import ROOT, table_after
+from tests.every import every
 
 TOLD: list[core.EventLogError] = [
     core.InvalidInput("p", "w"), core.InvalidEvent("p", "w"), core.InvalidQuery("p"), core.InvalidPosition("p", "w"),
@@ -50,7 +51,7 @@ def test_every_error_is_documented():
     assert said == {row.code: row.kind.__name__ for row in TABLE.values()}
 
 
-@pytest.mark.parametrize("error", TOLD, ids=lambda error: type(error).__name__)
+@every("error", TOLD, ids=lambda error: type(error).__name__)
 def test_an_error_comes_back_as_it_was(error):
     told = flight_error_of(error, "a test")
     assert answer_of(core_error_of(told)) == answer_of(error)

@@ -8,6 +8,7 @@ import httptools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.every import every
 
 from headwater.formats import answer as answers
 from headwater.formats.answer import Answer, NotHttp
@@ -124,7 +125,7 @@ def test_no_content_needs_no_parser(monkeypatch: pytest.MonkeyPatch, fields: byt
     assert (b"date" in answer.fields) == (b"date" in fields)
 
 
-@pytest.mark.parametrize(
+@every(
     ("raw", "status", "body", "is_complete", "is_complete_at_eof", "is_reusable"),
     [
         (b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", 204, b"", True, True, True),
@@ -140,7 +141,7 @@ def test_no_content_needs_no_parser(monkeypatch: pytest.MonkeyPatch, fields: byt
         (b"HTTP/1.1 100 Go\r\n\r\n", 0, b"", False, False, False),
     ],
 )
-@pytest.mark.parametrize("is_whole", [True, False])
+@every("is_whole", [True, False])
 def test_where_an_answer_ends(
     raw: bytes,
     status: int,

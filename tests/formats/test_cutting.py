@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.every import every
 
 from headwater.core.errors import InvalidInput, TooLarge
 from headwater.formats import budget, cutting, packed_cutting
@@ -107,7 +108,7 @@ def test_values_of_messagepack_are_counted_as_they_are(value: Any) -> None:
     assert budget.packed_holds_more(content, expected - 1) or len(content) <= expected - 1
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [b"x" * 300, b"x" * 70_000, "x" * 40, "x" * 300, "x" * 70_000, 2**63, -1, -200, -40_000, -(2**40), 200, 70_000, 1.5,
      msgspec.msgpack.Ext(1, b"x"), msgspec.msgpack.Ext(1, b"xxx"), msgspec.msgpack.Ext(1, bytes(16)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.every import every
 
 from headwater.core import Event, Grant, Right
 from headwater.futoin import batches, identity, signing
@@ -195,11 +196,11 @@ def test_of_an_event_that_is_longer_than_the_log_takes_nothing_is_looked_at(
     assert looked_at == []
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\\\\\\ud83d"', b"1e999", b"-1E+0309", b'"\\uZZ00"', b'"\\q"'],
 )
-@pytest.mark.parametrize("before", [b'"%b"' % (b"y" * 20_000), b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)])
+@every("before", [b'"%b"' % (b"y" * 20_000), b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)])
 def test_what_cannot_be_decoded_is_found_in_long_data(before: bytes, value: bytes) -> None:
     assert not is_json(b"[%b,%b]" % (before, value))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.http.browsers import NAME_BYTES_MAX, Origin, authority_of, head_of, origin_of, own_origin
+from tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_other_names_are_not_local(host: bytes) -> None:
     assert found is not None and not found.is_local
 
 
-@pytest.mark.parametrize(
+@every(
     "host",
     [
         b"localhost, evil.test", b"a b", b"user@localhost", b"localhost/x", b"[::1", b"[nonsense]", b"[1.2]", b"::1",

@@ -14,6 +14,7 @@ import pytest
 
 from headwater.http.outgoing import Caller, Names, Reply, Sockets, Unanswered, connection, lines_of, target_of
 from tests.amqp.certificates import Authority
+from tests.every import every
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 PATIENCE_S = 20
@@ -234,7 +235,7 @@ def test_a_call_is_repeated_once_where_a_kept_connection_ends_without_an_answer(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "status", "body", "is_kept"),
     [
         (b"HTTP/1.1 204 \r\nConnection: keep-alive\r\n\r\n", 204, b"", True),
@@ -249,7 +250,7 @@ def test_a_call_is_repeated_once_where_a_kept_connection_ends_without_an_answer(
         (b"HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 200, b"ok", True),
     ],
 )
-@pytest.mark.parametrize("is_whole", [True, False])
+@every("is_whole", [True, False])
 def test_an_answer_is_read_to_its_end(answer: bytes, status: int, body: bytes, is_kept: bool, is_whole: bool) -> None:
     async def serve(which: int, request: int, writer: asyncio.StreamWriter) -> None:
         for piece in [answer] if is_whole else [answer[at : at + 1] for at in range(len(answer))]:

@@ -9,6 +9,7 @@ import pytest
 
 from headwater.core import Grant, Notification, NotificationType, Right, User
 from headwater.management import CATALOG, LOST, Kind, Scope, may_see
+from tests.every import every
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 COMMON = ("eventType", "time", LOST)
@@ -23,7 +24,7 @@ def test_every_type_is_in_the_catalog() -> None:
     assert set(CATALOG) == set(NotificationType)
 
 
-@pytest.mark.parametrize("type", NotificationType)
+@every("type", NotificationType)
 def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: NotificationType) -> None:
     entry = CATALOG[type]
     assert entry.type is type
@@ -33,7 +34,7 @@ def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: N
     assert entry.attributes[1].kind is Kind.TIMESTAMP
 
 
-@pytest.mark.parametrize("type", NotificationType)
+@every("type", NotificationType)
 def test_a_type_that_is_about_a_log_names_it(type: NotificationType) -> None:
     entry = CATALOG[type]
     assert entry.scope is not Scope.LOG or "log" in entry.names
@@ -84,7 +85,7 @@ def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
     assert list(sections()) == [type.value for type in CATALOG]
 
 
-@pytest.mark.parametrize("type", NotificationType)
+@every("type", NotificationType)
 def test_the_documentation_says_what_the_catalog_says(type: NotificationType) -> None:
     entry, text = CATALOG[type], sections()[type.value]
     assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headwater.management.entities import COMMON, CREATE, DELETE, MANAGEMENT_NODE, READ, TYPES, UPDATE, EntityType
 from headwater.management.statuses import Status
 from tests.docs.documents import ROOT, table_after
+from tests.every import every
 
 PAGE = ROOT / "docs" / "reference" / "management.md"
 
@@ -37,7 +36,7 @@ def test_common_attributes_are_those_of_the_code() -> None:
     assert table_after(PAGE, "common") == [[f"`{each.name}`", str(each.kind), each.meaning] for each in COMMON]
 
 
-@pytest.mark.parametrize("type", [type for type in TYPES.values() if type.own], ids=lambda type: type.name)
+@every("type", [type for type in TYPES.values() if type.own], ids=lambda type: type.name)
 def test_attributes_of_a_type_are_those_of_the_code(type: EntityType) -> None:
     rows = []
     for each in type.own:

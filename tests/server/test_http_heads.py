@@ -19,6 +19,7 @@ from headwater.server.admission import Admission
 from headwater.server.http_connection import HttpConnection
 from headwater.server.http_heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
 from headwater.server.http_server import KEEP_ALIVE_S
+from tests.every import every
 
 PLAIN = [
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -61,7 +62,7 @@ def test_plain_heads_are_known(data: bytes) -> None:
     assert head.scope["path"] in ("/a", "/a/b") and head.keeps_alive and not head.expects_continue
 
 
-@pytest.mark.parametrize("data", OTHER)
+@every("data", OTHER)
 def test_any_other_is_left_to_the_parser_of_its_connection(data: bytes) -> None:
     assert whole_head(data) is None
 

@@ -18,6 +18,7 @@ from headwater.dcb import Application
 from headwater.server.health import HEALTH_PATHS, METRICS
 from headwater.server.root_page import CONSOLE, LINKS
 from headwater.storage.memory import MemoryStore
+from tests.every import every
 
 from .running import RunningServer
 
@@ -74,7 +75,7 @@ def gets() -> list[str]:
     return [re.sub(r"\{(\w+)\}", "orders", path) for path in paths]
 
 
-@pytest.mark.parametrize("path", gets())
+@every("path", gets())
 def test_head_is_get_without_its_body(connection: http.client.HTTPConnection, path: str) -> None:
     query = {"/logs/orders/subscribe": "?query=all", "/dcb/orders/read": "?query=all"}.get(path, "")
     got, head = ask(connection, "GET", path + query), ask(connection, "HEAD", path + query)
@@ -86,7 +87,7 @@ def test_head_is_get_without_its_body(connection: http.client.HTTPConnection, pa
     assert ask(connection, "GET", "/health/live").status == 200, "the connection goes on"
 
 
-@pytest.mark.parametrize("path", gets())
+@every("path", gets())
 def test_what_has_get_says_that_it_has_head(connection: http.client.HTTPConnection, path: str) -> None:
     refused = ask(connection, "TRACE", path)
     allowed = set(refused.fields["allow"].split(", "))

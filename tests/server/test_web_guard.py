@@ -21,6 +21,7 @@ from headwater.http.errors import (
 )
 from headwater.server.config import Http
 from headwater.server.web_guard import WebGuard
+from tests.every import every
 from tests.http.asgi import scope
 
 HOST = "127.0.0.1:8080"
@@ -377,7 +378,7 @@ def test_answers_are_changed_only_where_origins_are_configured(guard: WebGuard) 
 CONSOLE = {"headwater-console": "1", "content-type": JSON, "content-length": "2"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("method", "path"),
     [
         ("POST", "/logs/orders/append"), ("PUT", "/logs/orders"), ("PATCH", "/logs/orders"), ("DELETE", "/logs/orders"),

@@ -17,6 +17,7 @@ from headwater.http import Receive, Scope, Send
 from headwater.http.direct import direct_of
 from headwater.server.websocket_frames import binary_frame, frame_bytes, plain_at, unmasked
 from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, BoundedWebSocketProtocol
+from tests.every import every
 
 from .test_websocket_protocol import UPGRADE
 
@@ -33,8 +34,8 @@ def test_a_message_is_written_as_the_library_writes_it(size: int) -> None:
     assert binary_frame(body) == Frame(Opcode.BINARY, body).serialize(mask=False)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("opcode", Opcode)
+@every("size", SIZES)
+@every("opcode", Opcode)
 def test_the_length_of_a_frame_is_known_from_its_head(size: int, opcode: Opcode) -> None:
     data = frame(opcode, bytes(size)) if size < 126 or opcode < Opcode.CLOSE else frame(opcode, b"")
     for head in range(len(data) if size < 200 else 14):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.amqp.filters.messages import EVENT_STREAMS_SQL, HEAD, NAME, SQL, described, filter_of, refusal
+from tests.every import every
 
 from headwater.amqp.filters import SourceFilter, format_offset, source_filter
 from headwater.amqp.protocol.types import Described, Long, Symbol, Timestamp, ULong
@@ -73,9 +74,9 @@ def test_annotations_filter_refuses_any_other_key_or_value(given):
     assert refusal(described(ANNOTATIONS, given)).filter_name == NAME
 
 
-@pytest.mark.parametrize("section", ["d.event-streams-offset", "delivery_annotations.event-streams-offset"])
-@pytest.mark.parametrize("descriptor", [EVENT_STREAMS_SQL, Symbol("amqp:event-streams-sql-filter"), SQL])
-@pytest.mark.parametrize(
+@every("section", ["d.event-streams-offset", "delivery_annotations.event-streams-offset"])
+@every("descriptor", [EVENT_STREAMS_SQL, Symbol("amqp:event-streams-sql-filter"), SQL])
+@every(
     ("rest", "expected"),
     [
         (f"> '{SEVENTEEN}'", (17, None)),
@@ -154,7 +155,7 @@ def test_integer_is_no_offset():
     assert span_of("d.event-streams-offset > 17") == (0, 0)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "position"),
     [
         ("", 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.every import every
 
 from headwater.amqp.filters import FILTERS, FilterLimits, InvalidFilter, source_filter
 from headwater.amqp.filters.property_filters import Topic
@@ -44,7 +45,7 @@ def test_direct_matches_the_very_subject(value: str, given: str | None, expected
     assert matches(DIRECT, value, subject(given)) is expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("pattern", "given", "expected"),
     [
         ("*.stock.#", "usd.stock", True),
@@ -110,7 +111,7 @@ def test_a_long_topic_is_answered() -> None:
     assert not matches(TOPIC, "*", subject("a" * 20_000))
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "expected"),
     [
         ({"a": 1, "b": "x"}, True),

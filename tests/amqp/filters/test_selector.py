@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from tests.amqp.filters.messages import SELECTOR, Message, described, filter_of, refusal, selector
+from tests.every import every
 
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 
@@ -44,7 +45,7 @@ def test_bare_identifier_is_an_application_property(text):
     assert selector(text, MESSAGE)
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "amqp.durable = TRUE",

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from tests.amqp.filters.messages import NOW, SQL, Message, described, refusal, sql, sql_of, value_of
+from tests.every import every
 
 from headwater.amqp.protocol.types import (
     Array,
@@ -33,7 +34,7 @@ EVERYWHERE = Message(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "header.priority = 9",
@@ -98,7 +99,7 @@ def test_header_fields_that_are_absent_have_their_defaults():
     assert sql("h.priority = 4 AND h.durable = FALSE AND h.delivery-count = 0 AND h.ttl IS NULL")
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "value"),
     [
         ("'it''s'", "it's"),
@@ -150,7 +151,7 @@ def test_malformed_constant_is_refused_with_its_position(text, position):
     assert refusal(described(SQL, text)).position == position
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("x = 5", True),
@@ -203,8 +204,8 @@ def test_binaries_compare():
     assert sql("x = 0x0102 AND x < 0x02", x=b"\x01\x02")
 
 
-@pytest.mark.parametrize("value", [1, "1", True, b"1"])
-@pytest.mark.parametrize("constant", ["1", "'1'", "TRUE", "0x31"])
+@every("value", [1, "1", True, b"1"])
+@every("constant", ["1", "'1'", "TRUE", "0x31"])
 def test_unlike_kinds_are_different_and_in_no_order(value, constant):
     if sql(f"x = {constant}", x=value):
         return  # like kinds
@@ -279,7 +280,7 @@ def test_there_is_no_xor():
     assert refusal(described(SQL, "a = 1 XOR b = 1")).position == 7
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("x + 2 = 7", True),
@@ -407,7 +408,7 @@ def test_exists_asks_whether_a_field_is_there():
     assert refusal(described(SQL, "EXISTS('x')")).position == 8
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "LOWER(x) = 'straße 1'",
@@ -450,7 +451,7 @@ def test_wrong_number_of_arguments_is_refused(text):
     assert "argument" in refusal(described(SQL, text)).problem
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "position"),
     [
         ("", 1),

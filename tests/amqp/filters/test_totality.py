@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.amqp.filters.messages import EVENT_STREAMS_SQL, HEAD, NAME, SELECTOR, SQL, Message, described
+from tests.every import every
 
 from headwater.amqp.filters import FILTERS, InvalidFilter, source_filter
 from headwater.amqp.filters.values import TEXT_CHARS_MAX
@@ -159,8 +160,8 @@ def test_any_map_is_a_filter_or_an_invalid_one(given, message):
     is_answered(given, message)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(
+@every("language", LANGUAGES)
+@every(
     "unit",
     ["(", "-", "NOT ", "'", '"', "[", "[[", "]]", "x.", "a.", "1+", "9", "0x", "1e", "x AND ", "LOWER(", "$", "é"],
 )

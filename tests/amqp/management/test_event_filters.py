@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.every import every
 
 from headwater.amqp.filters import InvalidFilter
 from headwater.amqp.management.event_filter import EventFilter, read_event_filter
@@ -88,8 +89,8 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), TABLE)
-@pytest.mark.parametrize("language", [SELECTOR, SQL])
+@every(("text", "expected"), TABLE)
+@every("language", [SELECTOR, SQL])
 def test_both_languages_evaluate_attributes_in_three_values(language: str, text: str, expected: str) -> None:
     assert truth(language, text, GIVEN) == expected
 
@@ -173,7 +174,7 @@ def test_positions_of_logs_are_refused(text: str) -> None:
 # Narrowing by type
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "types"),
     [
         ("eventType = 'io.headwater.log.created'", {CREATED}),

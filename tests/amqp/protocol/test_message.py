@@ -28,6 +28,7 @@ from headwater.amqp.protocol.sections import BODY_SECTIONS_MAX
 from headwater.amqp.protocol.types import Described, Symbol, UInt, ULong
 from tests.amqp.composites import by_kind, composites, fields
 from tests.amqp.values import same, values
+from tests.every import every
 
 bodies = st.one_of(
     st.tuples(st.binary(max_size=300).map(lambda data: [data]), st.just(DATA)),
@@ -147,7 +148,7 @@ def test_a_descriptor_may_have_any_form() -> None:
     assert decode_message(value).body == "x"
 
 
-@pytest.mark.parametrize(
+@every(
     ("message", "problem"),
     [
         (b"x", "section expected, constructor 0x78 found"),

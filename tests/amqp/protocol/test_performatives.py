@@ -37,6 +37,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.types import Array, Char, Described, Long, Symbol, UByte, UInt, ULong
 from tests.amqp.composites import NESTED, PERFORMATIVES, composites, same_types
 from tests.amqp.values import same
+from tests.every import every
 
 ACCEPTED = Described(ULong(0x24), [])
 
@@ -81,7 +82,7 @@ def test_nested_types_are_decoded_as_they_were_encoded(nested: Any) -> None:
     assert octets(again) == octets(attach)
 
 
-@pytest.mark.parametrize(
+@every(
     ("performative", "width"),
     [
         (Open("me"), 10),
@@ -204,8 +205,8 @@ def fine(type: type[Composite]) -> list[Any]:
     return [named[field.kind.name] if field.is_mandatory else None for field in type.FIELDS]
 
 
-@pytest.mark.parametrize(("type", "index"), WRONG)
-@pytest.mark.parametrize("wrong", [Char("x"), Array([Char("x")]), [], {Char("x"): 1}, 1.5], ids=repr)
+@every(("type", "index"), WRONG)
+@every("wrong", [Char("x"), Array([Char("x")]), [], {Char("x"): 1}, 1.5], ids=repr)
 def test_a_field_of_a_wrong_type_is_named(type: type[Composite], index: int, wrong: Any) -> None:
     fields = fine(type)
     decoded(raw(type, *fields))
@@ -215,7 +216,7 @@ def test_a_field_of_a_wrong_type_is_named(type: type[Composite], index: int, wro
         decoded(raw(type, *fields))
 
 
-@pytest.mark.parametrize(("type", "index"), [(type, i) for type, i in WRONG if type.FIELDS[i].is_mandatory])
+@every(("type", "index"), [(type, i) for type, i in WRONG if type.FIELDS[i].is_mandatory])
 def test_a_mandatory_field_that_is_missing_is_named(type: type[Composite], index: int) -> None:
     name = f"{type.NAME}.{type.FIELDS[index].name}"
     fields = fine(type)
@@ -223,7 +224,7 @@ def test_a_mandatory_field_that_is_missing_is_named(type: type[Composite], index
         decoded(raw(type, *fields[:index]))
 
 
-@pytest.mark.parametrize(("type", "index"), [(type, i) for type, i in WRONG if type.FIELDS[i].is_mandatory])
+@every(("type", "index"), [(type, i) for type, i in WRONG if type.FIELDS[i].is_mandatory])
 def test_a_mandatory_field_that_is_not_given_is_named(type: type[Composite], index: int) -> None:
     name = f"{type.NAME}.{type.FIELDS[index].name}"
     values = decoded(raw(type, *fine(type)))
@@ -232,7 +233,7 @@ def test_a_mandatory_field_that_is_not_given_is_named(type: type[Composite], ind
         octets(values)
 
 
-@pytest.mark.parametrize(("type", "index"), WRONG)
+@every(("type", "index"), WRONG)
 def test_a_field_that_cannot_be_written_is_named(type: type[Composite], index: int) -> None:
     field = type.FIELDS[index]
     if field.kind.name == "boolean":

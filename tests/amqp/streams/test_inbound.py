@@ -19,6 +19,7 @@ from tests.amqp.streams.messages import (
     section,
     value,
 )
+from tests.every import every
 
 from headwater.amqp.errors import MessageFault
 from headwater.amqp.protocol.codec import encode
@@ -43,8 +44,8 @@ def fault_of(message: bytes) -> MessageFault:
 # What is stored
 
 
-@pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])
-@pytest.mark.parametrize("before", [b"", properties(subject="A"), application_properties({"k": "v"}), MESSAGE[:-12]])
+@every("size", [0, 1, 255, 256, 70_000])
+@every("before", [b"", properties(subject="A"), application_properties({"k": "v"}), MESSAGE[:-12]])
 def test_single_data_section_is_envelope_and_payload(before, size):
     message = before + data(bytes(size))
     event = event_of(message)
@@ -234,7 +235,7 @@ def test_other_formats_of_cloud_events_pass_as_they_are():
 # What is rejected
 
 
-@pytest.mark.parametrize(("message", "condition", "said"), [
+@every(("message", "condition", "said"), [
     (properties(content_type=Symbol("application/cloudevents-batch+json")) + data(b"[]"),
      "amqp:not-implemented", "has no batches"),
     (properties(content_type=Symbol("application/cloudevents+json")) + data(b"{"), "amqp:decode-error", "line 1"),
