@@ -42,11 +42,12 @@ def project_twice(
     batch: int,
     buckets: int = 64,
     columns: str = "type,data",
-    at_once: Callable[[str, Path], float] | None = None,
+    finish: Callable[[str, Path, int], float] | None = None,
 ) -> dict[str, object]:
     """Do it all in that directory; answers what it was like. Raises AssertionError where the tables differ.
 
-    `at_once` makes a table from the log of the server at that URL, and answers the seconds; else a command does.
+    `finish` folds the rest of the log of the server at that URL into that table, in batches of that size, and answers
+    the seconds; without it a command does.
     """
     with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=directory) as server:
         url = server.further_url("grpc")
@@ -57,11 +58,9 @@ def project_twice(
         for number in range(kills):
             target = (number + 1) * events // (kills + 1)
             projecting.kill_after("killed", target, batch)
-        projecting.finish("killed", batch)
-        if at_once is None:
-            seconds = projecting.finish("at-once", max(events, 1))
-        else:
-            seconds = at_once(url, directory / "at-once")
+        finish = finish or projecting.finish
+        finish(url, directory / "killed", batch)
+        seconds = finish(url, directory / "at-once", max(events, 1))
         dumps = {name: projecting.digest(name) for name in ("killed", "at-once")}
     assert dumps["killed"] == dumps["at-once"], dumps
     assert counted(directory / "at-once.ndjson") == expected(events, entities)
@@ -106,10 +105,10 @@ class Projecting:
         finally:
             kill(process)
 
-    def finish(self, table: str, batch: int) -> float:
+    def finish(self, url: str, table: Path, batch: int) -> float:
         """Run it to the end of the log; answers the seconds that its batches took."""
         begun = self.output.stat().st_size if self.output.exists() else 0
-        process = start(self.command(table, batch), self.output)
+        process = start(self.command(table.name, batch), self.output)
         try:
             assert process.wait(3600) == 0, self.output.read_text()
         finally:
