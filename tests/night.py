@@ -23,12 +23,16 @@ night = pytest.mark.night
 """For a test, a case (`pytest.param(..., marks=night)`) or a module (`pytestmark = night`) that runs by night alone."""
 
 
+UNKNOWN_S: Final = 60.0
+"""What a test is taken to last that no night has measured yet."""
+
+
 def sliced(nodeids: Sequence[str], seconds_max: float) -> set[str]:
     """Some of these tests: by the order of the seed, so many that they take no longer, one after the other."""
     chosen: set[str] = set()
     left = seconds_max
     for nodeid in sorted(nodeids, key=lambda nodeid: draw(seed(), nodeid)):
-        takes = SECONDS.get(nodeid, 1.0)
+        takes = SECONDS.get(nodeid, UNKNOWN_S)
         if takes <= left:
             left -= takes
             chosen.add(nodeid)

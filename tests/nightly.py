@@ -67,7 +67,7 @@ PARTS: Final[dict[int, tuple[Step, ...]]] = {
     3: (Step("spark, one half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[0]))),),
     4: (Step("spark, the other half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[1]))),),
     5: (
-        Step("clients", (sys.executable, "-m", "tests.interop.install", "--all")),
+        Step("clients", (sys.executable, "-m", "tests.interop.install")),
         rooms("interop", "packaging", "benchmarks", "chaos", "power"),
     ),
     6: (program("soak", "600"), program("chaos", "600"), program("hostile.street", "60", "4")),

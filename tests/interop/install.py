@@ -1,6 +1,6 @@
 """`python -m tests.interop.install`: build the clients that are not built yet, into `.interop/`, side by side.
 
-With `--all` those too that are needed by night alone.
+One that is needed by night alone is built by its tests.
 
 Where CI is set, a client that cannot be built is an error; and Debian's packages of what is missing are installed, if
 that is possible. Elsewhere the reason is printed, and the tests of that client are skipped.
@@ -30,7 +30,7 @@ _APT = Lock()
 
 def main() -> int:
     """See the module."""
-    wanted = [kind() for kind in RUNTIMES if "--all" in sys.argv or not kind.by_night]
+    wanted = [kind() for kind in RUNTIMES if not kind.by_night]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
         failures = sum(not is_there for is_there in threads.map(_is_there, wanted))
     return 1 if failures and is_ci() else 0
