@@ -368,7 +368,8 @@ def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(s
         proxy.close()
 
 
-def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str) -> None:
+def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.homes.postgres_statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
     server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
