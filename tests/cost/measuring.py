@@ -85,8 +85,8 @@ class ObservedServer(RunningServer):
                 return found
 
     def cost_of(self, act: Callable[[], object]) -> Cost:
-        """What the server spends on something, until it has nothing more to do."""
-        self.settle()
+        """What the server spends on something, until it has nothing more to do; it must be settled before."""
+        self.spent()
         act()
         return self.settle()
 
@@ -97,6 +97,7 @@ class ObservedServer(RunningServer):
         Raises AssertionError.
         """
         least = [NOTHING_YET] * len(sizes)
+        self.settle()
         for left in reversed(range(TRIES)):
             costs = [self.cost_of(partial(act, size)) for size in sizes]
             least = [Cost(*map(min, *pair)) for pair in zip(least, costs, strict=True)]
