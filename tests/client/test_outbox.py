@@ -203,7 +203,8 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
     url = f"http://127.0.0.1:{port}"
 
     def serve() -> RunningServer:
-        return RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path, program=PROGRAM)
+        program = PROGRAM if database.endswith(".sqlite") else None
+        return RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path, program=program)
 
     def relay() -> Process:
         # A server takes as long to come back as the machine lets it: by itself, the relay would end after 10 s of that.

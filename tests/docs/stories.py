@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.server.sources import load
-from tests.server.starting import Process, start
+from tests.server.starting import Process, inherited, start
 
 from .documents import NOT_RUN, ROOT, text_of
 
@@ -233,7 +233,7 @@ class Story:
         return said
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
+        kept = {name: value for name, value in inherited().items() if not name.startswith("HEADWATER_")}
         if self.ports:
             kept["HEADWATER_URL"] = f"http://127.0.0.1:{self.ports['http']}"
             kept["HEADWATER_AMQP_URL"] = f"amqp://127.0.0.1:{self.ports['amqp']}"

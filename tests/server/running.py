@@ -15,14 +15,14 @@ from typing import Any
 
 from tests.waiting import eventually
 
-from .starting import run, start
+from .starting import inherited, run, start
 
 SILENCE_S_MAX = 60.0
 
 
 def environment(**more: str) -> dict[str, str]:
     """This process's environment without any setting of ours, and with the package on its path."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
+    kept = {name: value for name, value in inherited().items() if not name.startswith("HEADWATER_")}
     return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
 
 

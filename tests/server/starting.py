@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from . import template
-from .template import INTEGER_BYTES, Start
+from .template import INTEGER_BYTES, PACKET_BYTES_MAX, Start
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-c", "from headwater.server.cli import main; main()"]
@@ -63,9 +63,9 @@ class Forked:
         text: bool = False,
         start_new_session: bool = False,
     ) -> None:
-        """As for `subprocess.Popen`. Raises AssertionError if a variable would come too late."""
+        """As for `subprocess.Popen`, but `inherited` without `env`. AssertionError: a variable would come too late."""
         self.args = list(arguments)
-        environment = dict(os.environ if env is None else env)
+        environment = inherited() if env is None else dict(env)
         early = sorted(name for name in {*environment, *AT_START} if _is_early(name, environment))
         assert not early, f"{', '.join(early)} of a forked process cannot differ from the template's: name a program"
         start = Start(
@@ -174,6 +174,15 @@ def run(
         return subprocess.CompletedProcess(list(arguments), code, _all_of(out), _all_of(err))
 
 
+def inherited() -> dict[str, str]:
+    """The environment of this process, with the variables of `READ_AT_START` as they were before any test.
+
+    `headwater serve`, which some tests run in this process, sets some of them for the processes that it starts.
+    """
+    later = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
+    return {**{name: value for name, value in AT_START.items() if name.startswith(READ_AT_START)}, **later}
+
+
 class TemplateProcess:
     """A running template, as the process sees it that started it."""
 
@@ -201,8 +210,10 @@ class TemplateProcess:
 
     def send(self, start: Start, descriptors: Sequence[int]) -> None:
         """Have it fork. Any thread may ask."""
+        packet = json.dumps(start).encode()
+        assert len(packet) <= PACKET_BYTES_MAX, f"{len(packet)} bytes of arguments and environment are too many"
         try:
-            socket.send_fds(self._packets, [json.dumps(start).encode()], descriptors)
+            socket.send_fds(self._packets, [packet], descriptors)
         except BrokenPipeError:
             raise AssertionError(f"the template of servers has ended: {self.said()}") from None
 

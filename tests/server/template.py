@@ -77,6 +77,8 @@ class Template:
                 if descriptor in self._children:
                     self._report(descriptor)
                     continue
+                threads = len(os.listdir("/proc/self/task"))
+                assert threads == 1, f"a process with {threads} threads cannot be forked safely"
                 packet, descriptors, _, _ = socket.recv_fds(self._packets, PACKET_BYTES_MAX, DESCRIPTORS)
                 if not packet:
                     self._kill()
@@ -87,8 +89,6 @@ class Template:
     def _fork(self, *descriptors: int) -> bool:
         """Fork; answers whether this is the new process."""
         *standard, pipe = descriptors
-        threads = os.listdir("/proc/self/task")
-        assert len(threads) == 1, f"a process with {len(threads)} threads cannot be forked safely"
         if (pid := os.fork()) == 0:
             self._packets.detach()
             for number, descriptor in enumerate(standard):

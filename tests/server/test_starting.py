@@ -6,8 +6,10 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +169,29 @@ def test_what_would_come_too_late_is_refused(tmp_path: Path) -> None:
             Forked(["--version"], cwd=tmp_path, env=environment(**{name: "1"}))
 
 
+def test_what_a_server_in_this_process_has_set_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    monkeypatch.setenv("OF_THIS_TEST", "ü")
+    assert "MALLOC_ARENA_MAX" not in environment()
+    assert environment()["OF_THIS_TEST"] == "ü"
+    with Forked(["--version"], stdout=subprocess.DEVNULL) as process:
+        assert process.wait(SILENCE_S_MAX) == 0
+
+
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template.os, "listdir", lambda place: ["1", "2"])
-    monkeypatch.setattr(template.os, "fork", lambda: pytest.fail("it was forked"))
-    ours, theirs = starting.socket.socketpair(starting.socket.AF_UNIX, starting.socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        starting.socket.send_fds(ours, [b"[]"], [0, 1, 2, 2])
-        with pytest.raises(AssertionError, match="2 threads"):
-            template.Template(theirs).run()
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
+    is_over = threading.Event()
+    other = threading.Thread(target=is_over.wait)
+    other.start()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with ours, theirs:
+            socket.send_fds(ours, [b"[]"], [0, 1, 2, 2])
+            with pytest.raises(AssertionError, match=r"\d threads"):
+                template.Template(theirs).run()
+    finally:
+        is_over.set()
+        other.join()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
