@@ -20,17 +20,16 @@ from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.shared import TICK_S
 from headwater.core.access import Credentials, TooManyLogins, User
 from headwater.server import listening
-from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
+from headwater.server.accounts import Account, AccountDirectory, read_grant
 from headwater.server.config import Tls
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
+from tests.passwords import HASH, PASSWORD
 
 from .asking import EARLIEST, drained, message, payloads, put
 from .certificates import Authority, Certificate
 from .served import Served
 
-PASSWORD = "correct horse"
-HASH = hash_password(PASSWORD)
 ACCOUNTS = [
     Account("alice", (read_grant("all:*"),), password=HASH),
     Account("reader", (read_grant("read:orders"),), password=HASH),

@@ -10,16 +10,15 @@ from headwater.core import Event, OpenGuard
 from headwater.core.access import ANYBODY, Credentials, Grant, Right, User
 from headwater.dcb import Application
 from headwater.http.sessions import secret_of
-from headwater.server.accounts import KIND, Account, AccountDirectory, encode_account, hash_password, hash_token
+from headwater.server.accounts import KIND, Account, AccountDirectory, encode_account, hash_token
 from headwater.server.app import by_room
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
 from tests.dcb.conftest import Client
+from tests.passwords import HASH, OTHER_HASH, PASSWORD
 
 from .hosting import console_host
 
-PASSWORD = "correct horse"
-HASH, OTHER_HASH = hash_password(PASSWORD), hash_password("battery staple")
 TOKEN, OTHER_TOKEN = "hw_" + "t" * 43, "hw_" + "u" * 43
 READER = (Grant("orders*", frozenset({Right.READ})),)
 OWN = {"host": "localhost:8380", "sec-fetch-site": "same-origin", "headwater-console": "1"}

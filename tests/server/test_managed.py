@@ -15,7 +15,7 @@ from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.management.entities import TYPES
-from headwater.server.accounts import hash_password
+from tests.passwords import HASH, PASSWORD
 
 from ..matrix.world import CNE, Webhook
 from ..waiting import eventually
@@ -23,8 +23,6 @@ from .running import RunningServer
 from .test_amqp import amqp_url
 
 USER, SUBSCRIPTION = "io.headwater.user", "io.headwater.subscription"
-PASSWORD = "correct horse"
-HASH = hash_password(PASSWORD)
 
 
 def configured(directory: Path, *names: str, grants: str = "all:*") -> None:

@@ -32,6 +32,7 @@ from headwater.server.accounts import (
 from headwater.server.brake import WAIT_S_MAX, Brake
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
+from tests import passwords
 
 PASSWORD = "correct horse"
 HASH = hash_password(PASSWORD)
@@ -104,6 +105,11 @@ def test_a_password_hash_says_its_parameters_and_never_the_password() -> None:
     assert HASH.startswith("$scrypt$ln=14,r=8,p=1$") and PASSWORD not in HASH
     assert hash_password(PASSWORD) != HASH
     assert is_password(PASSWORD, HASH) and not is_password(PASSWORD + " ", HASH)
+
+
+def test_the_hashes_of_tests_are_of_their_passwords() -> None:
+    assert is_password(passwords.PASSWORD, passwords.HASH)
+    assert is_password(passwords.OTHER_PASSWORD, passwords.OTHER_HASH)
 
 
 def test_a_password_is_the_same_in_both_unicode_spellings() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.passwords import HASH
 
 from headwater.amqp.client import Client
 from headwater.amqp.management import event_filter, groups, notifications
@@ -34,7 +35,7 @@ from headwater.amqp.streams.positions import GroupRecord
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
-from headwater.server.accounts import Account, hash_password, read_grant
+from headwater.server.accounts import Account, read_grant
 
 from ...core.listened import is_listened_to
 from ...management.told import eventually
@@ -44,7 +45,6 @@ from ..test_login import guard
 from .listening import CREATED, DELETED, happen, listener, logs, properties, selector, sql, transformation
 
 CREATIONS = selector(f"eventType = '{CREATED.value}'")
-HASH = hash_password("correct horse")
 
 
 # What comes

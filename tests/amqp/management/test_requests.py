@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.passwords import HASH
 
 from headwater.amqp.client import Client, Delivery, Receiver, Sender
 from headwater.amqp.errors import MessageFault
@@ -23,14 +24,13 @@ from headwater.amqp.protocol.types import Int, Long, Symbol, Timestamp, UInt, UL
 from headwater.core.access import ANYBODY, OpenGuard, Unauthenticated, User
 from headwater.management.operations import Answer
 from headwater.management.statuses import Status
-from headwater.server.accounts import Account, hash_password, read_grant
+from headwater.server.accounts import Account, read_grant
 
 from ...management.told import eventually
 from ..served import Served
 from ..test_login import guard
 
 LOG = "io.headwater.log"
-HASH = hash_password("correct horse")
 
 
 def request(operation: str = "GET-TYPES", body: Any = None, *, kind: int = VALUE, **more: Any) -> Message:

@@ -13,17 +13,20 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from headwater.client import connect
 from headwater.core import Event
 from tests.interop.install import unavailable
 from tests.interop.runtimes import Chromium
 from tests.server.running import RunningServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
 
 PATIENCE_MS = 20_000
 WATCH = "addEventListener('securitypolicyviolation', (event) => console.error('policy', event.violatedDirective))"
@@ -111,6 +114,8 @@ def chromium() -> Iterator[Browser]:
     if reason := runtime.missing():
         unavailable(reason)
     arguments = [each for each in runtime.command()[2:] if each.startswith("--")]
+    from playwright.sync_api import sync_playwright  # not at collection
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
         yield browser

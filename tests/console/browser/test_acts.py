@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Page, Route
 
 from headwater.amqp.client import AmqpError, Client
 from headwater.amqp.protocol.types import Described, Symbol
@@ -17,6 +17,10 @@ from headwater.core.settings import LogSettings
 from tests.server.running import RunningServer
 
 from .conftest import Opening, Seen, flights, put
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
 
 EARLIEST = {
     "begin": Described(

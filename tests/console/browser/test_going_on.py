@@ -5,16 +5,20 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page
 
 from headwater.client import connect
 from headwater.core import Event
 from tests.server.running import RunningServer
 
 from .conftest import Opening, Seen
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 
 AWAY = "Failed to load resource"
 

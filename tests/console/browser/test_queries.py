@@ -7,11 +7,10 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Route, expect
 
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
@@ -21,6 +20,10 @@ from tests.server.running import RunningServer, environment
 from tests.server.starting import PROGRAM
 
 from .conftest import PATIENCE_MS, Opening, Seen, flights
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
 
 QUERY = "/logs/flights?q=type%3DFlightDeparted%20tag%3Dtail%3AN1"
 
@@ -366,6 +369,8 @@ def test_keys_walk_through_rows_and_open_one(seen: Seen) -> None:
 
 @pytest.mark.parametrize("pixels", [3000, 600])
 def test_a_row_that_is_walked_to_is_in_view_where_rows_are_more_than_pixels(seen: Seen, pixels: int) -> None:
+    from playwright.sync_api import expect  # not at collection
+
     def with_few_pixels(route: Route) -> None:
         """As in a log of more than half a million events; with 600 of them, several rows share a place."""
         answer = route.fetch()

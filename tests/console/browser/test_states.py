@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Route
 
 from headwater.amqp.client import Client
 from tests.amqp.asking import DURABLE, EARLIEST, bound
@@ -17,6 +16,10 @@ from tests.server.running import RunningServer
 from tests.waiting import eventually
 
 from .conftest import Opening
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
 
 NAMES = ["server", "addresses", "role", "term", "lag", "lagMs", "ahead", "version", "heardMs", "runs"]
 SERVERS = [

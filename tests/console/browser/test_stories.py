@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from playwright.sync_api import Route, expect
+from typing import TYPE_CHECKING
 
 from headwater.client import connect
 from headwater.core import Event
@@ -12,6 +11,10 @@ from tests.server.running import RunningServer
 
 from .conftest import PATIENCE_MS, Opening, Seen
 from .test_looks import HOSTILE
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
 
 ROWS = "() => [...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
 
@@ -40,11 +43,13 @@ def test_the_newest_tags_have_their_counts_and_lead_to_their_stories(shared: Run
 
 
 def test_a_story_is_found_by_its_tag(shared: RunningServer, opening: Opening) -> None:
+    from playwright.sync_api import expect  # not at collection
+
     seen = opening(shared)
     page = seen.open("/logs/flights/stories")
     page.locator("td a").first.wait_for()
     field = page.get_by_role("combobox", name="Tag of a story")
-    held = list[Route]()
+    held: list[Route] = []
     page.route(re.compile(r"/terms\?.*prefix=ta$"), lambda route: held.append(route))
     field.fill("ta")
     seen.until(lambda: len(held) == 2, lambda: [each.request.url for each in held])  # keys, and tags

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-
-from playwright.sync_api import Route
+from typing import TYPE_CHECKING
 
 from headwater.client import connect
 from headwater.core import Event
@@ -14,6 +13,10 @@ from tests.waiting import eventually
 
 from .conftest import Opening, Seen
 from .test_queries import run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
 
 ROWS = """() => [...document.querySelectorAll('hw-bars tbody tr')].map(
     (row) => [...row.cells].map((cell) => cell.textContent))"""

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from headwater.core.access import Credentials, IssuerUnavailable, Right, TooManyLogins, Unauthenticated, User
 from headwater.formats.installing import how_to_install
-from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
+from headwater.server.accounts import Account, AccountDirectory, read_grant
 from headwater.server.errors import InvalidConfiguration
 from headwater.server.oidc import tokens as tokens_module
 from headwater.server.oidc.keys import REFRESH_S_MIN, IssuerKeys
@@ -27,11 +27,11 @@ from headwater.server.oidc.settings import Oidc, roles, secure_url
 from headwater.server.oidc.tokens import REMEMBERED_S, TOKEN_BYTES_MAX, TokenLogins
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
+from tests.passwords import HASH, PASSWORD
 
 from .issuer import AUDIENCE, EC_KEY, ED_KEY, RSA_KEYS, SHORT_KEY, Issuer
 
-PASSWORD = "correct horse"
-ALICE = Account("alice", (read_grant("all:*"),), password=hash_password(PASSWORD))
+ALICE = Account("alice", (read_grant("all:*"),), password=HASH)
 
 
 def on_a_loop(test: Callable[..., Coroutine[None, None, None]]) -> Callable[..., None]:
