@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.night import IS_NIGHT, sliced
 from tests.seconds import Seconds
+from tests.seeds import VARIABLE, seed
 from tests.skips import Skips
 
 TESTS = Path(__file__).parent
@@ -68,6 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(ROOT_VARIABLE, str(MEMORY))
     config.pluginmanager.register(Seconds(config), "seconds")
     config.pluginmanager.register(Skips(), "skips")
+
+
+def pytest_report_header() -> str | None:
+    """Say how the run is repeated."""
+    return None if IS_NIGHT else f"by day some tests are chosen by a seed: {VARIABLE}={seed()} repeats this run"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from headwater.core import EventLog, LogSettings
 
 from ..night import IS_NIGHT
-from ..seeds import VARIABLE, seed
+from ..seeds import seed
 from .choosing import Candidate, chosen
 from .kinds import KINDS, Bench, kinds
 
@@ -33,11 +33,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("on")
         metafunc.parametrize("kind", kinds(**(marker.kwargs if marker else {})))
-
-
-def pytest_report_header() -> str | None:
-    """Say how the run is repeated."""
-    return None if IS_NIGHT else f"contract: by day on all kinds of log in part, repeated with {VARIABLE}={seed()}"
 
 
 @pytest.hookimpl(trylast=True)  # of what is left by `-k`, so that a test asked for by its name runs
