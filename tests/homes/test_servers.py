@@ -60,9 +60,9 @@ class Member:
         directory: Path,
         *settings: str,
         lease_ms: str = LEASE_MS,
-        program: Sequence[str] | None = None,
+        program: Sequence[str] | None = (HEADWATER,),
     ) -> None:
-        """`program`: instead of a fork, see `RunningServer`."""
+        """`program`: the real command, or one like it; None for a fork."""
         self.port, self.amqp_port, self.read_port = free_ports(3)
         self.home = url
         self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"
@@ -182,7 +182,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
     first = join("a")
     eventually(first.is_primary)
     proxy = Proxy(database.port)
-    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", program=[HEADWATER])
+    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
     try:
         assert first.append(0) == 1
         eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)

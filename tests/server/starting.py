@@ -19,7 +19,6 @@ import sys
 import tempfile
 import threading
 import warnings
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +49,8 @@ class Forked:
     """Its exit code, once `poll` or `wait` has seen it; of a signal, negative."""
     stdin = stdout = stderr = None
     """This process's ends of its pipes."""
+    _end = -1
+    """Where the template reports; open as long as this object, as any thread may wait."""
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class Forked:
         )
         self._lock = threading.Lock()
         self._end, end_of_template = os.pipe()
-        weakref.finalize(self, os.close, self._end)
         theirs = [_theirs(given, own) for own, given in enumerate((stdin, stdout, stderr))]
         self.stdin, self.stdout, self.stderr = (_ours(pipe, own, text) for own, (_, pipe) in enumerate(theirs))
         try:
@@ -121,6 +121,8 @@ class Forked:
     def __del__(self) -> None:
         if self.pid and self.poll() is None:
             warnings.warn(f"process {self.pid} is still running", ResourceWarning, source=self, stacklevel=2)
+        if self._end >= 0:
+            os.close(self._end)
 
     def _await(self, timeout: float | None) -> int | None:
         if self.returncode is None:
