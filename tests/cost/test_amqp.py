@@ -33,6 +33,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.sasl import SaslInit, encode_sasl
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
+from tests.every import every
 
 from .measuring import SILENCE_S_MAX, ObservedServer
 from .shapes import Shape
@@ -137,7 +138,7 @@ def place(server: ObservedServer) -> Iterator[Place]:
     yield Place(server)
 
 
-@pytest.mark.parametrize("shape", ANY_AMQP)
+@every("shape", ANY_AMQP, ids=str)
 @pytest.mark.parametrize("code", FIELDS, ids=lambda code: FIELDS[code][0])
 def test_each_field_of_a_performative(place: Place, code: int, shape: str) -> None:
     name, count = FIELDS[code]
@@ -151,7 +152,7 @@ def test_each_field_of_a_performative(place: Place, code: int, shape: str) -> No
     place.server.check_growth(f"{name}, {shape}", write, FRAME_SIZES)
 
 
-@pytest.mark.parametrize("shape", ANY_AMQP)
+@every("shape", ANY_AMQP, ids=str)
 @pytest.mark.parametrize("code", TERMINI, ids=lambda code: TERMINI[code][0])
 def test_each_field_of_a_terminus(place: Place, code: int, shape: str) -> None:
     name, count = TERMINI[code]
@@ -176,7 +177,7 @@ def _composite(code: int, fields: list[bytes]) -> bytes:
     return b"\x00\x53" + bytes([code]) + _list(len(fields), b"".join(fields))
 
 
-@pytest.mark.parametrize("shape", ANY_AMQP)
+@every("shape", ANY_AMQP, ids=str)
 @pytest.mark.parametrize("code", SECTIONS, ids=SECTIONS.__getitem__)
 @pytest.mark.parametrize("address", ["l", "$management"])
 def test_each_section_of_a_message(place: Place, address: str, code: int, shape: str) -> None:
@@ -227,7 +228,7 @@ FILTERS: Mapping[str, Callable[[int], dict[str, object]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@every("name", FILTERS, ids=str)
 @pytest.mark.parametrize("address", ["l", "$events"])
 def test_filters(place: Place, address: str, name: str) -> None:
     place.server.check_growth(

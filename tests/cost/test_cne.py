@@ -8,6 +8,7 @@ import pytest
 
 from headwater.cne import server as cne
 from tests.cne.builders import bare, v1_value, wrapped
+from tests.every import every
 
 from .measuring import ObservedServer
 from .shapes import ANY_JSON, Shape, cloudevents, filled, json_list
@@ -63,7 +64,7 @@ ASKED_FOR: dict[str, tuple[str, Shape]] = {
 }
 
 
-@pytest.mark.parametrize("shape", ANY_JSON)
+@every("shape", ANY_JSON, ids=str)
 @pytest.mark.parametrize("route", ROUTES, ids=" ".join)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_json_that_nobody_asked_for(server: ObservedServer, version: str, route: tuple[str, str], shape: str) -> None:
@@ -74,7 +75,7 @@ def test_json_that_nobody_asked_for(server: ObservedServer, version: str, route:
     )
 
 
-@pytest.mark.parametrize("name", ASKED_FOR)
+@every("name", ASKED_FOR, ids=str)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_too_much_of_what_is_asked_for(server: ObservedServer, version: str, name: str) -> None:
     media_type, shape = ASKED_FOR[name]

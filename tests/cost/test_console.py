@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.every import every
+
 from .measuring import ObservedServer
 from .shapes import ANY_JSON
 
@@ -15,7 +17,7 @@ COOKIES = {
 }
 
 
-@pytest.mark.parametrize("shape", ANY_JSON)
+@every("shape", ANY_JSON, ids=str)
 def test_a_login_with_json_that_nobody_asked_for(guarded: ObservedServer, shape: str) -> None:
     guarded.check_growth(
         f"POST /console/session, {shape}",

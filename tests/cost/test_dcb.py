@@ -7,6 +7,7 @@ import pytest
 from headwater.core.access import OpenGuard
 from headwater.dcb.server import Application
 from headwater.storage.memory import MemoryStore
+from tests.every import every
 
 from .measuring import ObservedServer
 from .shapes import (
@@ -60,7 +61,7 @@ ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
 }
 
 
-@pytest.mark.parametrize("shape", ANY_JSON)
+@every("shape", ANY_JSON, ids=str)
 @pytest.mark.parametrize("route", ROUTES, ids=" ".join)
 def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, str], shape: str) -> None:
     method, path = route
@@ -72,7 +73,7 @@ def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, st
     )
 
 
-@pytest.mark.parametrize("name", ASKED_FOR)
+@every("name", ASKED_FOR, ids=str)
 def test_too_much_of_what_is_asked_for(server: ObservedServer, name: str) -> None:
     path, media_type, shape = ASKED_FOR[name]
     server.check_growth(
@@ -94,13 +95,13 @@ def test_as_much_json_as_a_body_may_be(server: ObservedServer, shape: str) -> No
     server.check_growth(shape, lambda size: server.exchange("POST", "/logs/l/append", body(size), JSON), LONGEST)
 
 
-@pytest.mark.parametrize("shape", ANY_MESSAGE_PACK)
+@every("shape", ANY_MESSAGE_PACK, ids=str)
 def test_message_pack_that_nobody_asked_for(server: ObservedServer, shape: str) -> None:
     body = ANY_MESSAGE_PACK[shape]
     server.check_growth(shape, lambda size: server.exchange("POST", "/logs/l/append", body(size), PACKED), LONGEST)
 
 
-@pytest.mark.parametrize("shape", ANY_MESSAGE_PACK)
+@every("shape", ANY_MESSAGE_PACK, ids=str)
 def test_events_in_message_pack_that_are_none(server: ObservedServer, shape: str) -> None:
     server.check_growth(
         shape,

@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 import pytest
 
 from headwater.flight.wire import ACTIONS, COMMAND_BYTES_MAX
+from tests.every import every
 from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .measuring import Cost, ObservedServer
@@ -72,7 +73,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightServer]:
             yield running
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@every("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_whatever_is_asked(server: FlightServer, name: str, shape: str) -> None:
     def ask(size: int) -> None:

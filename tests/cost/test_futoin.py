@@ -11,6 +11,7 @@ import pytest
 
 from headwater.futoin.pushing import Pushing
 from headwater.futoin.server import handlers
+from tests.every import every
 from tests.server.running import SILENCE_S_MAX
 
 from .measuring import ObservedServer
@@ -62,7 +63,7 @@ def test_no_function_is_left_out() -> None:
 WAYS = [(coder, shape) for coder, (_, shapes) in CODERS.items() for shape in shapes]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@every("way", WAYS, ids=" ".join)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=":".join)
 def test_parameters_that_nobody_asked_for(
     server: ObservedServer, function: tuple[str, str], way: tuple[str, str]
@@ -85,7 +86,7 @@ def _signed(name: str, code: str, value: bytes) -> bytes:
 EVENTS = json_list("[", '{"type":"A","data":{"a":[1,2,3,"{}"]}}', "]")
 
 
-@pytest.mark.parametrize("shape", ["nested arrays", "members", "small arrays", "small numbers", "events"])
+@every("shape", ["nested arrays", "members", "small arrays", "small numbers", "events"], ids=str)
 @pytest.mark.parametrize("name", ["nobody", "alice"])
 def test_a_signature_of_whoever_it_is(guarded: ObservedServer, name: str, shape: str) -> None:
     value = EVENTS if shape == "events" else ANY_JSON[shape]

@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.every import every
+
 from .measuring import ObservedServer
 from .shapes import ANY_JSON, Shape, json_list, repeated
 
@@ -28,7 +30,7 @@ ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
 }
 
 
-@pytest.mark.parametrize("shape", ANY_JSON)
+@every("shape", ANY_JSON, ids=str)
 @pytest.mark.parametrize("route", PATHS, ids=" ".join)
 def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, str], shape: str) -> None:
     method, path = route
@@ -37,7 +39,7 @@ def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, st
     )
 
 
-@pytest.mark.parametrize("name", ASKED_FOR)
+@every("name", ASKED_FOR, ids=str)
 def test_too_much_of_what_is_asked_for(server: ObservedServer, name: str) -> None:
     method, path, shape = ASKED_FOR[name]
     server.check_growth(name, lambda size: server.exchange(method, path, shape(size), JSON), SIZES)
