@@ -80,7 +80,7 @@ class Seconds:
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """With `--write-seconds`, write what was measured."""
-        if not self._config.getoption("write_seconds") or hasattr(self._config, "workerinput") or exitstatus:
+        if not self._config.getoption("write_seconds") or hasattr(self._config, "workerinput") or exitstatus > 1:
             return
         root = FILE.parents[1]
         known = {nodeid: seconds for nodeid, seconds in SECONDS.items() if (root / nodeid.partition("::")[0]).exists()}
