@@ -19,8 +19,9 @@ from tests.amqp.certificates import Authority, Certificate
 from .running import SILENCE_S_MAX, RunningServer
 from .starting import PROGRAM
 
-DAEMON = [sys.executable, "-c", "import os; os.setsid(); from headwater.server.cli import main; main()"]
-"""Without a controlling terminal, whatever the tests have."""
+HEARS = "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.setsid()"
+"""Without a controlling terminal, and with SIGHUP not ignored, whatever the tests have: they may run under `nohup`."""
+DAEMON = [sys.executable, "-c", f"{HEARS}; from headwater.server.cli import main; main()"]
 ASKS = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 IN_MEMORY = ("--storage", "memory")
 
@@ -100,7 +101,7 @@ def test_a_hang_up_without_tls_loads_nothing_and_ends_nothing(tmp_path: Path) ->
 
 def test_a_terminal_that_is_gone_stops_the_server_in_order(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    attach = f"import os; os.setsid(); os.open({os.ttyname(theirs)!r}, os.O_RDWR)"
+    attach = f"{HEARS}; os.open({os.ttyname(theirs)!r}, os.O_RDWR)"
     program = [sys.executable, "-c", f"{attach}; from headwater.server.cli import main; main()"]
     with RunningServer("--data", "data", cwd=tmp_path, program=program) as server:
         os.close(theirs)

@@ -143,7 +143,7 @@ def test_its_environment_is_the_given_one_alone(tmp_path: Path) -> None:
     assert found[0]["OF_THIS_TEST"] == "ü"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2])
 def test_the_end_by_a_signal_is_reported(tmp_path: Path, number: signal.Signals) -> None:
     given = ["events", "--amqp-url", "amqp://127.0.0.1:1", "--retry-s", "3600"]
     with start(given, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL) as process:
