@@ -26,7 +26,7 @@ from .install import unavailable
 from .runtimes import FutoIn
 
 RUNTIME = FutoIn()
-PATIENCE_S = 30
+PATIENCE_S = 60
 KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 DATA = {"id": 7, "sum": "10.50", "list": [1, 2.5, None, True], "text": "\u00e9\U0001f600"}
 
@@ -200,7 +200,8 @@ def test_what_was_not_acknowledged_comes_again_after_a_reconnect(node: Callable[
 def test_the_stock_receiver_comes_back_after_the_server_was_killed(
     server: RunningServer, node: Callable[..., Node], tmp_path: Path
 ) -> None:
-    client = node(coder="JSON")
+    """It calls again when the call that was cut has timed out, by default after half a minute."""
+    client = node(coder="JSON", options={"callTimeoutMS": 5000})
     client.receive("Billing")
     client.do("add", type="A", data=1)
     assert bare(client.push()) == [("1", 1)]

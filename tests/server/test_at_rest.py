@@ -27,7 +27,8 @@ ALONE = ("--data", "data", "--flight-enabled", "true", "--flight-port", "0")
 
 
 def append(server: RunningServer, count: int) -> None:
-    events = [{"type": "Placed", "tags": ["order:1"], "data": "e30="} for _ in range(count)]
+    """Events with a source, which `_pick` leaves to Python."""
+    events = [{"type": "Placed", "tags": ["order:1"], "data": "e30=", "source": "shop"} for _ in range(count)]
     status, text = server.ask("/logs/default/append", json.dumps({"events": events}).encode())
     assert status == 200, text
 
