@@ -15,6 +15,7 @@ from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.jobs import copy
 from headwater.spark.running import Run, Server, Summary
 from tests.server.running import RunningServer
+from tests.server.starting import PROGRAM
 from tests.soak.server import free_ports
 
 COLUMNS = ["type", "data", "tags", "id"]
@@ -54,12 +55,12 @@ class Pair:
         home = self._directory / str(number)
         home.mkdir(exist_ok=True)
         flight = ("--flight-enabled", "true", "--flight-port", str(port))
-        server = RunningServer("--data", "data", "--log", "orders", *flight, cwd=home)
+        server = RunningServer("--data", "data", "--log", "orders", *flight, cwd=home, program=PROGRAM)
         server.further_url("grpc")
         return server
 
     def again(self, number: int) -> None:
-        """Kill one, and start it again over what it has."""
+        """Kill one, and start it again over what it has: as slowly as a server starts, so that its port is free."""
         self._running[number].process.kill()
         self._running[number].__exit__()
         self._running[number] = self._start(number, self._ports[number])

@@ -14,6 +14,7 @@ from headwater.spark.running import Run
 from headwater.storage.segment import Segment, id_in, segment_paths
 from tests.night import IS_NIGHT
 from tests.server.running import RunningServer
+from tests.server.starting import PROGRAM
 from tests.soak.server import free_ports
 
 COUNT, DEATHS_AFTER_S = (6000, (0.0, 0.2, 0.5)) if IS_NIGHT else (2000, (0.2,))
@@ -26,7 +27,7 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
     [port] = free_ports(1)
     arguments = ("--data", "data", "--log", "orders", "--log", "target", "--flight-enabled", "true",
                  "--flight-port", str(port))  # fmt: skip
-    servers = [RunningServer(*arguments, cwd=tmp_path)]
+    servers = [RunningServer(*arguments, cwd=tmp_path, program=PROGRAM)]
     url = f"grpc://127.0.0.1:{port}"
     try:
         servers[0].further_url("grpc")
@@ -37,7 +38,7 @@ def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
 
         def kill() -> None:
             servers[-1].__exit__()
-            servers.append(RunningServer(*arguments, cwd=tmp_path))
+            servers.append(RunningServer(*arguments, cwd=tmp_path, program=PROGRAM))
 
         class Killer:
             """Kills the server some time after the end of a batch, for as often as there are deaths."""
