@@ -38,8 +38,8 @@ room: $(STAMP)          ## the tests of one room: ROOM=storage
 spark: $(STAMP)         ## the tests on Spark alone
 	$(PYTEST) $(BY_FILE) tests/spark
 
-SLICE_S := 300
-night-slice: $(STAMP)   ## some of what runs by night alone, chosen by the commit's id; SLICE_S=600 for more
+SLICE_S := 240
+night-slice: $(STAMP)   ## some of what runs by night alone, chosen by the commit's id; SLICE_S=480 for more
 	$(PYTEST) $(BY_FILE) tests --slice $(SLICE_S)
 
 nightly: interop-clients ## everything at full length; PART=3 for one of its parts, of half an hour at most each

@@ -55,9 +55,10 @@ class Deadly(Backend):
         return super().stage(user, command, schema)
 
     def kill(self, when: str) -> None:
-        if when not in self.killed:
-            self.killed[when] = executors()
-            for pid in self.killed[when]:
+        """Kill once, when there is one: a worker may outlive its executor, and ask before the next has started."""
+        if when not in self.killed and (found := executors()):
+            self.killed[when] = found
+            for pid in found:
                 for each in (pid, *descendants(pid)):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(each, signal.SIGKILL)
