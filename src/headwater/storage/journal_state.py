@@ -66,7 +66,10 @@ def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Call
             return change(self, *args, **kwargs)
         if kwargs.get("is_durable", True) and (away := home.away) is not None:
             raise away  # nothing more is sent to a home that has yet to answer
-        return self._patient.do(lambda: change(self, *args, **kwargs), home.patience_s)
+        try:
+            return self._patient.do(lambda: change(self, *args, **kwargs), home.patience_s)
+        except Closed as error:  # meanwhile, as an engine does that lost its lock
+            raise StorageUnavailable(f"{self.journal.directory}: the state is closed") from error
 
     return patient
 
