@@ -499,4 +499,4 @@ def log_management(log: RemoteLog) -> Any:
 
 def groups_of(log: RemoteLog) -> list[str]:
     found = log_management(log).query("consumerGroup", "name")
-    return [str(row[0]) for row in found.rows]
+    return [name for row in found.rows if (name := str(row[0])).startswith(f"{log.name}/")]

@@ -60,7 +60,7 @@ def test_it_appends_and_reads(server: RunningServer) -> None:
     )
     assert appended.status == 200, appended.body
     assert read.json["event"]["data"] == event["data"]
-    assert head.json["head"] == 1
+    assert head.json["head"] == read.json["sequence_number"]
 
 
 def test_it_adds_events_of_futoin(server: RunningServer) -> None:

@@ -305,7 +305,7 @@ class Endpoint:
         self.kept.problem = outcome.text
         if self._failing_since is None:
             self._failing_since = now
-            self.kept.since = now_ms()
+            self.kept.since = self.outcome_at
             self._upstream.changed(self.uri)
         if not self._is_reported:
             self._is_reported = True
