@@ -1,7 +1,7 @@
 """Archivers that are killed at any instant, again and again, while a real server's log is written and trimmed.
 
-By day the archiver's steps are killed without Spark, as they start faster; by night the pipeline on Spark is, too. With
-HEADWATER_KILLS=5 (or more) it is killed so often, and two of them run at once; without, it is killed once.
+By day the archiver's steps are killed without Spark, as they start faster; by night (NIGHT=1) the pipeline on Spark is
+too: once, or as often as HEADWATER_KILLS says; with 5 or more, two of them run at once.
 """
 
 from __future__ import annotations
