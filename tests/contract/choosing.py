@@ -1,7 +1,8 @@
-"""Which tests of the contract run by day: all on two kinds of log, and a share on each other kind, chosen by a seed.
+"""Which tests of the contract run by day: all on four kinds of log, and a share on each other kind, chosen by a seed.
 
-The two are the reference and the engine on a disk, over which all others are built. What is particular to the others
-has rooms of tests of its own; by night the contract runs whole on them too.
+The four are the reference, the engine on a disk, over which all others are built, and the two clients, whose ways of
+reading and following are their own. What is particular to a home and its replicas has rooms of tests of its own; by
+night the contract runs whole on them too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ..seeds import draw
 
-WHOLE: Final = frozenset({"memory", "segments"})
+WHOLE: Final = frozenset({"memory", "segments", "client", "client_aio"})
 """The kinds on which the contract runs whole by day."""
 ONE_IN: Final = 4
 """On each other kind, of so many tests of a file one runs, rounded up."""

@@ -53,8 +53,8 @@ def test_each_kind_runs_each_file_and_at_least_a_quarter_of_it() -> None:
 
 
 def test_function_runs_once_before_another_runs_again() -> None:
-    several = [Candidate(f"a.py::test_many[client-{number}]", "client") for number in range(10)]
-    others = [Candidate(f"a.py::test_{letter}[client]", "client") for letter in "abc"]
+    several = [Candidate(f"a.py::test_many[replica-{number}]", "replica") for number in range(10)]
+    others = [Candidate(f"a.py::test_{letter}[replica]", "replica") for letter in "abc"]
     for each in SEEDS:
         functions = [name.partition("[")[0] for name in chosen([*several, *others], each)]
         assert len(functions) == 4 == len(set(functions))

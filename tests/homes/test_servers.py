@@ -60,9 +60,9 @@ class Member:
         directory: Path,
         *settings: str,
         lease_ms: str = LEASE_MS,
-        program: Sequence[str] | None = (HEADWATER,),
+        program: Sequence[str] | None = None,
     ) -> None:
-        """`program`: the real command, or one like it; None for a fork."""
+        """`program`: a real command instead of a fork."""
         self.port, self.amqp_port, self.read_port = free_ports(3)
         self.home = url
         self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"

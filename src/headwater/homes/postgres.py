@@ -8,6 +8,8 @@ be executed later.
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -62,8 +64,15 @@ DELETE FROM headwater.frame WHERE (log, last) IN (
 """
 _DELETE = "DELETE FROM headwater.log WHERE key = %s AND term = %s AND nonce = %s"
 _KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s"
-_PROCESS = secrets.randbits(62)
-"""Tells the connections of this process from those of others, which a new primary ends."""
+
+
+@functools.cache
+def _this_process() -> int:
+    """Tells the connections of this process from those of others, which a new primary ends."""
+    return secrets.randbits(62)
+
+
+os.register_at_fork(after_in_child=_this_process.cache_clear)
 
 
 class PostgresHome:
@@ -75,7 +84,7 @@ class PostgresHome:
         """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
         self._statements = Statements(
             url,
-            f"headwater replica {_PROCESS:x}",
+            f"headwater replica {_this_process():x}",
             lambda: self.unavailable is not None,
             overdue_s=overdue_s,
             silence_s=silence_s,
@@ -223,17 +232,17 @@ class PostgresHome:
     def tell_of(self, report: ServerReport) -> None:
         """That is how the server of this process is now. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            postgres_servers.tell(connection.psycopg, _PROCESS, report)
+            postgres_servers.tell(connection.psycopg, _this_process(), report)
 
     def leave(self) -> None:
         """The server of this process ends. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            postgres_servers.leave(connection.psycopg, _PROCESS)
+            postgres_servers.leave(connection.psycopg, _this_process())
 
     def others_connected(self) -> int:
         """How many other processes of servers and commands have a session. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            return len(postgres_servers.connected(connection.psycopg) - {_PROCESS})
+            return len(postgres_servers.connected(connection.psycopg) - {_this_process()})
 
     def servers(self) -> list[ServerReport]:
         """What servers told of themselves, by name. Raises StorageUnavailable."""
@@ -264,7 +273,7 @@ class PostgresHome:
         """From now on append under that term, whose fences are set."""
         self._term, self._timeline = granted
         self._statements.gives_up = False
-        self._statements.connections.rename(f"headwater primary {_PROCESS:x}")
+        self._statements.connections.rename(f"headwater primary {_this_process():x}")
 
     def give_up(self) -> None:
         """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def run(server: RunningServer, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    return running(server, capfd)
+
+
+def running(server: RunningServer, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Commands of that server."""
+
     def run(*arguments: str) -> Outcome:
         capfd.readouterr()
         group, *rest = arguments
@@ -68,12 +75,14 @@ def test_types_are_listed_and_what_is_none_is_told_with_those_that_are(run: Call
     assert run("manage", "query", "log", "--filter", "name").code == REFUSED
 
 
-def test_empty_lists_say_what_makes_an_entry(run: Callable[..., Outcome]) -> None:
-    for group, told in (("connections", "client of AMQP"), ("links", "receiver"), ("groups", "names a group")):
-        empty = run(group, "list")
-        assert (empty.code, empty.out) == (0, "") and told in empty.err
-        assert run(group, "list", "--json").json == []
-    assert "no entities" in run("manage", "query", "user").err
+def test_empty_lists_say_what_makes_an_entry(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        run = running(server, capfd)
+        for group, told in (("connections", "client of AMQP"), ("links", "receiver"), ("groups", "names a group")):
+            empty = run(group, "list")
+            assert (empty.code, empty.out) == (0, "") and told in empty.err
+            assert run(group, "list", "--json").json == []
+        assert "no entities" in run("manage", "query", "user").err
 
 
 def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., Outcome], server: RunningServer) -> None:

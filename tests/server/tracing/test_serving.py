@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from tests.matrix.world import CNE, LOG, World, served
 from tests.matrix.writers import CneCloudEvent, document
 from tests.server.running import RunningServer
 
+from ...waiting import eventually
 from .collector import CLIENT, ERROR, OK, PRODUCER, SERVER, Collector
 
 PARENT = TRACE["traceparent"]
@@ -26,6 +28,7 @@ UNSAMPLED = "00-33333333333333333333333333333333-4444444444444444-00"
 EVENTS = json.dumps({"events": [{"type": "A", "data": "{}"}]}).encode()
 JSON = {"content-type": "application/json"}
 APPEND = f"/logs/{LOG}/append"
+_numbers = count()
 
 
 class Traced(NamedTuple):
@@ -52,8 +55,9 @@ def world(traced: Traced) -> World:
 @pytest.fixture
 def collector(traced: Traced) -> Iterator[Collector]:
     """Without the spans of the tests before."""
-    traced.world.call("GET", "/barrier")
-    traced.collector.named("GET")
+    path = f"/barrier/{next(_numbers)}"
+    traced.world.call("GET", path)
+    eventually(lambda: any(span.attributes.get("url.path") == path for span in traced.collector.spans))
     traced.collector.spans.clear()
     yield traced.collector
 
