@@ -1,6 +1,7 @@
 """Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6).
 
 `LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver begins that names no position.
+`queue://LOG` and `topic://LOG`, as clients of ActiveMQ write addresses, are the log: it is served as either.
 `$management` and `$events` are of the server as a whole, `$reply/...` are made on demand.
 """
 
@@ -19,7 +20,7 @@ CLAIMS = "$cbs"
 """Where clients of Azure's services send tokens (claims-based security). It is not served."""
 REPLY = "$reply/"
 """Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
-_AUTHORITY = re.compile(r"amqps?://[^/]*/", re.IGNORECASE)
+_PREFIX = re.compile(r"(?:amqps?://[^/]*/|queue://|topic://)", re.IGNORECASE)
 _USER_INFORMATION = re.compile(r"(amqps?://)[^/]*@", re.IGNORECASE)
 
 
@@ -34,13 +35,13 @@ class Address(NamedTuple):
 
 def server_node(text: str | None) -> str | None:
     """The address of a node of the server, by itself; None for any other: most likely of a log."""
-    path = _AUTHORITY.sub("", text or "", count=1).removeprefix("/")
+    path = _path(text or "")
     return path if path in (MANAGEMENT, EVENTS) or path.startswith(REPLY) else None
 
 
 def is_claims(text: str | None) -> bool:
     """Whether an address is that of claims-based security."""
-    return _AUTHORITY.sub("", text or "", count=1).removeprefix("/") == CLAIMS
+    return _path(text or "") == CLAIMS
 
 
 def shown_address(text: str | None) -> str:
@@ -49,12 +50,11 @@ def shown_address(text: str | None) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """The node of an address, which some clients write as a whole URL or with a leading slash.
+    """The node of an address, which some clients write as a whole URL, with the kind of node, or with a leading slash.
 
     Raises LogNotFound: no log could have that name.
     """
-    path = _AUTHORITY.sub("", text, count=1).removeprefix("/")
-    log, _, rest = path.partition("/")
+    log, _, rest = _path(text).partition("/")
     try:
         check_log_name(log)
     except InvalidLogName:
@@ -62,3 +62,8 @@ def parse_address(text: str) -> Address:
     if rest not in ("", INFO, *_STARTS):
         raise LogNotFound(shown_address(text))
     return Address(log, rest == INFO, _STARTS.get(rest))
+
+
+def _path(text: str) -> str:
+    """An address without what some clients write before it."""
+    return _PREFIX.sub("", text, count=1).removeprefix("/")
