@@ -152,6 +152,19 @@ def test_a_known_id_is_rejected_and_costs_no_other(served: Served, client: Clien
     assert [event.data for event in served.log("orders").read()] == [b"a", b"b"]
 
 
+def test_only_the_id_of_a_cloud_event_makes_a_repeated_message_known(served: Served, client: Client) -> None:
+    of_message = Message([b"{}"], DATA, properties=Properties(message_id="m-1", subject="T"))
+    about = {
+        "cloudEvents:specversion": "1.0",
+        "cloudEvents:id": "1",
+        "cloudEvents:source": "/s",
+        "cloudEvents:type": "T",
+    }
+    of_event = Message([b"{}"], DATA, application_properties=about)
+    assert client.sender("orders").send_all([of_message, of_message, of_event, of_event]) == [Accepted()] * 4
+    assert [event.id == "1" for event in served.log("orders").read()] == [False, False, True]
+
+
 def test_a_link_bound_to_a_partition_writes_there(served: Served, client: Client) -> None:
     log = served.log("split", partitions=4)
     sender = client.sender("split", properties={Symbol("event-streams-partition"): Symbol("2")})
