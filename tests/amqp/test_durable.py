@@ -489,3 +489,19 @@ def test_what_both_sides_have_unsettled_is_resumed(served: Served, log: LocalLog
         client.wait(lambda: again.credit == 0)
         got = [(int.from_bytes(each.tag), bool(each.whole and each.whole.resume)) for each in again.take()]
         assert got == [(1, False), (2, True), (3, False), (4, False), (5, False)]
+
+
+@pytest.mark.parametrize("source", [{"durable": 1, "expiry_policy": Symbol("never")}, CONNECTION_CLOSE, SESSION_END])
+def test_nothing_is_resumed_that_the_answer_does_not_name(
+    served: Served, log: LocalLog, source: dict[str, Any]
+) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, source)
+        receiver.link.grant(3)
+        receiver.take(3)
+        receiver.close(is_closed=False)
+        again = subscribe(client, source, unsettled={(2).to_bytes(8, "big"): None})
+        assert again.link.remote.unsettled is None and not again.link.remote.incomplete_unsettled
+        got = [each.received for each in drained(client, again, 4)]
+        resumed = [(int.from_bytes(each.tag), bool(each.whole and each.whole.resume)) for each in got]
+        assert resumed == [(1, False), (2, False), (3, False), (4, False)]

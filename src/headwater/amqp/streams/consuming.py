@@ -90,7 +90,7 @@ class Attaching:
             position,
             default_outcome=source.default_outcome,
             first_retained=first_retained,
-            resumed={number for tag in remote.unsettled or () if position.is_open(number := _number_of(tag))},
+            resumed=_resumed(remote, position, unsettled),
             on_ended=on_ended,
             group=properties.get(CONSUMER_GROUP),  # type: ignore[arg-type]
             epoch=properties.get(EPOCH),  # type: ignore[arg-type]
@@ -299,6 +299,12 @@ def _settle_recovered(position: Position, remote: Attach) -> None:
     for tag, state in (remote.unsettled or {}).items():
         if state is not None and is_final(state):
             position.finish((_number_of(tag),))
+
+
+def _resumed(remote: Attach, position: Position, unsettled: Unsettled) -> set[int]:
+    """The deliveries that both attaches name as unsettled (2.6.13); ours may have left some out, and then says so."""
+    tags = [tag for tag in remote.unsettled or () if tag in unsettled.named or not unsettled.is_all]
+    return {number for tag in tags if position.is_open(number := _number_of(tag))}
 
 
 def _number_of(tag: bytes) -> int:
