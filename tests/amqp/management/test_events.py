@@ -337,6 +337,31 @@ def test_a_filter_can_ask_for_what_tells_of_a_loss() -> None:
         assert receiver.take(1, 0.05) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lost > 0", [(5, "log-5")]),
+        ("lost = 5 AND log LIKE 'log-%'", [(5, "log-5")]),
+        ("NOT lost > 0 AND log = 'log-6'", []),
+        ("lost IS NULL OR log = 'log-5'", [(5, "log-5"), (None, "log-6")]),
+    ],
+)
+def test_a_filter_sees_what_was_lost_while_there_was_no_credit(text: str, told: list[tuple[int | None, str]]) -> None:
+    async def turn() -> None:
+        """The server has a turn, and may look at what waits."""
+
+    with Served(settings=AmqpSettings(listener_events_max=100)) as served, served.client() as client:
+        receiver = listener(client, selector(text), credit=0)
+        for number in range(105):
+            happen(served.bus, f"log-{number}")
+            served.run(turn)
+        receiver.link.grant(2, drain=True)
+        client.flush()
+        client.wait(lambda: receiver.link.credit == 0)
+        got = [(properties(each).get("lost"), properties(each)["log"]) for each in receiver.take(2, 0)]
+    assert got == told
+
+
 def test_a_listener_without_credit_holds_up_nobody(served: Served, client: Client) -> None:
     listener(client, credit=0)
     receiver = listener(client, CREATIONS, credit=5000)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from ...core.bus import Notification
 from ...core.limits import show
 from ...core.notification_types import NotificationType
+from ...management.catalog import LOST
 from ..filters.context import DEFAULT_LIMITS, Budget, Context, FilterLimits, InvalidFilter
 from ..filters.entries import QUERY_FILTER, Unsupported, descriptor_of, read_entry
 from ..filters.evaluation import matcher
 from ..filters.syntax import And, IndexQuery, Node
 from ..protocol.types import Symbol
-from .narrowing import possible_types
+from .narrowing import has_field, possible_types
 from .notifications import NotificationFields
 from .transformation import TRANSFORMATION, Transformation, read_transformation
 
@@ -41,6 +42,8 @@ class EventFilter:
     types: frozenset[NotificationType]
     """Only of these can it be wanted."""
     transformation: Transformation | None
+    names_lost: bool
+    """Whether it asks how many notifications were lost before: then it is decided when one is sent."""
 
 
 def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimits = DEFAULT_LIMITS) -> EventFilter:
@@ -69,7 +72,8 @@ def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimit
             except Unsupported:
                 continue
         accepted[key if isinstance(key, Symbol) else Symbol(str(key))] = value
-    return EventFilter(accepted, _matcher(predicates), possible_types(predicates), transformation)
+    names_lost = any(has_field(each, LOST) for each in predicates)
+    return EventFilter(accepted, _matcher(predicates), possible_types(predicates), transformation, names_lost)
 
 
 def _predicate(key: object, value: object, context: Context) -> Node:

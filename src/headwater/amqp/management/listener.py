@@ -93,7 +93,7 @@ class Listener(LinkEnd):
     ) -> None:
         self._waiting_max = waiting_max
         self._node, self._transport, self._link, self._user = node, transport, link, user
-        self._matches, self._transformation = wanted.matches, transformation
+        self._matches, self._names_lost, self._transformation = wanted.matches, wanted.names_lost, transformation
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         self._loop, self._bus = transport.shared.loop, transport.shared.bus
         self._turns, self._flow = transport.shared.turns, transport.flow
@@ -181,10 +181,15 @@ class Listener(LinkEnd):
         self._transport.flush_soon()
 
     def _wait(self, queue: NotificationQueue, until: float) -> None:
-        """Nothing can be sent at present."""
-        queue.look(lambda: self._turns.cpu() < until)
-        if not queue.is_looked_at:
-            self._take_turn_soon()
+        """Nothing can be sent at present.
+
+        What waits is filtered meanwhile, so that it takes no room; but where the filter asks for what is lost before a
+        notification: that is known when it is sent.
+        """
+        if not self._names_lost:
+            queue.look(lambda: self._turns.cpu() < until)
+            if not queue.is_looked_at:
+                self._take_turn_soon()
         if self._link.is_draining and self._is_full:
             self._link.drained()  # room comes with outcomes, which may come after the end of the drain
 

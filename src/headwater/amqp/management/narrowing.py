@@ -30,6 +30,12 @@ def possible_types(predicates: Sequence[Node]) -> frozenset[NotificationType]:
     return frozenset(type for type in NotificationType if all(True in each(type) for each in outcomes))
 
 
+def has_field(predicate: Node, attribute: str) -> bool:
+    """Whether a predicate looks at that attribute."""
+    found = (each for each in _fields(predicate) if isinstance(each, Field))
+    return any((each.section, each.name) == (APPLICATION_PROPERTIES, attribute) for each in found)
+
+
 def _outcomes(node: Node) -> Callable[[NotificationType], _Outcomes]:
     """Every outcome that a predicate may have on an event of a type. What is made of the node is made once."""
     if isinstance(node, syntax.Not | syntax.IsTrue):
