@@ -117,3 +117,54 @@ def test_own_names_are_filled_in():
     assert dict(tags_of(parse(f"/./.{STATE}"), HERE)) == {
         "cluster": "east", "site": "site1", "node": "worker-0", "resource": STATE,
     }  # fmt: skip
+
+
+LOCK = "/sync/ptp-status/lock-state"
+INSTANCE = f"/./controller-0/ptp-inst1{LOCK}"
+CONTROLLER = Place("", "", "controller-0")
+PATTERNS_OF_INSTANCE = [
+    f"/./controller-0{LOCK}", f"/././{LOCK}", f"/./*{LOCK}", f"/./*/*{LOCK}", INSTANCE, f"/././ptp-inst1{LOCK}",
+    "/./controller-0/sync", "/././sync", "/sync", "/./controller-0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [NOWHERE, CONTROLLER])
+@every("pattern", PATTERNS_OF_INSTANCE)
+def test_it_asks_for_an_instance_on_that_node(own, pattern):
+    assert asks(pattern, INSTANCE, own=own)
+
+
+@every(
+    ("pattern", "address", "own"),
+    [
+        (f"/./controller-1{LOCK}", INSTANCE, CONTROLLER),
+        (f"/./controller-0/ptp-inst2{LOCK}", INSTANCE, CONTROLLER),
+        (f"/././{LOCK}", f"/./controller-1/ptp-inst1{LOCK}", CONTROLLER),
+        (f"/east/./{LOCK}", f"/east/site1/worker-0{LOCK}", HERE),  # a site is no node
+        (f"/east/*{LOCK}", f"/east/site1/worker-0/ptp-inst1{LOCK}", HERE),
+        ("/cluster/node/ptp", "/cluster/node/worker-0/ptp", NOWHERE),  # where no root says where the resource begins
+    ],
+)
+def test_it_does_not_ask_for_an_instance_on_another_node(pattern, address, own):
+    assert not asks(pattern, address, own=own)
+
+
+def test_it_asks_for_an_instance_at_a_whole_address():
+    assert asks(f"/east/site1/worker-0{LOCK}", f"/east/site1/worker-0/ptp-inst1{LOCK}", own=HERE)
+    assert asks(f"/east/*/worker-*{LOCK}", f"/east/site1/worker-0/ptp-inst1{LOCK}", own=HERE)
+    assert asks(f"/././{LOCK}", f"/east/site1/worker-0/ptp-inst1{LOCK}", own=HERE)
+
+
+@pytest.mark.parametrize(
+    ("address", "own", "tags"),
+    [
+        (INSTANCE, CONTROLLER, ["node:controller-0", "instance:ptp-inst1"]),
+        (INSTANCE, NOWHERE, ["site:controller-0", "node:controller-0", "node:ptp-inst1", "instance:ptp-inst1"]),
+        (f"/./controller-1/ptp1{LOCK}", CONTROLLER,
+         ["site:controller-1", "node:controller-1", "node:ptp1", "instance:ptp1"]),
+        (f"/east/site1/worker-0/a/b{LOCK}", HERE, ["cluster:east", "site:site1", "node:worker-0", "instance:a/b"]),
+        (f"/./site1/.{LOCK}", NOWHERE, ["site:site1"]),
+    ],
+)  # fmt: skip
+def test_tags_tell_the_instance_on_a_node(address, own, tags):
+    assert [f"{key}:{value}" for key, value in tags_of(parse(address), own)] == [*tags, f"resource:{LOCK}"]

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.cne.addresses import NO_DATA, Pattern, Place
 from headwater.cne.states import States
-from headwater.core import Event
+from headwater.core import Event, Query, QueryItem
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 
@@ -228,3 +228,25 @@ def test_a_pattern_that_is_too_long_to_come_again_is_not_remembered():
     for pattern in ("/east/*/sync", f"/{'a/' * 2000}*"):
         assert states.find(Pattern(pattern, Place())) == []
     assert list(states._asked) == ["/east/*/sync"]
+
+
+@pytest.mark.parametrize("node", ["", "controller-0"])
+def test_state_of_an_instance_is_found_delivered_and_read_by_its_node(play, node):
+    lock = "/sync/ptp-status/lock-state"
+    patterns = (f"/./controller-0{lock}", f"/./.{lock}", "/././sync", "/./controller-0/sync", f"/./*{lock}")
+
+    async def scenario(world: World) -> None:
+        address = f"/./controller-0/ptp-inst1{lock}"
+        id = await world.publisher(address)
+        await world.publish(id, "LOCKED")
+        subscriber = await world.subscriber()
+        for pattern in patterns:
+            assert await value_at(world, pattern) == "LOCKED"
+            await world.subscribe(subscriber.uri(pattern), pattern)
+        await world.publish(id, "FREERUN")
+        await subscriber.got(*["LOCKED"] * len(patterns), *["FREERUN"] * len(patterns))
+        query = Query.of(QueryItem(tags=("node:controller-0", "instance:ptp-inst1")))
+        log = world.store.open("cne")
+        assert len(log.read_page(query, 0).events) == 2
+
+    play(scenario, node=node)

@@ -8,6 +8,10 @@ Addresses match by whole segments. In the pattern of a subscription
 - what lies below the address belongs to it: `/sync` asks for everything below `/sync`; with `/*` at its end, for what
   lies below only.
 
+StarlingX puts the instance of a service between node and resource (`/./controller-0/ptp-inst1/sync/...`). Whoever asks
+for a node asks for its instances: where roots say where the place ends, that of a pattern may be the beginning of an
+event's, as long as it reaches the node.
+
 Producers often leave the place out (`/sync/sync-status/sync-state`). Then the place is that of the event's other
 addresses, or else this server's own.
 """
@@ -93,18 +97,33 @@ def _with_data(text: str) -> Address:
 
 @remembered(4096)
 def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
-    """Keys and values by which an event at that address is found: cluster, site, node and resource, as far as known.
+    """Keys and values by which an event at that address is found: cluster, site, node, instance and resource.
 
-    Of one segment of place, it is the node; of two, cluster and node; of more, the last is the node and the rest
-    between cluster and node is the site.
+    Of one segment of place, it is the node; of more, the first is the cluster. `nodes_of` says which may be the node.
+    Between cluster and node is the site, after the node the instance.
     """
     place = address.place
+    nodes = nodes_of(place, own)
     cluster = place[0] if len(place) > 1 else OWN
-    site = "/".join(place[1:-1]) or OWN
-    node = place[-1] if place else OWN
-    named = (("cluster", cluster, own.cluster), ("site", site, own.site), ("node", node, own.node))
+    site = "/".join(place[1 : nodes[-1]]) if nodes else ""
+    named = [("cluster", cluster, own.cluster), ("site", site or OWN, own.site)]
+    named += [("node", place[index], own.node) for index in nodes] or [("node", OWN, own.node)]
+    if nodes and nodes[0] + 1 < len(place):
+        named.append(("instance", "/".join(place[nodes[0] + 1 :]), ""))
     found = [(key, mine if name == OWN else name) for key, name, mine in named if name != OWN or mine]
     return (*found, ("resource", Address((), address.resource).text))
+
+
+def nodes_of(place: Sequence[str], own: Place) -> tuple[int, ...]:
+    """Which segments of a place may name the node: the own name where it is there, else the last one.
+
+    In `/./A/B` it may be either: it is a site and a node, or, as StarlingX has it, a node and an instance.
+    """
+    if own.node and own.node in place[1:]:
+        return (place.index(own.node, 1),)
+    if len(place) == 3 and place[0] == OWN and place[2] not in (OWN, own.node):
+        return 1, 2
+    return (len(place) - 1,) if place else ()
 
 
 class Pattern:
@@ -134,11 +153,29 @@ class Pattern:
         place, resource = self._pattern.place, self._pattern.resource
         if not place and resource and resource[0] in ROOTS:
             return self._is_within(resource, address.resource)  # no place: wherever it is
-        if place and set(place) == {OWN} and self._is_here(address.place):
-            return self._is_within(resource, address.resource)
+        is_here = place and set(place) == {OWN} and self._is_here(address.place)
+        if is_here and self._is_within(resource, address.resource):
+            return True  # else what follows the dots may be a node, and no resource
         if not address.place and address.resource[0] in ROOTS:
             return self._is_within(resource, address.resource) and self._is_own(place)
-        return self._is_within(self._segments, (*address.place, *address.resource))
+        return self._is_within(self._segments, (*address.place, *address.resource)) or self._has_instance(address)
+
+    def _has_instance(self, address: Address) -> bool:
+        """Whether the address is that of an instance on a node, or in a site, that the pattern's place names.
+
+        A place that ends with a wildcard names no more than a node: no star crosses a slash.
+        """
+        place, resource = self._pattern.place, self._pattern.resource
+        if not 0 < len(place) < len(address.place) or set(place) == {OWN}:
+            return False
+        if not resource or resource[0] not in ROOTS or address.resource[0] not in ROOTS:
+            return False
+        is_named = place[-1] != OWN and "*" not in place[-1]
+        return (
+            (is_named or nodes_of(address.place, self._own)[0] < len(place))
+            and all(map(self._is_segment, place, address.place, range(len(place))))
+            and self._is_within(resource, address.resource)
+        )
 
     def _is_within(self, pattern: Sequence[str], segments: Sequence[str]) -> bool:
         needed = len(pattern) + self._is_below_only
@@ -171,7 +208,7 @@ class Pattern:
         if not place:
             return True
         return (not own.cluster or len(place) < 2 or place[0] in (OWN, own.cluster)) and (
-            not own.node or place[-1] in (OWN, own.node)
+            not own.node or any(place[index] in (OWN, own.node) for index in nodes_of(place, own))
         )
 
     def _is_own(self, place: Sequence[str]) -> bool:
