@@ -69,6 +69,17 @@ def stored(given: Event) -> SequencedEvent:
     return next(log.read())
 
 
+@event
+class Moved:
+    copy: Annotated[str, Tag]
+
+
+@event
+class Sold(Moved):
+    customer: Annotated[str, Tag]
+    price: int = 0
+
+
 ID = uuid.UUID(int=7)
 
 
@@ -84,13 +95,15 @@ ID = uuid.UUID(int=7)
          (f"gift:{ID}", "colour:red", "rank:2")),
         (Plain("x"), "Plain", b'{"note":"x"}', ()),
         (Wide(b"\0"), "wide", b"\x81\xa4blob\xc4\x01\0", ()),
+        (Moved("17"), "Moved", b'{"copy":"17"}', ("copy:17",)),
+        (Sold("17", "ann", 5), "Sold", b'{"copy":"17","customer":"ann","price":5}', ("copy:17", "customer:ann")),
     ],
 )  # fmt: skip
 def test_what_is_stored_of_an_event(happened: object, type: str, data: bytes, tags: tuple[str, ...]) -> None:
     written = write(happened)
     assert (written.type, written.data, written.tags) == (type, data, tags)
     assert (written.id, written.source, dict(written.attributes)) == ("", "", {})
-    assert EventTypes(Lent, Given, Plain, Wide).read(stored(written)) == happened
+    assert EventTypes(Lent, Given, Plain, Wide, Moved, Sold).read(stored(written)) == happened
 
 
 @given(
@@ -146,6 +159,20 @@ def twice_tagged() -> Any:
     return event(Twice)
 
 
+def without_its_decorator() -> Any:
+    class Returned(Moved):
+        reason: str
+
+    return write(Returned("17"))
+
+
+def of_a_class_that_changes() -> Any:
+    class Draft(dataclass(type("Base", (), {"__annotations__": {"note": str}}))):  # type: ignore[misc]
+        more: str
+
+    return event(Draft)
+
+
 def of_a_local_class() -> Any:
     class Inner:
         pass
@@ -162,6 +189,8 @@ def of_a_local_class() -> Any:
         (of_a_local_class, "Outer: name 'Inner' is not defined; its annotations need the names of its module"),
         (lambda: event(Thawed), "Thawed is no event class: a frozen dataclass"),
         (lambda: event(dataclass(type("Loose", (), {}))), "Loose is no event class"),
+        (without_its_decorator, "Returned has only the fields of the event class .* without its own: reason; decorate"),
+        (of_a_class_that_changes, "Draft: cannot inherit frozen dataclass from a non-frozen one"),
         (nested, r"Nested.inner: Tag is for a whole field"),
         (twice_tagged, "Twice.name: a field is one tag, 2 are given"),
         (lambda: Tag("a:b"), "'a:b' given as the key of a tag"),

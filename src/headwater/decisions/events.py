@@ -7,6 +7,7 @@ fields are the data, and fields annotated with `Tag` are the event's tags beside
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, dataclass_transform, get_type_hints, overload
 
@@ -121,6 +122,15 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
     config = getattr(type.kind, "__struct_config__", None) or getattr(type.kind, "__dataclass_params__", None)
     if config is None or not config.frozen:
         raise InvalidDefinition(f"{name} is no event class: a frozen dataclass (@event) or a frozen Struct is allowed")
+    is_struct = issubclass(type.kind, msgspec.Struct)
+    if not is_struct and not _is_itself_a_dataclass(type.kind) and (own := inspect.get_annotations(type.kind)):
+        problem = f"has only the fields of the event class that it is derived from, without its own: {', '.join(own)}"
+        raise InvalidDefinition(f"{name} {problem}; decorate it with @event, too")
+
+
+def _is_itself_a_dataclass(kind: type) -> bool:
+    """Whether its own fields are: a subclass of a dataclass inherits the marks of one, and none of its fields is."""
+    return "__dataclass_fields__" in kind.__dict__
 
 
 @overload
@@ -152,8 +162,8 @@ def event(
 ) -> Any:
     """Makes a class an event class: `@event`, or `@event(type="course-defined", version=2, ...)`.
 
-    A plain class becomes a frozen dataclass with slots; a frozen dataclass or Struct stays what it is, and needs this
-    only for one of these:
+    A plain class becomes a frozen dataclass with slots, with the fields of the event class that it is derived from, if
+    any, before its own. A frozen dataclass or Struct stays what it is, and needs this only for one of these:
 
     - `type`: its type in the log, where that is not the name of the class;
     - `formerly`: other types under which such events were stored, which are read, and asked for, as well;
@@ -165,8 +175,13 @@ def event(
     """
 
     def make(given: Any) -> Any:
-        if not (dataclasses.is_dataclass(given) or issubclass(given, msgspec.Struct)):
-            given = dataclasses.dataclass(frozen=True, slots=True)(given)
+        if not (_is_itself_a_dataclass(given) or issubclass(given, msgspec.Struct)):
+            try:
+                given = dataclasses.dataclass(frozen=True, slots=True)(given)
+            except (
+                TypeError
+            ) as error:  # a field without a default after one of its base's, or a base that is not frozen
+                raise InvalidDefinition(f"{given.__qualname__}: {error}") from error
         described[given] = EventType(given, type or given.__name__, version, formerly, upcasters, codec)
         return given
 
