@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,31 @@ def test_the_name_of_the_table_is_no_way_into_the_database(connection: Any) -> N
             add_xfer_event(connection, "A", 1, name)
         with pytest.raises(InvalidInput):
             create_table(connection, name)
+
+
+def test_tables_that_are_made_at_the_same_time_are_made_once(postgresql: str) -> None:
+    with closing(connect_database(postgresql)) as first, closing(connect_database(postgresql)) as second:
+        create_table(first, "made_together")
+        failed: list[Exception | None] = []
+        making = threading.Thread(target=lambda: failed.append(_failure(lambda: create_table(second, "made_together"))))
+        making.start()
+        with closing(connect_database(postgresql)) as looking:
+            looking.autocommit = True
+            eventually(lambda: execute(looking, "SELECT 1 FROM pg_locks WHERE NOT granted") or failed)
+        first.commit()
+        making.join()
+        assert failed == [None]
+        second.commit()
+        add_xfer_event(second, "A", 1, "made_together")
+        second.rollback()
+
+
+def _failure(do: Callable[[], object]) -> Exception | None:
+    try:
+        do()
+    except Exception as error:
+        return error
+    return None
 
 
 def test_a_connection_that_commits_by_itself_has_no_transaction_to_join(database: str) -> None:

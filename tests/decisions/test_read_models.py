@@ -152,6 +152,30 @@ def test_two_who_run_one_model_apply_each_event_once(address: str) -> None:
     assert counted == len(found) == len(set(found)) == log.head() == 100
 
 
+def test_runners_that_start_together_make_their_tables_once(address: str) -> None:
+    log, together, rounds = memory_log(SeatTaken("go", "ann")), threading.Barrier(4), 4
+
+    def start(_: int) -> list[int]:
+        with closing(connect_database(address)) as connection:
+            found = []
+            for version in range(1, rounds + 1):
+                together.wait(60)
+                found.append(Runner(log, connection, seats(version)).position())
+            return found
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(start, range(4))) == [[0] * rounds] * 4
+        with closing(connect_database(address)) as connection:
+            versions = execute(connection, f"SELECT version FROM {POSITIONS} ORDER BY version")
+            assert [version for (version,) in versions] == [1, 2, 3, 4]
+    finally:
+        with closing(connect_database(address)) as connection:
+            for version in range(3, rounds + 1):
+                execute(connection, f"DROP TABLE IF EXISTS seat_{version}")
+            connection.commit()
+
+
 class Failing:
     """A connection whose calls fail, one of them before it is done, or after it."""
 

@@ -53,15 +53,25 @@ SQLITE = Dialect("?", "INTEGER PRIMARY KEY AUTOINCREMENT")
 POSTGRESQL = Dialect("%s", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", database="current_database()")
 MYSQL = Dialect("%s", "BIGINT AUTO_INCREMENT PRIMARY KEY", "VARCHAR(36)", "LONGTEXT", "CAST({} AS CHAR)", "DATABASE()")
 
+_AT_ONE_TIME = """DO $once$ BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('headwater outbox'));
+    {};
+END $once$"""
+"""PostgreSQL's IF NOT EXISTS does not see a table that another transaction is making, and fails when that commits. One
+statement, so that the lock holds for a connection that commits each of them, too."""
+
 
 def create_table(connection: Any, table: str = TABLE) -> None:
-    """Make the outbox table, if it is not there. Commits nothing. Raises InvalidInput."""
+    """Make the outbox table, if it is not there. Commits nothing. Raises InvalidInput.
+
+    Programs that start together may all call it: the others wait for the transaction of the first.
+    """
     dialect = dialect_of(connection)
-    _execute(
-        connection,
+    statement = (
         f"CREATE TABLE IF NOT EXISTS {checked_table(table)} (position {dialect.position}, "
-        f"id {dialect.id} NOT NULL UNIQUE, type {dialect.id} NOT NULL, data {dialect.text} NOT NULL)",
+        f"id {dialect.id} NOT NULL UNIQUE, type {dialect.id} NOT NULL, data {dialect.text} NOT NULL)"
     )
+    _execute(connection, _AT_ONE_TIME.format(statement) if dialect is POSTGRESQL else statement)
 
 
 def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE) -> str:

@@ -16,7 +16,7 @@ from ..core.log import EventLog
 from ..core.query import Query
 from .folding import Plan, States
 from .projection import Projection
-from .sql import Transaction, check_transactions, checked_name, paramstyle_of
+from .sql import Transaction, check_transactions, checked_name, lock_tables, paramstyle_of
 from .tags import TagValue
 
 E = TypeVar("E")
@@ -98,7 +98,7 @@ class Runner:
     """Keeps one read model up to date. Several may run on one model: each event is applied by one of them."""
 
     def __init__(self, log: EventLog, connection: Any, model: ReadModel, *, paramstyle: str | None = None) -> None:
-        """Makes the tables that are not there. `connection` is the runner's own: it commits on it.
+        """Makes the tables that are not there; runners that start together make them once. `connection` is the runner's own: it commits on it.
 
         `paramstyle` is for a library that does not say it. Raises InvalidInput for a connection that commits each
         statement by itself, InvalidDefinition for a model that handles nothing, and what the database raises.
@@ -176,16 +176,24 @@ class Runner:
 
     def _prepare(self) -> None:
         def make() -> None:
+            lock_tables(self._transaction)
             self._transaction.execute(
                 f"CREATE TABLE IF NOT EXISTS {POSITIONS} (model VARCHAR(64) NOT NULL, version INTEGER NOT NULL, "
                 "position BIGINT NOT NULL, PRIMARY KEY (model, version))"
             )
             for name, table in self._model.tables.items():
                 self._transaction.execute(f"CREATE TABLE IF NOT EXISTS {table} ({self._model.columns[name]})")
+
+        def begin_at_zero() -> None:
             if not self._positions():
                 self._transaction.execute(f"INSERT INTO {POSITIONS} VALUES (?, ?, 0)", self._identity)
 
         self._in_transaction(make)
+        try:
+            self._in_transaction(begin_at_zero)
+        except Exception:
+            if not self._in_transaction(self._positions):  # otherwise a runner that started with this one was faster
+                raise
 
     def _positions(self) -> list[tuple[Any, ...]]:
         where = f"SELECT position FROM {POSITIONS} WHERE model = ? AND version = ?"
@@ -211,7 +219,8 @@ class Runner:
         return self._in_transaction(apply)
 
     def _begin(self) -> None:
-        """Begin a transaction: with a change of a row, because sqlite3 begins none for statements about tables."""
+        """Begin a transaction about tables: with a change of a row, because sqlite3 begins none for the others."""
+        lock_tables(self._transaction)
         statement = f"UPDATE {POSITIONS} SET position = position WHERE model = ? AND version = ?"
         self._transaction.change(statement, self._identity)
 

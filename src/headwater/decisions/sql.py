@@ -13,6 +13,7 @@ from ..core.errors import InvalidInput
 from ..core.shown import show
 
 PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat")
+POSTGRESQL_LIBRARIES = ("psycopg", "psycopg2", "psycopg2cffi", "pg8000")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,50}", re.ASCII)
 _TOKEN = re.compile(r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<mark>\?\??)|\{(?P<table>\w+)\}|(?P<percent>%)""")
 _SEEN_MAX = 500
@@ -90,6 +91,16 @@ def paramstyle_of(connection: Any) -> str:
         if (found := getattr(module, "paramstyle", None)) in PARAMSTYLES:
             return str(found)
     raise InvalidInput(f"{type(connection).__name__} does not say its paramstyle; name one of {', '.join(PARAMSTYLES)}")
+
+
+def lock_tables(transaction: Transaction) -> None:
+    """Let the transactions that make or drop tables run one after the other, until this one ends.
+
+    PostgreSQL needs it: its IF NOT EXISTS does not see what another transaction is making, and fails when that commits.
+    """
+    root = type(transaction.connection).__module__.partition(".")[0]
+    if root in POSTGRESQL_LIBRARIES:
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext('headwater read models'))")
 
 
 def check_transactions(connection: Any) -> None:
