@@ -98,10 +98,11 @@ class Runner:
     """Keeps one read model up to date. Several may run on one model: each event is applied by one of them."""
 
     def __init__(self, log: EventLog, connection: Any, model: ReadModel, *, paramstyle: str | None = None) -> None:
-        """Makes the tables that are not there; runners that start together make them once. `connection` is the runner's own: it commits on it.
+        """Makes the tables that are not there; runners that start together make them once.
 
-        `paramstyle` is for a library that does not say it. Raises InvalidInput for a connection that commits each
-        statement by itself, InvalidDefinition for a model that handles nothing, and what the database raises.
+        `connection` is the runner's own: it commits on it. `paramstyle` is for a library that does not say it. Raises
+        InvalidInput for a connection that commits each statement by itself, InvalidDefinition for a model that handles
+        nothing, and what the database raises.
         """
         check_transactions(connection)
         self._log, self._connection, self._model = log, connection, model
