@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+from tests.night import IS_NIGHT
+from tests.server.running import RunningServer
 
+from headwater.client import connect
 from headwater.core import AppendCondition, Event, Query, QueryItem, errors
 from headwater.decisions import (
     Contended,
     Decision,
     InvalidDefinition,
+    MemorySnapshots,
     Projection,
     Retries,
+    Several,
+    Tag,
     UnreadableEvent,
     decide,
+    event,
     project,
     write,
 )
@@ -213,6 +222,93 @@ class Faltering:
         raise self._error
 
 
+class Counted(Faltering):
+    """A log that counts the events that it is read for, read by read."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        super().__init__(log, ValueError(), is_stored=False, times=0)
+        self.reads: list[int] = []
+
+    def read(self, *arguments: Any, **more: Any) -> Any:
+        found = self._log.read(*arguments, **more)
+        events = list(found)
+        self.reads.append(len(events))
+        return _Read(events, found.head)
+
+
+class _Read(list[Any]):
+    """The events of a read, and the head that it began at."""
+
+    def __init__(self, events: list[Any], head: int) -> None:
+        super().__init__(events)
+        self.head = head
+
+
+def test_a_next_attempt_reads_only_what_came_since_the_last_one() -> None:
+    log = MemoryLog()
+    log.append([write(CourseDefined("go", 5000)), *[write(SeatTaken("go", f"s{each}")) for each in range(1000)]])
+    counted: Any = Counted(log)
+    kept = seats_left("go").with_snapshots(MemorySnapshots(), int | None, version="1")
+    newest = Projection("", tags={"course": "go"}, newest_only=True).on(SeatTaken, lambda was, each: was + each.student)
+    faster, seen = [SeatTaken("go", "bob"), SeatTaken("go", "eve")], list[Any]()
+
+    def rule(left: int | None, again: int | None, last: str, courses: set[str]) -> SeatTaken:
+        seen.append((left, again, last, set(courses)))
+        courses.add("changed by the rule")
+        if faster:
+            log.append([write(faster.pop()), write(SeatTaken("chess", "ann"))])
+        return SeatTaken("go", "ann")
+
+    decision = Decision(seats_left("go"), kept, newest, courses_of("ann"), rule)
+    assert decide(counted, decision, retries=Retries(attempts=3, pause_s=0.0)).attempts == 3
+    assert counted.reads == [1001, 1001, 1, 2, 2]
+    none = set[str]()
+    assert seen == [(4000, 4000, "s999", none), (3999, 3999, "eve", {"chess"}), (3998, 3998, "bob", {"chess"})]
+
+
+def test_a_next_attempt_begins_again_where_what_came_since_was_trimmed() -> None:
+    log = MemoryLog()
+    log.append([write(CourseDefined("go", 9)), write(SeatTaken("go", "bob"))])
+    faster = [SeatTaken("go", "bob"), SeatTaken("go", "eve")]
+
+    def rule(left: int | None) -> SeatLeft:
+        if faster:
+            log.append([write(each) for each in faster] + [write(CourseDefined("go", 3))])
+            faster.clear()
+            log.trim(5)
+        return SeatLeft("go", f"{left} left")
+
+    assert decide(log, Decision(seats_left("go"), rule), retries=AT_ONCE).event.student == "3 left"
+
+
+def test_many_who_decide_about_the_same_are_all_served(tmp_path: Path) -> None:
+    hits: Projection[int] = Projection(0, tags={"course": "go"}).on(SeatTaken, lambda count, _: count + 1)
+    decision = Decision(hits, lambda count: SeatTaken("go", str(count)))
+    writers, each, before = 24, 10 if IS_NIGHT else 3, 20_000 if IS_NIGHT else 10
+    with RunningServer("--log", "courses", cwd=tmp_path) as served, connect(served.url) as server:
+        for begin in range(0, before, 10_000):
+            taken = [write(SeatTaken("go", str(number))) for number in range(begin, min(begin + 10_000, before))]
+            server.log("courses").append(taken)
+        together = threading.Barrier(writers)
+
+        def work(_: int) -> None:
+            with connect(served.url) as mine:
+                together.wait(60)
+                for _ in range(each):
+                    decide(mine.log("courses"), decision)
+
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(work, range(writers)))
+        students = [int(json.loads(event.data)["student"]) for event in server.log("courses").read()]
+    assert students == list(range(before + writers * each))
+
+
+def test_who_says_how_often_or_how_long_is_not_given_more() -> None:
+    assert not Retries().are_over(1000, 4.9) and Retries().are_over(2, 5.0)
+    assert Retries(attempts=3).are_over(3, 0.0) and not Retries(attempts=3).are_over(2, 60.0)
+    assert Retries(patience_s=1.0).are_over(1, 1.0) and not Retries(patience_s=9.0).are_over(99, 8.0)
+
+
 def test_a_lost_answer_is_repaired_by_deciding_again_with_the_key() -> None:
     log = MemoryLog()
     faltering: Any = Faltering(log, ConnectionError("lost"), is_stored=True)
@@ -281,6 +377,32 @@ def test_a_key_that_is_too_long_is_refused() -> None:
 def test_what_is_no_decision_is_refused(given: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidDefinition, match="a decision is made of projections, and a rule"):
         Decision(*given)
+
+
+@event
+class Priced:
+    product: Annotated[str, Tag]
+    price: int
+
+
+def bought(count: int) -> Decision[Priced]:
+    prices = [
+        Projection(0, tags={"product": str(each)}).on(Priced, lambda _, priced: priced.price) for each in range(count)
+    ]
+    return Decision(Several(prices), lambda known: Priced("0", sum(known)))
+
+
+def test_a_boundary_that_no_query_can_ask_for_is_refused_when_the_decision_is_made() -> None:
+    with pytest.raises(
+        InvalidDefinition, match=r"the 257 projections need more than one query .* 257 items given, at most"
+    ):
+        bought(257)
+    decision, log = bought(256), MemoryLog()
+    with pytest.raises(
+        errors.InvalidInput, match=r"key: the boundary of this decision leaves no room .* 257 items given"
+    ):
+        decide(log, decision, key="k")
+    assert decide(log, decision).last == 1 and decide(log, bought(255), key="k").last == 2
 
 
 def test_a_decision_is_used_by_many_threads() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.core import Event, Query, QueryItem, errors
+from headwater.core import Event, Query, QueryItem, SequencedEvent, errors
 from headwater.decisions import (
     Decision,
     InvalidDefinition,
+    MemorySnapshots,
     Projection,
     Several,
     Tag,
@@ -64,6 +66,13 @@ def test_a_state_that_is_changed_is_made_anew_each_time() -> None:
     assert project(log, projection) == project(log, projection) == ["go", "chess"]
 
 
+@pytest.mark.parametrize("first", [[], ["go"], {}, set(), bytearray(), Counter()], ids=repr)
+def test_a_first_state_that_its_users_would_share_is_refused(first: object) -> None:
+    kind = type(first).__name__
+    with pytest.raises(InvalidDefinition, match=rf"every use .* would share; .* Projection.made_by\({kind}\)"):
+        Projection(first, tags={"course": "go"})
+
+
 def test_a_handler_may_see_the_event_as_it_is_stored() -> None:
     log = memory_log(CourseDefined("go", 1), SeatTaken("go", "ann"))
     numbers = Projection[tuple[int, ...]]((), tags={"course": "go"}).on_stored(
@@ -99,12 +108,41 @@ def test_an_event_that_cannot_be_read_is_named_and_one_that_nobody_asked_for_is_
         project(log, seats_left("go"))
 
 
-def test_what_a_handler_raises_passes_through() -> None:
+def test_what_a_handler_raises_passes_through_and_names_the_event() -> None:
     def fail(_: int, defined: CourseDefined) -> int:
         raise LookupError(defined.course)
 
-    with pytest.raises(LookupError, match="go"):
-        project(memory_log(CourseDefined("go", 1)), Projection(0, tags={"course": "go"}).on(CourseDefined, fail))
+    def fail_too(_: int, defined: CourseDefined, stored: SequencedEvent) -> int:
+        raise LookupError(defined.course)
+
+    begun, log = Projection(0, tags={"course": "go"}), memory_log(SeatTaken("go", "ann"), CourseDefined("go", 1))
+    for failing in (begun.on(CourseDefined, fail), begun.on_stored(CourseDefined, fail_too)):
+        with pytest.raises(LookupError) as caught:
+            project(log, failing)
+        assert caught.value.args == ("go",)
+        assert caught.value.__notes__ == ["It was raised for event 2 of the type 'CourseDefined'."]
+
+
+def test_a_state_goes_on_without_an_event_that_cannot_be_read_where_it_may(caplog: pytest.LogCaptureFixture) -> None:
+    log = memory_log(CourseDefined("go", 7))
+    log.append([Event("CourseDefined", b"?", ("course:go",)), write(CourseDefined("go", 3))])
+
+    def seats(unreadable: Any) -> Projection[int]:
+        return Projection(0, tags={"course": "go"}, unreadable=unreadable).on(
+            CourseDefined, lambda sum, defined: sum + defined.seats
+        )
+
+    store = MemorySnapshots()
+    assert project(log, seats("skip")) == 10
+    assert project(log, seats("skip").with_snapshots(store, int, version="1", every=1)) == 10
+    assert caplog.messages[0].startswith("skipped: event 2 of the type 'CourseDefined' cannot be read: ")
+    for strict in (seats("fail"), seats("fail").with_snapshots(store, int, version="1", every=1)):
+        with pytest.raises(UnreadableEvent, match="event 2 of the type 'CourseDefined'"):
+            project(log, strict)
+    with pytest.raises(UnreadableEvent, match="event 2"):
+        decide(log, Decision(seats("skip"), seats("fail"), lambda most, least: None))
+    with pytest.raises(InvalidDefinition, match="'ignore' given as `unreadable`, 'fail' and 'skip' are allowed"):
+        seats("ignore")
 
 
 events = st.lists(

@@ -245,8 +245,9 @@ def test_a_handler_that_fails_leaves_nothing_behind(connection: Any) -> None:
 
     failures = [LookupError("bob")]
     runner = Runner(log, connection, ReadModel("seats", seats().columns).on(SeatTaken, fail_once))
-    with pytest.raises(LookupError, match="bob"):
+    with pytest.raises(LookupError, match="bob") as caught:
         runner.run_once()
+    assert caught.value.__notes__ == ["It was raised for event 2 of the type 'SeatTaken'."]
     assert rows(connection) == [] and runner.position() == 0
     assert runner.run_once() == 2 and rows(connection) == [("go", "ann"), ("go", "bob")]
 
@@ -258,6 +259,17 @@ def test_an_event_that_cannot_be_read_stops_the_model(connection: Any) -> None:
     with pytest.raises(UnreadableEvent, match="event 2 of the type 'SeatTaken'"):
         runner.run_once()
     assert runner.lag().behind == 2
+
+
+def test_a_model_goes_on_behind_an_event_that_cannot_be_read_where_it_may(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = memory_log(SeatTaken("go", "ann"))
+    log.append([Event("SeatTaken", b"?"), write(SeatTaken("go", "bob"))])
+    runner = Runner(log, connection, ReadModel("seats", seats().columns, unreadable="skip").on(SeatTaken, add))
+    assert runner.catch_up() == 3 and runner.lag().behind == 0
+    assert rows(connection) == [("go", "ann"), ("go", "bob")]
+    assert [each.partition(":")[0] for each in caplog.messages] == ["skipped"]
 
 
 def test_what_was_trimmed_or_made_anew_is_told() -> None:

@@ -28,14 +28,17 @@ def decide(
     attributes: Mapping[str, str] = NO_ATTRIBUTES,
     retries: Retries = RETRIES,
 ) -> Decided[E]:
-    """Read what the decision needs, ask its rule, and append what follows if nothing came in between; else begin again.
+    """Read what the decision needs, ask its rule, and append what follows if nothing came in between.
+
+    If something did, that is read, and the rule is asked again: with states as they are then, and with copies of those
+    that handlers change (`Projection.made_by`).
 
     `key` is the command's idempotency key: a command that comes again with it stores nothing, and is answered as the
     first time. One key is for one command. `source` and `attributes` are put on the events.
 
-    What the rule raises passes through. Raises Contended when others were faster too often, UnreadableEvent for an
-    event that cannot be read, and as `EventLog.read` and `EventLog.append`. After a lost answer the events are stored,
-    or not: decide again with the same key.
+    What the rule raises passes through. Raises Contended when others were faster for too long (see `Retries`),
+    UnreadableEvent for an event that cannot be read, and as `EventLog.read` and `EventLog.append`. After a lost answer
+    the events are stored, or not: decide again with the same key.
     """
     return _run(log, deciding(log.name, decision, Terms(key, source, attributes, retries)))
 

@@ -7,19 +7,27 @@ to be tried - does each, leaves the answer in it, and throws in what went wrong.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.condition import AppendCondition
-from ..core.errors import AppendConditionFailed, DuplicateEventId, InvalidInput
+from ..core.errors import (
+    AppendConditionFailed,
+    DuplicateEventId,
+    InvalidInput,
+    PositionOfOtherIncarnation,
+    PositionTrimmed,
+)
 from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
 from ..core.limits import ID_CHARS_MAX
+from ..core.query import Query
 from ..core.shown import show
 from .decision import Decided, Decision, following, read_back, written
 from .errors import Contended
 from .folding import KEY, Plan, States
-from .reading import reading
+from .reading import catching_up, reading
 from .steps import Append, Pause, Steps
 
 E = TypeVar("E")
@@ -28,14 +36,34 @@ KEY_CHARS_MAX = ID_CHARS_MAX - 10
 """An id is the key and the place of the event among those of its command."""
 
 
+PATIENCE_S = 5.0
+DUPLICATES_MAX = 10
+"""So often the events of a command, whose ids are there, are looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a decision is made when others are faster, and how long the pauses are: up to the double each time."""
+    """How long a decision is made again when others are faster, and how long it pauses: up to the double each time.
 
-    attempts: int = 10
+    For five seconds, unless `attempts` or `patience_s` says how often, or how long.
+    """
+
+    attempts: int | None = None
+    """So often the rule is asked at most."""
     pause_s: float = 0.002
     """The longest first pause. Each is drawn at random, from 0 on."""
     pause_s_max: float = 0.1
+    patience_s: float | None = None
+    """So long it goes on after others were faster for the first time."""
+
+    def are_over(self, attempts: int, since_s: float) -> bool:
+        """Whether it ends after so many attempts, so long after others were faster for the first time."""
+        if self.attempts is not None and attempts >= self.attempts:
+            return True
+        patience_s = self.patience_s
+        if patience_s is None:
+            return self.attempts is None and since_s >= PATIENCE_S
+        return since_s >= patience_s
 
     def pause_after(self, attempt: int) -> float:
         """How long to pause after that attempt, the first being 1."""
@@ -62,10 +90,11 @@ class Terms(NamedTuple):
             problem = f"{show(self.key)} has {len(self.key)} characters, at most {KEY_CHARS_MAX} are allowed"
             raise InvalidInput(problem, "key")
 
-    @property
-    def says_something(self) -> bool:
-        """Whether anything is to be put on events."""
-        return bool(self.key or self.source or self.attributes)
+    def put_on_all(self, events: list[Event]) -> list[Event]:
+        """The events of the command, with what it says."""
+        if not (self.key or self.source or self.attributes):
+            return events
+        return [self.put_on(each, index) for index, each in enumerate(events)]
 
     def put_on(self, event: Event, index: int) -> Event:
         """The event at that place of the command."""
@@ -77,41 +106,56 @@ class Terms(NamedTuple):
 
 
 def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]:
-    """Read, decide, append under the condition that nothing came in between; all of it again where something did.
+    """Read, decide, append under the condition that nothing came in between; where something did, read that, and again.
 
     Raises what the rule raises, Contended, and what the steps are thrown.
     """
     terms.check()
     plan, key = decision.plan, terms.key
     query = plan.asked(range(len(plan.projections)), key)
-    attempt = 0
-    while True:
-        attempt += 1
-        states = States(plan, key)
-        head = yield from reading(log, plan, states, key)
-        if states.repeated:
-            return _repeated(decision, states.repeated, head, attempt)
-        events = following(decision, states.values)
+    states = States(plan, key)
+    head = yield from reading(log, plan, states, key)
+    attempt, duplicates, failed_at = 1, 0, 0.0
+    while not states.repeated:
+        events = following(decision, states.for_rule())
         if not events:
             return Decided((), 0, 0, head, attempt)
-        given = written(decision, events, has_key=bool(key))
-        if terms.says_something:
-            given = [terms.put_on(each, index) for index, each in enumerate(given)]
-        append = Append(given, None if query is None else AppendCondition(query, head))
+        append = Append(terms.put_on_all(written(decision, events, has_key=bool(key))), _condition(query, head))
         try:
             yield append
-        except AppendConditionFailed as failed:
-            if attempt >= terms.retries.attempts:
+        except (AppendConditionFailed, DuplicateEventId) as failed:
+            now = time.monotonic()
+            failed_at = failed_at or now
+            is_over = terms.retries.are_over(attempt, now - failed_at)
+            if isinstance(failed, DuplicateEventId):
+                # the same command, decided differently at the same time: its events are there to be read
+                duplicates += 1
+                if not key or is_over or duplicates >= DUPLICATES_MAX:
+                    raise
+            elif is_over:
                 raise Contended(attempt, failed) from failed
-        except (
-            DuplicateEventId
-        ):  # the same command, decided differently at the same time: its events are there to be read
-            if not key or attempt >= terms.retries.attempts:
-                raise
         else:
             result = append.result
             return Decided(events, result.first, result.last, head, attempt, result.was_stored)
         yield Pause(terms.retries.pause_after(attempt))
+        attempt += 1
+        states, head = yield from _brought_on(log, plan, states, key, head)
+    return _repeated(decision, states.repeated, head, attempt)
+
+
+def _condition(query: Query | None, head: int) -> AppendCondition | None:
+    return None if query is None else AppendCondition(query, head)
+
+
+def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> Steps[tuple[States, int]]:
+    """The states, and the head up to which they are known, after what came since that head."""
+    query = plan.asked(range(len(plan.projections)), key)
+    assert query is not None, "others were faster with what the decision reads"
+    try:
+        return states, (yield from catching_up(plan, states, query, head))
+    except (PositionTrimmed, PositionOfOtherIncarnation):  # it cannot go on there: what is there now is all there is
+        new = States(plan, key)
+        return new, (yield from reading(log, plan, new, key))
 
 
 def _repeated(decision: Decision[E], stored: Sequence[SequencedEvent], head: int, attempt: int) -> Decided[E]:

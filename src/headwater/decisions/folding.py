@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
+from ..core.errors import InvalidInput, InvalidQuery
 from ..core.event import NO_ATTRIBUTES, SequencedEvent
 from ..core.query import Query, QueryItem
+from ..core.shown import show
+from .errors import InvalidDefinition, UnreadableEvent
 from .events import EventType
 from .projection import Knowledge, Projection, query_of
 from .shapes import layout_of
@@ -18,23 +23,27 @@ KEY = "idempotency-key"
 Plain = tuple[int, str, Callable[..., Any]]
 """What most projections do with an event of one type: their place, their one tag, their handler. A plain tuple, because
 it is read for each event."""
-Part = tuple[int, tuple[str, ...], Callable[..., Any], bool]
-"""The same for any projection: its tags, and whether its handler takes the event as it is stored."""
+Part = tuple[int, tuple[str, ...], Callable[..., Any], bool, bool]
+"""The same for any projection: its tags, whether its handler takes the event as it is stored, and whether it goes on
+without an event that cannot be read."""
 Entry = tuple[Callable[[bytes], Any] | None, EventType[Any], list[Plain], list[Part]]
 Table = Mapping[str, Entry]
 """How the events of each type are read, and who handles them."""
+_ITEMS = "items"
+"""Where a query is too large as a whole."""
+_logger = logging.getLogger(__name__)
 
 
 class Plan:
     """What is to be read for a decision: made once, used by each of its attempts."""
 
     def __init__(self, knowledge: Sequence[Knowledge[Any]]) -> None:
-        """Raises InvalidDefinition: no handler, or two classes for one type."""
+        """Raises InvalidDefinition: no handler, two classes for one type, or more than one query can ask for."""
         self._knowledge = knowledge
         self._is_flat = all([each.__class__ is Projection for each in knowledge])
         projections: Any = knowledge if self._is_flat else [part for each in knowledge for part in each.parts]
         self.projections: Sequence[Projection[Any]] = projections
-        self.query = query_of(projections) if projections else None
+        self.query = _asked_for(projections) if projections else None
         """All that they need together: what the append condition asks for."""
         self.layout = layout_of(tuple([each.shape for each in projections]))
         """Which reads they take, and who handles what."""
@@ -51,11 +60,20 @@ class Plan:
         return states
 
     def asked(self, indexes: Sequence[int], key: str) -> Query | None:
-        """The query of these projections, and of the events of a command, if it has a key; None if that is nothing."""
+        """The query of these projections, and of the events of a command, if it has a key; None if that is nothing.
+
+        Raises InvalidInput where there is no room for the key.
+        """
         more = [QueryItem(tags=(f"{KEY}:{key}",))] if key else []
         if len(indexes) == len(self.projections) and not more:
             return self.query
-        return query_of([self.projections[index] for index in indexes], *more) if indexes or more else None
+        try:
+            return query_of([self.projections[index] for index in indexes], *more) if indexes or more else None
+        except InvalidQuery as error:
+            if error.where != _ITEMS:
+                raise
+            problem = f"the boundary of this decision leaves no room for the key's own tag: {error.problem}"
+            raise InvalidInput(problem, "key") from None
 
     def table(self, indexes: Sequence[int]) -> Table:
         """How events are folded into these projections."""
@@ -68,10 +86,12 @@ class Plan:
                 if are_all or index in indexes:
                     projection = projections[index]
                     apply, tags = projection.handlers[place], projection.tags
-                    if len(tags) == 1 and not takes_stored:
+                    if projection.shape.newest_only:
+                        apply = _alone(projection, apply)
+                    if len(tags) == 1 and not (takes_stored or projection.skips):
                         plain.append((index, tags[0], apply))
                     else:
-                        others.append((index, tags, apply, takes_stored))
+                        others.append((index, tags, apply, takes_stored, projection.skips))
             found[name] = type.decode, type, plain, others
         return found
 
@@ -85,11 +105,21 @@ class States:
         self.repeated: list[SequencedEvent] = []
         """The events that this very command has stored before."""
         self._key_tag = f"{KEY}:{key}" if key else ""
+        self._changing = [index for index, each in enumerate(plan.projections) if each.factory is not None]
+
+    def for_rule(self) -> Sequence[Any]:
+        """The states as a rule gets them: copies of those that handlers change, which a next attempt goes on with."""
+        if not self._changing:
+            return self.values
+        values = list(self.values)
+        for index in self._changing:
+            values[index] = _copy_of(values[index])
+        return values
 
     def take(self, events: Iterable[SequencedEvent], table: Table, upto: int | None = None) -> None:
         """Fold these events, up to that number, into the states of a table's projections. Raises UnreadableEvent.
 
-        What handlers raise passes through.
+        What handlers raise passes through, with a note that names the event.
         """
         if upto is not None:
             events = [each for each in events if each.sequence_number <= upto]
@@ -102,28 +132,70 @@ class States:
             decode, type, plain, others = entry
             tags = stored.tags
             happened: object = None
-            for index, tag, apply in plain:
-                if tag in tags:
-                    if happened is None:
-                        if decode is None or stored.attributes is not NO_ATTRIBUTES:
-                            happened = type.read(stored)
-                        else:  # as `read` does, without a call
-                            try:
-                                happened = decode(stored.data)
-                            except Exception:
+            try:
+                for index, tag, apply in plain:
+                    if tag in tags:
+                        if happened is None:
+                            if decode is None or stored.attributes is not NO_ATTRIBUTES:
                                 happened = type.read(stored)
-                    values[index] = apply(values[index], happened)
-            if not others:
-                continue
-            for index, asked, apply, takes_stored in others:
-                if not asked or all([each in tags for each in asked]):
-                    if happened is None:
+                            else:  # as `read` does, without a call
+                                try:
+                                    happened = decode(stored.data)
+                                except Exception:
+                                    happened = type.read(stored)
+                        values[index] = apply(values[index], happened)
+                if others:
+                    self._take_one(stored, type, others, happened)
+            except UnreadableEvent:
+                raise  # it names the event
+            except Exception as error:
+                error.add_note(f"It was raised for event {stored.sequence_number} of the type {show(stored.type)}.")
+                raise
+
+    def _take_one(self, stored: SequencedEvent, type: EventType[Any], parts: list[Part], happened: object) -> None:
+        """The same for one event, and for what is not plain; `happened` is the event where it has been read."""
+        values, tags = self.values, stored.tags
+        for index, asked, apply, takes_stored, skips in parts:
+            if not asked or all([each in tags for each in asked]):
+                if happened is None:
+                    try:
                         happened = type.read(stored)
-                    state = values[index]
-                    values[index] = apply(state, happened, stored) if takes_stored else apply(state, happened)
+                    except UnreadableEvent as error:
+                        if not skips:
+                            raise
+                        _logger.warning("skipped: %s", error)
+                        continue
+                state = values[index]
+                values[index] = apply(state, happened, stored) if takes_stored else apply(state, happened)
 
     def _noted(self, events: Iterable[SequencedEvent]) -> Iterator[SequencedEvent]:
         for each in events:
             if self._key_tag in each.tags:
                 self.repeated.append(each)
             yield each
+
+
+def _asked_for(projections: Sequence[Projection[Any]]) -> Query:
+    try:
+        return query_of(projections)
+    except InvalidQuery as error:
+        if error.where != _ITEMS:
+            raise
+        problem = f"the {len(projections)} projections need more than one query can ask for: {error.problem}"
+        raise InvalidDefinition(f"{problem}; an item is what one set of tags needs") from None
+
+
+def _alone(projection: Projection[Any], apply: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler of a projection whose state follows from the newest event alone: each event begins at the first."""
+    return lambda _, *happened: apply(projection.initial(), *happened)
+
+
+_FIXED = frozenset({str, int, float, bool, bytes, type(None)})
+_FLAT = (set, list)
+
+
+def _copy_of(state: object) -> object:
+    """A deep copy; of many plain values it is made at once."""
+    if state.__class__ in _FLAT and _FIXED.issuperset(map(type, state)):
+        return state.copy()
+    return deepcopy(state)

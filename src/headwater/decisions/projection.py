@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ..core.event import SequencedEvent
 from ..core.limits import TYPE_CHARS_MAX
 from ..core.query import Query, QueryItem
+from ..core.shown import show
 from .errors import InvalidDefinition
 from .shapes import Shape, shape_of
 from .snapshots import EVERY, Keeping, SnapshotStore
@@ -23,7 +24,10 @@ Handler = Callable[[S, E], S]
 """The state after an event. It changes nothing of the state that it is given, unless that came of a `factory`."""
 StoredHandler = Callable[[S, E, SequencedEvent], S]
 """The same, with the event as it is stored: its number, and when it was recorded."""
+Unreadable = Literal["fail", "skip"]
+"""What becomes of a stored event that does not fit its class: an error, or a line in the program's log."""
 _new = object.__new__
+_CHANGEABLE = (list, dict, set, bytearray)
 PLAIN_ITEMS_MAX = 16
 """A query of more projections than that is checked as any other."""
 
@@ -49,7 +53,7 @@ class Projection(Knowledge[S]):
     It is a value: `on` answers another one, and a projection may be used any number of times, by any thread.
     """
 
-    __slots__ = ("factory", "first", "handlers", "is_plain", "keeping", "shape", "tags")
+    __slots__ = ("factory", "first", "handlers", "is_plain", "keeping", "shape", "skips", "tags")
 
     if not TYPE_CHECKING:
 
@@ -57,12 +61,27 @@ class Projection(Knowledge[S]):
             """`Projection[int]` is for checkers of types: `Generic` would take longer over it than all else does."""
             return cls
 
-    def __init__(self, initial: S, *, tags: Mapping[str, TagValue] | None = None, newest_only: bool = False) -> None:
+    def __init__(
+        self,
+        initial: S,
+        *,
+        tags: Mapping[str, TagValue] | None = None,
+        newest_only: bool = False,
+        unreadable: Unreadable = "fail",
+    ) -> None:
         """All of `tags`, by key, must be on an event for it to count.
 
-        `newest_only`: the state follows from the newest event alone, so that only that one is read.
-        Raises InvalidEvent for a value that is no tag's.
+        `newest_only`: the state follows from the newest event alone, so that only that one is read. `unreadable`: a
+        stored event that does not fit its class raises UnreadableEvent ("fail"), or is logged, and the state goes on
+        without it ("skip"). Raises InvalidEvent for a value that is no tag's, and InvalidDefinition for a list, dict,
+        set or bytearray as the first state: whoever used the projection would change the same one.
         """
+        if isinstance(initial, _CHANGEABLE):
+            kind = type(initial).__name__
+            problem = f"{show(initial)} given as the first state, which every use of the projection would share"
+            raise InvalidDefinition(f"{problem}; give what makes a new {kind} each time: Projection.made_by({kind})")
+        if unreadable not in ("fail", "skip"):
+            raise InvalidDefinition(f"{show(unreadable)} given as `unreadable`, 'fail' and 'skip' are allowed")
         self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
         """What it has in common with others, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()
@@ -70,18 +89,25 @@ class Projection(Knowledge[S]):
         self.is_plain = len(text) <= TYPE_CHARS_MAX and text.isprintable()
         """Whether its tags are fit for a query at first sight."""
         self.first: S = initial
+        """The state before the first event, unless it is made by the factory."""
         self.factory: Callable[[], S] | None = None
         self.handlers: tuple[Callable[..., S], ...] = ()
         """What is done with the events of each class of its shape, in their order."""
         self.keeping: Keeping | None = None
         """How its snapshots are kept, if they are."""
+        self.skips = unreadable == "skip"
+        """Whether its state goes on without an event that cannot be read."""
 
     @staticmethod
     def made_by(
-        factory: Callable[[], S], *, tags: Mapping[str, TagValue] | None = None, newest_only: bool = False
+        factory: Callable[[], S],
+        *,
+        tags: Mapping[str, TagValue] | None = None,
+        newest_only: bool = False,
+        unreadable: Unreadable = "fail",
     ) -> Projection[S]:
         """As `Projection`, for a state that its handlers may change and answer: `Projection.made_by(set[str])`."""
-        made: Projection[S] = Projection(factory(), tags=tags, newest_only=newest_only)
+        made: Projection[Any] = Projection(None, tags=tags, newest_only=newest_only, unreadable=unreadable)
         made.factory = factory
         return made
 
@@ -135,6 +161,7 @@ class Projection(Knowledge[S]):
         made: Projection[S] = _new(Projection)
         made.shape, made.handlers, made.keeping, made.tags = self.shape, self.handlers, self.keeping, self.tags
         made.is_plain, made.first, made.factory = self.is_plain, self.first, self.factory
+        made.skips = self.skips
         return made
 
     @property

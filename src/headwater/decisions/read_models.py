@@ -15,7 +15,7 @@ from ..core.event import SequencedEvent
 from ..core.log import EventLog
 from ..core.query import Query
 from .folding import Plan, States
-from .projection import Projection
+from .projection import Projection, Unreadable
 from .sql import Transaction, check_transactions, checked_name, lock_tables, paramstyle_of
 from .tags import TagValue
 
@@ -41,9 +41,12 @@ class ReadModel:
         *,
         version: int = 1,
         tags: Mapping[str, TagValue] | None = None,
+        unreadable: Unreadable = "fail",
     ) -> None:
         """`tables`: their columns, by their names. The table `seat` of version 2 is `seat_2`, in statements `{seat}`.
 
+        `tags` and `unreadable` are as those of a `Projection`: with "skip", an event that does not fit its class is
+        logged, and the model goes on behind it.
         Raises InvalidInput for names that are no identifiers of SQL, and for a version below 1.
         """
         if version < 1:
@@ -52,7 +55,7 @@ class ReadModel:
         self.columns = dict(tables)
         self.tables = {table: f"{checked_name(table, 'tables')}_{version}" for table in tables}
         """What the tables of this version are called, by the names that were given."""
-        self._projection: Projection[Transaction | None] = Projection(None, tags=tags)
+        self._projection: Projection[Transaction | None] = Projection(None, tags=tags, unreadable=unreadable)
 
     def on(self, kind: type[E], handler: Callable[[Transaction, E], object]) -> ReadModel:
         """With what events of that class do. Raises InvalidDefinition, as `Projection.on`."""
@@ -114,8 +117,9 @@ class Runner:
     def run_once(self) -> int:
         """Apply the next events, at most 1,000, in one transaction; answers how many, 0 when it is up to date.
 
-        Raises UnreadableEvent, what handlers and the database raise, and as `EventLog.read`; running it again goes on
-        where it ended. PositionTrimmed and PositionOfOtherIncarnation say that the model must be built anew.
+        Raises UnreadableEvent, what handlers and the database raise (with a note that names the event), and as
+        `EventLog.read`; running it again goes on where it ended. PositionTrimmed and PositionOfOtherIncarnation say
+        that the model must be built anew.
         """
         position = self.position()
         reading = self._log.read(self._query, after=position, limit=BATCH_EVENTS)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import PositionOfOtherIncarnation, PositionTrimmed
 from ..core.limits import SEQUENCE_NUMBER_MAX
+from ..core.query import Query
 from .folding import Plan, States
 from .projection import Projection
 from .snapshots import Keeping, Resuming, Snapshot, packed, report, unpacked
@@ -33,6 +34,16 @@ def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
     return head or 0
 
 
+def catching_up(plan: Plan, states: States, query: Query, since: int) -> Steps[int]:
+    """What came since that head, up to which the states are known. Answers the new head.
+
+    One read serves all projections: it has no more than what came between two attempts.
+    """
+    read = Read(query, partial(states.take, table=plan.table(range(len(plan.projections)))), since)
+    yield read
+    return max(read.head, since)  # a server that follows another one may be behind
+
+
 def _newest(plan: Plan, states: States, index: int, head: int | None) -> Steps[int]:
     """The newest event of one projection, of those up to the head. Answers that."""
     take = partial(states.take, table=plan.table((index,)), upto=head)
@@ -53,7 +64,7 @@ class Found(NamedTuple):
 def _found(log: str, projection: Projection[Any]) -> Steps[Found]:
     keeping = projection.keeping
     assert keeping is not None, "it has snapshots"
-    key = keeping.key(log, projection.tags, [each.type for each in projection.shape.handled])
+    key = keeping.key(log, projection.tags, [each.type for each in projection.shape.handled], skips=projection.skips)
     load = Load(keeping.store, key)
     try:
         yield load

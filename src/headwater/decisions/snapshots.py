@@ -85,10 +85,13 @@ class Keeping(NamedTuple):
     version: str
     every: int
 
-    def key(self, log: str, tags: Iterable[str], types: Iterable[EventType[Any]]) -> str:
-        """By what it is found: the log's name, the query, versions of classes, type and version of the state."""
+    def key(self, log: str, tags: Iterable[str], types: Iterable[EventType[Any]], *, skips: bool) -> str:
+        """By what it is found: the log's name, the query, versions of classes, type and version of the state.
+
+        `skips`: the state may lack events that cannot be read.
+        """
         versions = sorted((each.names, each.version) for each in types)
-        identity = [1, log, sorted(tags), versions, str(self.state), self.version]
+        identity = [1, log, sorted(tags), versions, str(self.state), self.version, *(["skips"] if skips else [])]
         return hashlib.sha256(msgspec.msgpack.encode(identity)).hexdigest()
 
 
