@@ -31,6 +31,7 @@ from headwater.flight.client import BulkClient
 from headwater.formats import exported
 from headwater.formats.tabular import TableMapping, row_reader, table_events
 from headwater.spark import running
+from headwater.spark.importing import reading
 from headwater.spark.importing.files import find_files, fingerprint, look_at
 from headwater.spark.importing.pieces import batches_of, pieces_of
 from headwater.spark.importing.quarantine import BadRow
@@ -404,6 +405,67 @@ def test_parquet_of_events_and_of_anything_else_is_imported(start: Load, server:
     assert (c.type, c.tags, c.attributes["time"]) == ("A", ("key:5", "n:1"), "2024-01-02T00:00:00Z")
     assert json.loads(d.data) == {"kind": "B", "at": None, "n": 2, "k": None}
     assert counts(start(file=("e.parquet",), batch_size="31m", quarantine="again")) == (0, 2, 1)
+
+
+def test_times_in_nanoseconds_int96_and_durations_are_imported_and_what_has_no_value_is_kept(
+    start: Load, server: RunningServer, log: str, tmp_path: Path
+) -> None:
+    second = 1_704_164_645
+    rows = pa.table(
+        {
+            "kind": ["A", "B", "C"],
+            "at": pa.array([second * 10**9, second * 10**9 + 123_456_789, None], pa.timestamp("ns", "UTC")),
+            "took": pa.array([1_500_000_000, -86_400_000_000_001, None], pa.duration("ns")),
+            "steps": pa.array([[second * 10**9 + 5], [], None], pa.list_(pa.timestamp("ns"))),
+            "until": pa.array([0, 1, 2**62], pa.timestamp("us")),
+        }
+    )
+    pq.write_table(rows, "ns.parquet")
+    times = [datetime(9999, 12, 31), datetime(2024, 1, 2, 3, 4, 5, 123456)]
+    int96 = {"kind": ["D", "E"], "at": times, "took": [None, None]}
+    pq.write_table(pa.table(int96), "int96.parquet", use_deprecated_int96_timestamps=True)
+    Path("deep.ndjson").write_bytes(b'{"type":"F","data":%b}\n{"type":"G"}\n' % (b"[" * 3000 + b"]" * 3000))
+    summary = start(file=("ns.parquet", "int96.parquet"), type_column="kind", time_column="at", tag=("took",))
+    assert counts(summary) == (4, 0, 1)
+    a, b, d, e = stored(server, log)
+    steps = ["2024-01-02T03:04:05.000000005"]
+    assert json.loads(a.data) == {"kind": "A", "at": "2024-01-02T03:04:05Z", "took": "PT1.5S", "steps": steps,
+                                  "until": "1970-01-01T00:00:00"}  # fmt: skip
+    assert (a.attributes["time"], a.tags) == ("2024-01-02T03:04:05Z", ("took:0:00:01.500000",))
+    at, took = json.loads(b.data)["at"], json.loads(b.data)["took"]
+    assert (at, took) == ("2024-01-02T03:04:05.123456789Z", "-P1DT0.000000001S")
+    assert b.attributes["time"] == "2024-01-02T03:04:05.123456Z"
+    assert [json.loads(event.data)["at"] for event in (d, e)] == ["9999-12-31T00:00:00", "2024-01-02T03:04:05.123456"]
+    assert counts(start(file=("deep.ndjson",))) == (1, 0, 1)
+    kept = pq.read_table(tmp_path / "quarantine").to_pylist()
+    assert {(Path(row["file"]).name, row["row"], row["reason"].partition(": ")[0]) for row in kept} == {
+        ("ns.parquet", 3, "until"),
+        ("deep.ndjson", 1, "data"),
+    }
+
+
+def test_rows_on_which_an_import_itself_fails_are_kept_with_the_error_and_end_it_after_100(
+    start: Load, server: RunningServer, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(reading.Reading):
+        def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from headwater.spark.importing import reading as of_worker
+
+            right = of_worker.ndjson_event
+            event_of = of_worker._by_line(lambda line, *at: right(line, *at) if b"x" in line else {}[line])
+            of_worker._READERS["ndjson"], kept = event_of, of_worker._READERS["ndjson"]
+            try:
+                yield from of_worker.Reading.__call__(self, numbers)
+            finally:
+                of_worker._READERS["ndjson"] = kept
+
+    monkeypatch.setattr(reading, "Reading", Failing)
+    Path("e.ndjson").write_bytes(b'{"type":"x"}\n' + b'{"type":"A"}\n' * 60 + b'{"type":"x"}\n' * 2)
+    Path("f.ndjson").write_bytes(b'{"type":"A"}\n' * 60)
+    assert counts(start(file=("e.ndjson",))) == (3, 0, 60)
+    with pytest.raises(InvalidInput, match="120 rows failed for a reason that is not in the rows"):
+        start(file=("e.ndjson", "f.ndjson"), quarantine="more", batch_size="800")
+    assert pq.read_table(tmp_path / "more")["reason"][0].as_py() == """unexpected KeyError: b'{"type":"A"}\\n'"""
 
 
 @night

@@ -129,6 +129,8 @@ def ndjson_event(line: bytes, number: int, source: str | None = None) -> Event:
             described.id = derived_id(described.source, number, line.decode().strip())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidInput(str(error)) from None
+    except RecursionError:  # outside an envelope, only data may be nested at all
+        raise InvalidInput("the JSON is nested too deeply", "" if b'"event"' in line else "data") from None
     return producer_event(described)
 
 

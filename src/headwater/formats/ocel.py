@@ -98,7 +98,7 @@ def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], 
         else:
             log2 = msgspec.json.decode(document, type=_Log2)
             found = _events_2(log2, source)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"no OCEL document in JSON: {error}") from None
     events: list[Event] = []
     refused: list[Refused] = []

@@ -21,8 +21,13 @@ SPARK_WRITES: Mapping[str, str] = {"parquet.page.write-checksum.enabled": "true"
 
 
 def open_parquet(source: str | Path, filesystem: Any = None) -> pq.ParquetFile:
-    """A Parquet file whose pages are verified as they are read; to be closed."""
-    return pq.ParquetFile(source, filesystem=filesystem, page_checksum_verification=True)
+    """A Parquet file whose pages are verified as they are read; to be closed.
+
+    Times in INT96 are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others.
+    """
+    return pq.ParquetFile(
+        source, filesystem=filesystem, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+    )
 
 
 def batches_of(

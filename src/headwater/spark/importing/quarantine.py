@@ -14,6 +14,8 @@ from ...formats.parquet import parquet_writer
 
 RAW_BYTES_MAX = 64 * 1024
 """Of a row, so much is kept."""
+UNEXPECTED = "unexpected "
+"""So begins the reason of a row on which the import itself failed."""
 SCHEMA = pa.schema(
     [
         pa.field("file", pa.string(), nullable=False),
@@ -61,6 +63,15 @@ def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int
     """How many rows are kept of an import, or of one batch of it."""
     pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
     return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))
+
+
+def count_unexpected(directory: str, writer: str, batch: int) -> int:
+    """How many rows are kept of one batch on which the import itself failed."""
+    files = Path(directory).glob(f"{writer}-{batch:06}-*.parquet")
+    return sum(
+        pa.compute.sum(pa.compute.starts_with(reasons, UNEXPECTED)).as_py()
+        for reasons in (pq.read_table(file, columns=["reason"]).column(0) for file in files)
+    )
 
 
 def note_none(directory: str, writer: str, batch: int) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import compress, islice
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from ...core.errors import EventLogError, InvalidEvent, InvalidInput, TooLarge
+from ...core.errors import EventLogError, InvalidInput
 from ...core.event import Event
 from ...core.settings import LogSettings
 from ...formats import cloudevents
@@ -27,11 +28,15 @@ from ...formats.tabular import TableMapping, row_reader
 from ..schema import arrow_schema
 from .files import PARQUET, opened_parquet
 from .pieces import Piece
-from .quarantine import BadRow, bad_row, write_bad_rows
+from .quarantine import UNEXPECTED, BadRow, bad_row, write_bad_rows
 from .tables import TableReader
 
 COLUMNS = ("type", "data", "tags", "id", "source", "attributes", "group_key", "envelope", "encoding")
 BATCH_EVENTS = 10_000
+
+
+_OUT_OF_RANGE = (OverflowError, ValueError, pa.ArrowException)
+"""What Arrow raises for a value that Python cannot hold, or for text that is not UTF-8."""
 
 
 class Raw(NamedTuple):
@@ -42,7 +47,8 @@ class Raw(NamedTuple):
     text: str | bytes
 
 
-Read = Iterator[tuple[Event, Raw] | BadRow]
+Row = tuple[Event, Raw] | BadRow
+Read = Iterator[Row]
 
 
 @dataclass(frozen=True)
@@ -168,10 +174,7 @@ def _exported(piece: Piece) -> Read:
     text, event_of = _Text(piece), exported_reader(piece.file.header)
     unread: list[BadRow] = []
     for place in text.rows(unread):
-        try:
-            yield event_of(place.cells, place.row), text.raw(place)
-        except InvalidInput as error:
-            yield bad_row(piece.file.name, *text.raw(place), str(error))
+        yield _row(piece, text.raw(place), event_of, place.cells, place.row)
     yield from unread
 
 
@@ -191,26 +194,20 @@ def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[Piece], 
         for number, line in enumerate(io.BytesIO(content), piece.lines_before + 1):
             if not line.strip():
                 continue
-            try:
-                yield event_of(line, number, piece.file.mapping.source), Raw(number, number, line)
-            except InvalidInput as error:
-                yield bad_row(piece.file.name, number, number, line, str(error))
+            yield _row(piece, Raw(number, number, line), event_of, line, number, piece.file.mapping.source)
 
     return read
 
 
 def _array(piece: Piece, content: bytes) -> Read:
     for number, each in enumerate(_elements(piece, content), 1):
-        try:
-            yield cloudevents.event_from_json(bytes(each)), Raw(number, 0, bytes(each))
-        except InvalidInput as error:
-            yield bad_row(piece.file.name, number, 0, bytes(each), str(error))
+        yield _row(piece, Raw(number, 0, bytes(each)), cloudevents.event_from_json, bytes(each))
 
 
 def _elements(piece: Piece, content: bytes) -> list[msgspec.Raw]:
     try:
         return msgspec.json.decode(content, type=list[msgspec.Raw])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"no array of CloudEvents in JSON: {error}", piece.file.name) from None
 
 
@@ -223,6 +220,19 @@ def _ocel(piece: Piece) -> Read:
         yield bad_row(piece.file.name, bad.position, 0, bad.text, bad.problem)
     for number, event in enumerate(events, 1):
         yield event, Raw(number, 0, event.data)
+
+
+def _row(piece: Piece, raw: Raw, event_of: Callable[..., Event], *given: object) -> Row:
+    """The event of a row, or the row with the reason why it is none."""
+    try:
+        return event_of(*given), raw
+    except Exception as error:
+        return bad_row(piece.file.name, *raw, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Why a row is no event; an error that is not about the row's content is named by its class."""
+    return str(error) if isinstance(error, EventLogError) else f"{UNEXPECTED}{type(error).__name__}: {error}"
 
 
 def _content(piece: Piece) -> bytes:
@@ -250,14 +260,28 @@ def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.Rec
 def _event_columns(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
     """Rows that are events already: whole columns as they are."""
     columns = [name for name in COLUMNS if name in piece.file.header]
-    source = piece.file.mapping.source
     for row, batch in _batches(piece, columns):
-        kept = {name: batch.column(name).cast(EVENT_SCHEMA.field(name).type) for name in columns}
-        ids = kept.get("id")
-        if ids is None or ids.null_count or (pa.compute.min(pa.compute.binary_length(ids)).as_py() == 0):
-            kept |= _derived(kept, batch.num_rows, source, row)
-        origins = [Raw(row + at, 0, b"") for at in range(1, batch.num_rows + 1)]
-        yield from _fit(pa.record_batch(kept), settings, origins, piece, bad)
+        for part, before, problem in _made(batch, partial(_as_events, columns, piece.file.mapping.source), row):
+            if part is None:
+                bad.append(bad_row(piece.file.name, before + 1, 0, str(batch.slice(before - row, 1)), problem))
+                continue
+            origins = [Raw(before + at, 0, b"") for at in range(1, part.num_rows + 1)]
+            yield from _fit(part, settings, origins, piece, bad)
+
+
+def _as_events(columns: Sequence[str], source: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
+    """The columns with the types of events, with derived ids where some have none. Raises InvalidInput."""
+    kept = {}
+    for name in columns:
+        try:
+            kept[name] = batch.column(name).cast(EVENT_SCHEMA.field(name).type)
+            kept[name].validate(full=True)
+        except _OUT_OF_RANGE as error:
+            raise InvalidInput(str(error), name) from None
+    ids = kept.get("id")
+    if ids is None or ids.null_count or (pa.compute.min(pa.compute.binary_length(ids)).as_py() == 0):
+        kept |= _derived(kept, batch.num_rows, source, row)
+    return pa.record_batch(kept)
 
 
 def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) -> dict[str, pa.Array]:
@@ -275,20 +299,65 @@ def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) ->
 def _rows(piece: Piece) -> Read:
     """Rows of a table of any kind: the data is the row as JSON, and columns are mapped as those of CSV."""
     mapping = piece.file.mapping
-    encode = msgspec.json.Encoder().encode
+    encode = msgspec.json.Encoder(enc_hook=_plain).encode
     tagged = [f"tag {column}" for column, _ in mapping.tags]
     event_of = row_reader(("data", "type", "time", "id", *tagged), _renamed(mapping))
     named = (mapping.type_column, mapping.time_column, mapping.id_column)
+
+    def made(data: bytes, cells: dict[str, Any], at: int) -> Event:
+        texts = [_text(cells.get(name or "")) for name in named]
+        tags = [_text(cells[column]) for column, _ in mapping.tags]
+        return event_of([data.decode(), *texts, *tags], at)._replace(data=data)
+
     for row, batch in _batches(piece, piece.file.header):
-        for at, cells in enumerate(batch.to_pylist(), row + 1):
-            data = encode(cells)
+        for at, (cells, problem) in enumerate(_cells(batch), row + 1):
+            if problem:
+                yield bad_row(piece.file.name, at, 0, repr(cells), problem)
+                continue
             try:
-                texts = [_text(cells.get(name or "")) for name in named]
-                tags = [_text(cells[column]) for column, _ in mapping.tags]
-                event = event_of([data.decode(), *texts, *tags], at)
-                yield event._replace(data=data), Raw(at, 0, data)
-            except EventLogError as error:
-                yield bad_row(piece.file.name, at, 0, data, str(error))
+                data = encode(cells)
+            except Exception as error:
+                yield bad_row(piece.file.name, at, 0, repr(cells), _reason(error))
+                continue
+            yield _row(piece, Raw(at, 0, data), made, data, cells, at)
+
+
+def _cells(batch: pa.RecordBatch) -> Iterable[tuple[dict[str, Any], str]]:
+    """The cells of each row by column, and what is wrong with one that cannot be read; such are left out."""
+    try:
+        return [(cells, "") for cells in batch.to_pylist()]
+    except _OUT_OF_RANGE:
+        return map(_cells_one_by_one, (batch.slice(at, 1) for at in range(batch.num_rows)))
+
+
+def _cells_one_by_one(row: pa.RecordBatch) -> tuple[dict[str, Any], str]:
+    cells, problem = {}, ""
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            cells[name] = column[0].as_py()
+        except _OUT_OF_RANGE as error:
+            problem = problem or f"{name}: this {column.type} cannot be read: {error}"
+    return cells, problem
+
+
+def _plain(value: object) -> datetime | timedelta | str:
+    """A time or duration in nanoseconds, which Arrow gives as pandas' own, as one in microseconds has it.
+
+    Where it has nanoseconds, it is the same text with nine digits of a second. Raises TypeError for anything else.
+    """
+    if isinstance(value, datetime):
+        pandas_time: Any = value
+        text: str = pandas_time.isoformat().replace("+00:00", "Z")
+        return text if pandas_time.nanosecond else pandas_time.to_pydatetime()
+    if isinstance(value, timedelta):
+        pandas_duration: Any = value
+        return _iso_duration(pandas_duration.value) if pandas_duration.nanoseconds else pandas_duration.to_pytimedelta()
+    raise TypeError(f"a value of {type(value).__name__} has no form in JSON")
+
+
+def _iso_duration(ns: int) -> str:
+    days, rest = divmod(abs(ns), 86_400 * 10**9)
+    return f"{'-' if ns < 0 else ''}P{f'{days}D' if days else ''}T{rest // 10**9}.{rest % 10**9:09}S"
 
 
 def _renamed(mapping: TableMapping) -> TableMapping:
@@ -301,6 +370,8 @@ def _renamed(mapping: TableMapping) -> TableMapping:
 def _text(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, timedelta) and type(value) is not timedelta:
+        value = _plain(value)
     return value.isoformat() if isinstance(value, datetime | date) else str(value)
 
 
@@ -340,19 +411,31 @@ def fitting(
     batch: pa.RecordBatch, settings: LogSettings, before: int = 0
 ) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
     """Runs of rows that a log takes, in order, and each one between them that it does not: its index, and why."""
+
+    def checked(part: pa.RecordBatch, _: int) -> pa.RecordBatch:
+        columns_of(part, settings)
+        return part
+
+    return _made(batch, checked, before)
+
+
+def _made(
+    batch: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], pa.RecordBatch], before: int
+) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
+    """What is made of runs of rows, in order, and each one between them of which nothing can be: its index, and why."""
     if not batch.num_rows:
         return
     try:
-        columns_of(batch, settings)
-    except (InvalidEvent, TooLarge) as error:
+        made = make(batch, before)
+    except Exception as error:
         if batch.num_rows == 1:
-            yield None, before, str(error).replace("events[0].", "")
+            yield None, before, _reason(error).replace("events[0].", "")
             return
         half = batch.num_rows // 2
-        yield from fitting(batch.slice(0, half), settings, before)
-        yield from fitting(batch.slice(half), settings, before + half)
+        yield from _made(batch.slice(0, half), make, before)
+        yield from _made(batch.slice(half), make, before + half)
     else:
-        yield batch, before, ""
+        yield made, before, ""
 
 
 def _sparks(batch: pa.RecordBatch) -> pa.RecordBatch:

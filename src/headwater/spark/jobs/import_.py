@@ -22,7 +22,7 @@ from ...core.settings import LogSettings
 from ...formats.tabular import TableMapping
 from ..importing.files import InputFile, find_files, fingerprint, look_at, unpacked
 from ..importing.pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
-from ..importing.quarantine import count_bad_rows, none_upto, note_none
+from ..importing.quarantine import count_bad_rows, count_unexpected, none_upto, note_none
 from ..options import size
 from ..pipelines import check_directory, check_file, option
 from ..running import Ending, Run, Summary
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ...flight.client import BulkClient
 
 IS_STREAM = False
+UNEXPECTED_MAX = 100
+"""After so many rows on which it failed for reasons that are not theirs, an import ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,7 +171,7 @@ class _Loading:
         self._settings, self._writer = settings, writer
         self._key = writer.rpartition("/")[2]
         self._quarantine = str(Path(options.quarantine).absolute())
-        self._appended = self._stored = 0
+        self._appended = self._stored = self._unexpected = 0
         self._has_events = False
         """Whether some row was an event, in this run or an earlier one."""
 
@@ -219,6 +221,7 @@ class _Loading:
         self._has_events = self._has_events or state.rows > 0
         if not self._has_events:
             note_none(self._quarantine, self._key, number)
+        self._check_unexpected(number)
         self._check_bad_rows()
 
     def _count(self, client: BulkClient, number: int, began: float, left: int) -> WriterState | None:
@@ -252,6 +255,15 @@ class _Loading:
             raise InvalidInput(
                 f"none of {bad:,} rows is an event; look at the reasons in {self._quarantine}, give --format or "
                 "the columns, then run it again",
+                "--file",
+            )
+
+    def _check_unexpected(self, batch: int) -> None:
+        self._unexpected += count_unexpected(self._quarantine, self._key, batch)
+        if self._unexpected >= UNEXPECTED_MAX:
+            raise InvalidInput(
+                f"{self._unexpected:,} rows failed for a reason that is not in the rows: report what stands in "
+                f"{self._quarantine}",
                 "--file",
             )
 
