@@ -114,6 +114,21 @@ def test_the_help_of_all_pipelines_imports_no_spark() -> None:
     assert all(name in done.stdout for name in names())
 
 
+def test_a_read_without_an_archive_and_a_write_load_no_deltalake(url: str, orders: LocalLog) -> None:
+    """It takes 280 MiB of address space in each worker, more than `spark.executor.pyspark.memory=1g` leaves."""
+    code = f"""if True:
+        import sys
+        from headwater.spark import sink, source
+        options = dict(url={url!r}, log="orders")
+        reader = source.batch_reader(options, source.read_schema(options))
+        assert sum(batch.num_rows for slice in reader.partitions() for batch in reader.read(slice)) == 100
+        print("deltalake" in sys.modules)
+    """
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
 def test_the_nearest_pipeline_and_option_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NoSuchPipeline, match=r"there is no pipeline 'cpoy'; did you mean copy\?"):
         load("cpoy")

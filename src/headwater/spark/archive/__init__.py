@@ -4,8 +4,23 @@ The pipeline `archive` (headwater.spark.jobs.archive) writes them. They are read
 Delta tables, and by the data source `headwater` as the older part of a log.
 """
 
-from .compaction import compact, vacuum
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .reading import read, views
 from .snapshot import ArchiveFile, Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from .compaction import compact, vacuum
+else:
+
+    def __getattr__(name: str) -> Any:  # they write tables, for which deltalake is loaded: 280 MiB of address space
+        if name in ("compact", "vacuum"):
+            from . import compaction
+
+            return getattr(compaction, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = ["ArchiveFile", "Snapshot", "compact", "read", "snapshot", "vacuum", "views"]

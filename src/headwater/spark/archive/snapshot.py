@@ -19,12 +19,11 @@ from datetime import UTC, datetime
 from datetime import date as Date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 
@@ -32,10 +31,12 @@ from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.query import ALL, Query
 from ...formats.local_paths import scheme_of
 from ...formats.parquet import open_parquet, refusing_damage, table_of
-from ..delta import open_table
 from ..options import InvalidOption, ceil_ms
 from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of
+
+if TYPE_CHECKING:  # a read without an archive loads no deltalake, which takes 280 MiB of address space
+    from deltalake import DeltaTable
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """What a table may have so that its files alone do not say what is in it."""
@@ -128,6 +129,8 @@ class Snapshot:
 
 def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapshot:
     """The archive at that path, at its newest version or a given one. Raises NotAnArchive, ArchiveUnreadable."""
+    from ..delta import open_table
+
     root = Path(path).absolute()
     table = open_table(root, NotAnArchive, version)
     _check_features(table, str(root))
@@ -144,6 +147,8 @@ class Archive:
 
         Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
         """
+        from ..delta import open_table
+
         if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
             problem = f"{scheme}:// is not served; a path, or {', '.join(f'{each}://' for each in SCHEMES)} is"
             raise InvalidOption(f"{problem}; {path!r} given", "archive")

@@ -6,11 +6,12 @@ No Spark here.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
-
-from deltalake import DeltaTable
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import NotAnArchive
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 LOG, INCARNATION, FIRST = "headwater.log", "headwater.incarnation", "headwater.first"
 """The properties of a table that say of what it is an archive, and from which number on."""
@@ -49,6 +50,8 @@ def compaction_transaction(log: str) -> str:
 
 def is_archive(path: Path) -> bool:
     """Whether there is a Delta table at that path."""
+    from deltalake import DeltaTable
+
     return DeltaTable.is_deltatable(str(path))
 
 
