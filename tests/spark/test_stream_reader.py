@@ -402,6 +402,35 @@ def test_a_deleted_log_is_an_error_and_keeps_its_place_if_it_may_be_lost(
     assert reader(log="*", failOnDataLoss="false").latestOffset(start, ALL) == start
 
 
+def test_a_log_of_a_pattern_that_is_deleted_before_its_batch_is_read_ends_no_stream_that_may_lose_it(
+    reader: Make, store: MemoryStore, orders: LocalLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store.create("shop"), 10)
+    stream = reader(log="*")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ALL)
+    store.delete("orders")
+
+    tolerant = reader(log="*", failOnDataLoss="false")
+    assert read(tolerant, start, end) == [("shop", number) for number in range(1, 11)]
+    assert tolerant.latestOffset(end, ALL) == end
+    assert [each for each in caplog.messages if "is gone" in each] == [
+        "log 'orders' is gone, with those of its events that were not read; the stream goes on"
+    ]
+    for strict in (stream, reader(log="orders,shop", failOnDataLoss="false")):
+        with pytest.raises(LogNotFound, match="orders"):
+            strict.partitions(start, end)
+
+
+def test_a_loss_names_the_events_of_the_batch_and_where_the_log_begins(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadMaxRows(20))
+    orders.trim(51)
+    with pytest.raises(DataLoss, match=r"events from 1 to 20 are no more in the log; .* to go on at 51 without them"):
+        stream.partitions(start, end)
+
+
 def test_an_offset_of_another_kind_or_beyond_the_head_is_refused(reader: Make, orders: LocalLog) -> None:
     stream = reader(log="orders")
     beyond = stream.latestOffset(stream.initialOffset(), ALL)

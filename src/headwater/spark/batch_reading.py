@@ -93,7 +93,7 @@ class BatchReader(DataSourceReader):
         """Whether the archive has by now what was missing a moment ago."""
         if self.options.archive is None:
             return False
-        return Archive(self.options.archive).next_number(loss.log) >= loss.first_retained
+        return Archive(self.options.archive).next_number(loss.log) > loss.last
 
 
 class FilteringReader(BatchReader):

@@ -63,12 +63,12 @@ def route(
         is_needed = after + 1 < extent.first_retained
         if after < archived_upto and (is_needed or (prefers_archive and first <= after + 1)):
             if first > after + 1:
-                after = _lose(options, log, after, min(first, extent.first_retained))
+                after = _lose(options, log, after, upto, min(first, extent.first_retained))
             if after < archived_upto:
                 yield Range(after, archived_upto, True)
                 after = archived_upto
     if after < upto and after + 1 < extent.first_retained:
-        after = _lose(options, log, after, min(extent.first_retained, upto + 1))
+        after = _lose(options, log, after, upto, extent.first_retained)
     if after < upto:
         yield Range(after, upto, False)
 
@@ -84,12 +84,14 @@ def planned(plan: Callable[[], T], may_repeat: Callable[[PositionTrimmed | DataL
     return plan()
 
 
-def _lose(options: ReadOptions, log: str, after: int, first_retained: int) -> int:
-    loss = DataLoss(log, after + 1, first_retained, options.archive)
+def _lose(options: ReadOptions, log: str, after: int, upto: int, first_retained: int) -> int:
+    """The last number in (after, upto] that is lost. Raises DataLoss, unless the options say to go on."""
+    last = min(upto, first_retained - 1)
+    loss = DataLoss(log, after + 1, last, first_retained, options.archive)
     if options.fails_on_loss:
         raise loss
     logger.warning("%s", loss)
-    return first_retained - 1
+    return last
 
 
 class Plan(NamedTuple):

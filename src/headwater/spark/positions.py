@@ -33,14 +33,17 @@ Offset = dict[str, Consumed]
 
 
 class DataLoss(EventLogError):
-    """Events that are asked for are gone: the log was trimmed, and no archive has them."""
+    """Events that are asked for are gone: the log was trimmed, and no archive has them.
 
-    def __init__(self, log: str, first: int, first_retained: int, archive: str | None) -> None:
-        self.log, self.first, self.first_retained, self.archive = log, first, first_retained, archive
+    These are `first` to `last`; reading can go on at `first_retained`, which may be above the end of a batch.
+    """
+
+    def __init__(self, log: str, first: int, last: int, first_retained: int, archive: str | None) -> None:
+        self.log, self.first, self.last, self.first_retained, self.archive = log, first, last, first_retained, archive
         where = f"neither in the log nor in the archive {archive!r}" if archive else "no more in the log"
         remedy = "name the table that has them as the option archive" if not archive else "start later"
         super().__init__(
-            f"log {log!r}: events from {first} to {first_retained - 1} are {where}; {remedy}, or set "
+            f"log {log!r}: events from {first} to {last} are {where}; {remedy}, or set "
             f"failOnDataLoss=false to go on at {first_retained} without them"
         )
 

@@ -63,6 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reports: PositionReports | None = None
         self._reached: Offset | None = None
         """Up to where batches are planned, as far as this process has planned any."""
+        self._lost: set[str] = set()
+        """Logs that are gone, of which a warning has been given."""
 
     @cached_property
     def options(self) -> ReadOptions:
@@ -173,8 +175,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_gone(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
         """A log that is gone keeps its place in the offset, so that one of the same name is seen to be another."""
         for log in consumed:
-            if log not in there and self.options.fails_on_loss:
-                raise LogNotFound(log)
+            if log not in there:
+                self._lose(log)
+
+    def _lose(self, log: str) -> None:
+        """A log that was read is gone. Raises LogNotFound unless it was of a pattern and the options say to go on."""
+        if self.options.fails_on_loss or log in self.options.logs:
+            raise LogNotFound(log)
+        if log not in self._lost:
+            self._lost.add(log)
+            logger.warning("log %r is gone, with those of its events that were not read; the stream goes on", log)
 
     def _after(self, log: str, at: Consumed | None, extent: Extent) -> int:
         """The number after which the stream goes on in a log; one that was not there before is read from its start."""
@@ -249,7 +259,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if consumed.get(log) == at:
                 continue
             self._client.expect(log, at.incarnation, at.position)
-            extent = self._client.head(log)
+            try:
+                extent = self._client.head(log)
+            except LogNotFound:  # since the end of this batch was settled
+                self._lose(log)
+                continue
             if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
                 self._warn_of_recreated(log, extent, at)
                 continue
