@@ -64,3 +64,10 @@ def test_a_format_reads_times_of_any_kind() -> None:
 def test_a_time_that_cannot_be_read_is_an_error_that_shows_it(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"is expected, .* given"):
         rfc3339(text)
+
+
+def test_14_digits_are_a_time_only_with_a_format() -> None:
+    with pytest.raises(InvalidInput, match=r"'20240310023000' may be meant as YYYYMMDDhhmmss or as milliseconds"):
+        rfc3339("20240310023000")
+    assert rfc3339("20240310023000", "%Y%m%d%H%M%S") == "2024-03-10T02:30:00Z"
+    assert rfc3339("253402300799000") == "9999-12-31T23:59:59Z"

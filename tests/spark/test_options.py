@@ -98,6 +98,13 @@ def test_timestamps_are_iso_8601_or_ms(given: str, ms: int) -> None:
     assert batch(startingTimestamp=given).start.place == Moment(ms)
 
 
+@pytest.mark.parametrize("given", ["20240310023000", '{"orders": 20240310023000}'])
+def test_14_digits_are_no_time(given: str) -> None:
+    for option in ("startingTimestamp", "endingTimestamp"):
+        with pytest.raises(InvalidOption, match=f"option {option}: '20240310023000' may be meant as YYYYMMDDhhmmss"):
+            batch(**{option: given})
+
+
 def test_moments_are_rounded_to_ms_in_the_direction_that_is_asked_for() -> None:
     moment = datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
 

@@ -18,6 +18,7 @@ TAG_KEY_CHARS_MAX = 50
 TAG_VALUE_CHARS_MAX = 256
 _UNFIT_KEY_CHARS = re.compile(r"[^a-zA-Z0-9_-]+")
 _EPOCH = re.compile(r"-?\d{9,17}(\.\d+)?")
+_COMPACT_DIGITS = 14
 _DIGEST_CHARS = 32
 _NAMESPACE = uuid.NAMESPACE_URL.bytes
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -62,13 +63,15 @@ def derived_id(source: str, position: int, content: str) -> str:
 def rfc3339(text: str, time_format: str | None = None) -> str:
     """A time as RFC 3339, from ISO 8601, from seconds or milliseconds since 1970, or by a `strptime` format.
 
-    A time without zone is taken as UTC. Raises InvalidInput.
+    A time without zone is taken as UTC. Raises InvalidInput; also for 14 digits without a format, which may be meant as
+    YYYYMMDDhhmmss.
     """
     text = text.strip()
     try:
         if time_format is not None:
             moment = datetime.strptime(text, time_format)
         elif _EPOCH.fullmatch(text):
+            check_unambiguous(text)
             number = float(text)
             moment = datetime.fromtimestamp(number / 1000 if abs(number) >= 1e11 else number, UTC)
         else:
@@ -79,3 +82,10 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def check_unambiguous(number: str) -> None:
+    """Raises InvalidInput where a number that is to be a time since 1970 has 14 digits: it may be YYYYMMDDhhmmss."""
+    if len(number.partition(".")[0]) == _COMPACT_DIGITS and number[0] != "-":
+        problem = f"{show(number)} may be meant as YYYYMMDDhhmmss or as milliseconds since 1970"
+        raise InvalidInput(f"{problem}; write it as YYYY-MM-DDThh:mm:ss")

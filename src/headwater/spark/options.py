@@ -17,6 +17,7 @@ from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..flight.settings import DEFAULT_PORT
 from ..formats.client_variables import FLIGHT_URL
+from ..formats.foreign import check_unambiguous
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 """Where the server is, if nobody says."""
@@ -153,8 +154,12 @@ def duration_ms(given: str) -> int:
 
 def timestamp_ms(given: str) -> int:
     """ms since 1970 UTC: such a number, or ISO 8601. Without an offset it is UTC; a fraction of a ms is rounded up,
-    as no event was recorded between the ms and it."""
+    as no event was recorded between the ms and it.
+
+    Raises ValueError; InvalidInput for 14 digits, which may be meant as YYYYMMDDhhmmss.
+    """
     if re.fullmatch(r"\d{1,15}", given.strip(), re.ASCII):
+        check_unambiguous(given.strip())
         return int(given)
     moment = datetime.fromisoformat(given.strip())
     return ceil_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
