@@ -115,6 +115,17 @@ def test_a_value_that_its_type_cannot_have_makes_a_payload_malformed(malformed: 
     assert [each["day"] for each in found[::2]] == [dt.date(2026, 2, 28)] * 2
 
 
+def test_times_with_nine_digits_of_a_second_are_read_beside_years_that_nanoseconds_cannot_hold() -> None:
+    fine, coarse, wrong = (b'{"at": "%s"}' % text for text in (
+        b"2026-11-21T12:00:00.123456789Z", b"9999-12-31T00:00:00Z", b"2026-11-21T12:00:00.1234567891Z"))  # fmt: skip
+
+    found = read(struct(at=TimestampType()), coarse, fine, fine, wrong, coarse, fine)
+
+    read_fine = {"at": dt.datetime(2026, 11, 21, 12, 0, 0, 123456, dt.UTC)}
+    read_coarse = {"at": dt.datetime(9999, 12, 31, tzinfo=dt.UTC)}
+    assert found == [read_coarse, read_fine, read_fine, wrong, read_coarse, read_fine]
+
+
 def test_what_a_float_cannot_hold_makes_a_payload_malformed_and_is_not_infinite() -> None:
     ratios = struct(ratio=FloatType(), each=ArrayType(struct(ratio=FloatType())))
     large = [b'{"ratio": 1e39}', b'{"each": [{"ratio": 1}, {"ratio": -1e39}]}', b'{"each": [{"ratio": NaN}]}']

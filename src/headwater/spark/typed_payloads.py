@@ -29,8 +29,9 @@ class PayloadReader:
 
     def __init__(self, type: pa.StructType) -> None:
         self._type = type
-        read_as = pa.schema([("r", pa.int32()), ("p", pa.list_(_as_read(type)))])
-        self._parsing = pj.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+        units = ("us", "ns") if _as_read(type, "us") != _as_read(type, "ns") else ("us",)
+        self._parsings = [_parsing(type, unit) for unit in units]
+        """Both ways to read times, the one first that fitted last: years 1 to 9999, or nine digits of a second."""
         self._starts = pa.array([], pa.binary())
 
     def read(self, data: pa.BinaryArray) -> tuple[pa.StructArray, pa.BinaryArray]:
@@ -61,11 +62,21 @@ class PayloadReader:
 
     def _parsed(self, rows: pa.BinaryArray, at: int, upto: int) -> pa.Array | int:
         """The rows in [at, upto) as structs; where one of them is malformed, up to where to try; `at`: it is that."""
+        furthest = at
+        for parsing in self._parsings:
+            found = self._parsed_by(parsing, rows, at, upto)
+            if isinstance(found, pa.Array):
+                self._parsings.sort(key=lambda each: each is not parsing)
+                return found
+            furthest = max(furthest, found)
+        return furthest
+
+    def _parsed_by(self, parsing: pj.ParseOptions, rows: pa.BinaryArray, at: int, upto: int) -> pa.Array | int:
         try:
-            found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=self._parsing)
+            found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=parsing)
             numbers, values = _column(found, "r"), _column(found, "p")
             if numbers.equals(pa.array(np.arange(at, upto, dtype=np.int32))) and _are_single(values):
-                payloads = values.flatten().cast(self._type)
+                payloads = values.flatten().cast(self._type, safe=False)  # below microseconds, digits are cut off
                 if _are_numbers(payloads):
                     return payloads
         except pa.ArrowInvalid as error:
@@ -131,12 +142,19 @@ def _are_numbers(values: pa.Array) -> bool:
     return not pa.types.is_list(values.type) or _are_numbers(values.flatten())
 
 
-def _as_read(type: pa.DataType) -> pa.DataType:
-    """The type that the parser is told: a date is a text to it, which is cast afterwards."""
+def _parsing(type: pa.StructType, unit: str) -> pj.ParseOptions:
+    read_as = pa.schema([("r", pa.int32()), ("p", pa.list_(_as_read(type, unit)))])
+    return pj.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+
+
+def _as_read(type: pa.DataType, unit: str) -> pa.DataType:
+    """The type that the parser is told: a date is a text to it, which is cast afterwards, and times have that unit."""
     if pa.types.is_date(type):
         return pa.string()
+    if pa.types.is_timestamp(type):
+        return pa.timestamp(unit, type.tz)
     if pa.types.is_struct(type):
-        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in type])
+        return pa.struct([pa.field(field.name, _as_read(field.type, unit)) for field in type])
     if pa.types.is_list(type):
-        return pa.list_(pa.field(type.value_field.name, _as_read(type.value_type)))
+        return pa.list_(pa.field(type.value_field.name, _as_read(type.value_type, unit)))
     return type
