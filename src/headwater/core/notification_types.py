@@ -23,6 +23,8 @@ class NotificationType(StrEnum):
     LOG_CHANGED = "io.headwater.log.changed"
     LOG_DELETED = "io.headwater.log.deleted"
     LOG_TRIMMED = "io.headwater.log.trimmed"
+    LOG_UNAVAILABLE = "io.headwater.log.unavailable"
+    LOG_AVAILABLE = "io.headwater.log.available"
     CONNECTION_OPENED = "io.headwater.connection.opened"
     CONNECTION_CLOSED = "io.headwater.connection.closed"
     CONNECTION_REFUSED = "io.headwater.connection.refused"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .consumer import Consumer
@@ -59,6 +59,9 @@ class LogStore(Protocol):
         It is asked before each such act. Of several servers that share their logs, one that slept through its time
         learns here that another may be doing it by now. It can be so for a moment only.
         """
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Logs that cannot be used, and logs in which a read found damage: by name, why and what to do; opens none."""
 
     def troubles(self) -> Sequence[str]:
         """What an operator should look at, though logs are served: a clock that is not believed, say."""

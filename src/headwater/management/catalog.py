@@ -307,6 +307,19 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _BY,
         ),
         _entry(
+            NotificationType.LOG_UNAVAILABLE,
+            Scope.SERVER,
+            "A log cannot be used, or a read found damage in it.",
+            _LOG,
+            _text("problem", "what is wrong, and what to do"),
+        ),
+        _entry(
+            NotificationType.LOG_AVAILABLE,
+            Scope.SERVER,
+            "A log that was unavailable can be used again, or is gone.",
+            _LOG,
+        ),
+        _entry(
             NotificationType.CONNECTION_OPENED,
             Scope.SERVER,
             "A peer has opened a connection, and is logged in.",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -37,6 +37,7 @@ class _LogSample:
     lags: list[tuple[Consumer, Lag]]
 
 
+_PROCESS = ProcessCollector(registry=None)
 LogValue = Callable[[_LogSample], float]
 LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
     ("appends", "Appends that were answered with success.", lambda sample: sample.statistics.appends),
@@ -83,6 +84,10 @@ class ServerCollector(Collector):
         yield from self._server()
         samples = [sample for log in self._store.opened() if (sample := self._sample(log)) is not None]
         yield from _logs(samples)
+        unavailable = self._store.unavailable()
+        standings = {**{sample.info.name: 1 for sample in samples}, **dict.fromkeys(unavailable, 0)}
+        summary = "1 for a log that is open, 0 for one that cannot be used or in which a read found damage."
+        yield gauge("log_up", summary, [([name], standing) for name, standing in standings.items()], ["log"])
         yield from _consumers(samples)
         yield from self._requests()
         for metrics_of_room in self._rooms:
@@ -123,6 +128,7 @@ class ServerCollector(Collector):
 def scrape(collector: ServerCollector) -> bytes:
     """The answer to `GET /metrics`."""
     registry = CollectorRegistry(auto_describe=False)
+    registry.register(_PROCESS)
     registry.register(collector)
     return generate_latest(registry)
 

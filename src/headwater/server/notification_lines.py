@@ -28,6 +28,8 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.LOG_CHANGED: (_INFO, "log changed"),
     NotificationType.LOG_DELETED: (_INFO, "log deleted"),
     NotificationType.LOG_TRIMMED: (_INFO, "log trimmed"),
+    NotificationType.LOG_UNAVAILABLE: (_WARNING, "log unavailable"),
+    NotificationType.LOG_AVAILABLE: (_INFO, "log available"),
     NotificationType.CONNECTION_OPENED: (_DEBUG, "connection opened"),
     NotificationType.CONNECTION_CLOSED: (_DEBUG, "connection closed"),
     NotificationType.CONNECTION_REFUSED: (_WARNING, "connection refused"),

@@ -14,6 +14,7 @@ from ..core.local import LocalLog
 from ..core.settings import SYSTEM_LOG, LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..management.availability import Availability
 from ..management.consumers import ConsumerWatch
 from ..management.history import History
 from ..management.summaries import Summaries
@@ -44,6 +45,7 @@ class Notifications:
         """What else is called once a second, on the loop, since somebody may be told of what it finds."""
         self.watch: ConsumerWatch | None = None
         """From `start` on."""
+        self._availability: Availability | None = None
         self._is_stopping = asyncio.Event()
         if types := logged_types():
             self.bus.subscribe(write_line, types)
@@ -59,6 +61,8 @@ class Notifications:
             else:
                 self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
+        if self._availability is not None:
+            await asyncio.to_thread(self._availability.forget)
 
     async def start(self, store: LogStore) -> None:
         """Begin to look."""
@@ -66,7 +70,12 @@ class Notifications:
         self.watch = watch = ConsumerWatch(
             self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms
         )
+        self._availability = availability = Availability(self.bus, store.unavailable)
         summaries = Summaries(self.bus, store.opened)
+
+        def look_at_logs() -> None:
+            summaries.look()
+            availability.look()
 
         async def look_at_consumers() -> None:
             found = [each for of_room in self.following for each in await of_room()]
@@ -76,7 +85,7 @@ class Notifications:
             for look in self.looks:
                 look()
 
-        looks = (lambda: asyncio.to_thread(summaries.look), look_at_consumers, look_at_the_rest)
+        looks = (lambda: asyncio.to_thread(look_at_logs), look_at_consumers, look_at_the_rest)
         self._looking = self.threads.task("looking", lambda: _look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:

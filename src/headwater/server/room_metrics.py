@@ -57,9 +57,10 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
         "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
     )
     try:
-        standing = store.room.look()
-    except StorageUnavailable:  # the disk does not answer: readiness says so
+        standing, size_bytes = store.room.look(), store.room.size_bytes
+    except (StorageUnavailable, OSError):  # the disk does not answer: readiness says so
         return
+    yield gauge("disk_size_bytes", "Size of the file system of the data directory.", size_bytes)
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
     yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
     yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)

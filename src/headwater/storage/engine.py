@@ -157,8 +157,8 @@ class Engine(Closing):
         """From when something is appended here."""
         self._stopped: dict[str, StorageCorrupted] = {}
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
-        self._unopened: set[str] = set()
-        """The logs that were damaged, or newer than this headwater, when they were last to be opened."""
+        self._unopened: dict[str, str] = {}
+        """The logs that were damaged, or newer than this headwater, when they were last to be opened: by name, why."""
         self.follower: Follower | None = None
         """What keeps the copy up with its home, while another server appends."""
         self._following: threading.Thread | None = None
@@ -216,9 +216,9 @@ class Engine(Closing):
                 except (StorageCorrupted, WrittenByNewer) as error:
                     if name not in self._stopped and name not in self._unopened:
                         logger.error("log %s is stopped: %s", name, error)
-                    self._unopened.add(name)
+                    self._unopened[name] = str(error)
                     raise
-                self._unopened.discard(name)
+                self._unopened.pop(name, None)
             return self._logs[name]
 
     def names(self) -> list[str]:
@@ -445,12 +445,30 @@ class Engine(Closing):
         """See LogStore."""
         return self._homed is None or (not self._homed.is_following and self._homed.home.may_act())
 
+    def unavailable(self) -> dict[str, str]:
+        """See LogStore."""
+        found = {log.name: damage for log in self.opened() if (damage := log.damage) is not None}
+        if self.is_following and self.follower is not None:
+            found |= {name: each.why for name, each in self.follower.stuck.items()}
+        return found | self._not_opened()
+
+    def _not_opened(self) -> dict[str, str]:
+        """The logs that cannot be opened: by name, why."""
+        unopened = self._unopened.copy()
+        there = {name: why for name, why in unopened.items() if self.state.get(LOG_KIND, name) is not None}
+        return there | {name: str(error) for name, error in self._stopped.items()}
+
     def troubles(self) -> list[str]:
         """See LogStore."""
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
+        stopped = self._not_opened()
         troubles += [
-            f"log {name} is stopped; headwater check says why, as the line on stderr does"
-            for name in sorted({*self._stopped, *self._unopened})
+            f"log {name} is stopped; headwater check says why, as the line on stderr does" for name in sorted(stopped)
+        ]
+        troubles += [
+            f"log {log.name} has damaged events; the event io.headwater.log.unavailable says which"
+            for log in self.opened()
+            if log.damage is not None and log.name not in stopped
         ]
         if self.is_following and self.follower is not None:
             troubles += [

@@ -288,6 +288,11 @@ class StoredLog(LocalLog):
         self._statistics.events_read += len(page.events)
         return page
 
+    @property
+    def damage(self) -> str | None:
+        """What a read found that was not as it was written, and what to do; None if none did."""
+        return next((each.damage for each in self.frames.segments if each.damage is not None), None)
+
     def head(self) -> int:
         """See EventLog."""
         return self._sequencer.durable_head

@@ -485,6 +485,10 @@ class MemoryStore:
         """See LogStore. No other process has them."""
         return True
 
+    def unavailable(self) -> dict[str, str]:
+        """See LogStore. Nothing of it can be damaged."""
+        return {}
+
     def troubles(self) -> list[str]:
         """See LogStore."""
         self.clock()

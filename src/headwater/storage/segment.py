@@ -62,6 +62,8 @@ class Segment:
         self.first = int(path.stem) if first is None else first
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
+        self.damage: str | None = None
+        """What a read found first that was not as it was written, and what to do."""
         self.is_indexed = False
         """Whether the files derived from it were seen: see `maintenance`."""
         self.reset()
@@ -140,7 +142,9 @@ class Segment:
             self._newest_read = index, frame
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
-            raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None
+            error = self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
+            self.damage = self.damage or str(error)
+            raise error from None
         return frame
 
     def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
