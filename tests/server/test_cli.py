@@ -82,7 +82,7 @@ def test_errors_have_their_exit_codes(error: EventLogError, code: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["srve"], 2, "No such command 'srve'"),
+        (["srve"], 2, "No such command 'srve'. Did you mean 'serve'?"),
         (["config", "--http-port", "x"], 2, "headwater: --http-port: 'x' given, a whole number from 0 to 65535"),
         (["config", "--config", "none.toml"], 2, "headwater: none.toml: cannot be read: No such file or directory"),
         (["check", "--data", "nowhere"], 4, "headwater: nowhere: "),

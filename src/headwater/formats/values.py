@@ -25,6 +25,8 @@ from .local_paths import scheme_of
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
+R = TypeVar("R", bound=Callable[[Any], Any])
+_METAVARS: dict[Reader[Any], str] = {}
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -52,9 +54,25 @@ def setting(default: T, read: Reader[T], summary: str) -> T:
     return made
 
 
+def shown_as(metavar: str) -> Callable[[R], R]:
+    """Decorates a reader: what stands for its value in the help of a flag."""
+
+    def name(read: R) -> R:
+        _METAVARS[read] = metavar
+        return read
+
+    return name
+
+
+def metavar(read: Reader[Any]) -> str:
+    """What stands for the value of a setting in the help of its flag: `SIZE`."""
+    return _METAVARS.get(read, "VALUE")
+
+
 def whole_number(low: int, high: int) -> Reader[int]:
     """Reads a whole number from `low` to `high`."""
 
+    @shown_as("N")
     def read(value: object) -> int:
         text = value.strip() if isinstance(value, str) else ""
         number = int(text) if text.isascii() and text.isdigit() else value
@@ -70,16 +88,17 @@ def byte_count(low: int, high: int) -> Reader[int]:
     allowed = (
         f"{show_bytes(low)} to {show_bytes(high)} is allowed, as a number or with a unit ({', '.join(BYTE_UNITS)})"
     )
-    return _quantity(BYTE_UNITS, low, high, allowed)
+    return shown_as("SIZE")(_quantity(BYTE_UNITS, low, high, allowed))
 
 
 def duration_ms(low: int, high: int) -> Reader[int]:
     """Reads a duration, in ms: a whole number of ms, or one with a unit (`7d`, `12h`, `30s`)."""
     units = ", ".join(DURATION_UNITS_MS)
     allowed = f"{show_duration(low)} to {show_duration(high)} is allowed, in ms or with a unit ({units})"
-    return _quantity(DURATION_UNITS_MS, low, high, allowed)
+    return shown_as("DURATION")(_quantity(DURATION_UNITS_MS, low, high, allowed))
 
 
+@shown_as("[true|false]")
 def boolean(value: object) -> bool:
     """Reads true or false."""
     found = _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else value
@@ -88,6 +107,7 @@ def boolean(value: object) -> bool:
     return found
 
 
+@shown_as("TEXT")
 def text(value: object) -> str:
     """Reads a string that is not empty."""
     if not isinstance(value, str) or not value.strip():
@@ -95,6 +115,7 @@ def text(value: object) -> str:
     return value.strip()
 
 
+@shown_as("NAME")
 def name(value: object) -> str:
     """Reads a name of one segment of a path, or nothing."""
     if not isinstance(value, str) or "/" in value:
@@ -102,6 +123,7 @@ def name(value: object) -> str:
     return value.strip()
 
 
+@shown_as("LOG")
 def log_name(value: object) -> str:
     """Reads the name of a log."""
     try:
@@ -110,6 +132,7 @@ def log_name(value: object) -> str:
         raise ValueError(error.problem) from None
 
 
+@shown_as("PATH")
 def path(value: object) -> Path:
     """Reads the path of a file or directory; `~` is the home directory."""
     given = text(str(value) if isinstance(value, Path) else value)
@@ -121,6 +144,7 @@ def path(value: object) -> Path:
 def one_of(*allowed: str) -> Reader[str]:
     """Reads one of a few words."""
 
+    @shown_as(f"[{'|'.join(allowed)}]")
     def read(value: object) -> str:
         if not isinstance(value, str) or value.strip().lower() not in allowed:
             raise ValueError(f"{show(value)} given, one of {', '.join(allowed)} is allowed")
@@ -129,6 +153,7 @@ def one_of(*allowed: str) -> Reader[str]:
     return read
 
 
+@shown_as("TEXT,...")
 def texts(value: object) -> tuple[str, ...]:
     """Reads a list of strings; a variable or flag separates them by commas."""
     parts = value.split(",") if isinstance(value, str) else value
@@ -137,6 +162,7 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+@shown_as("HOST,...")
 def hosts(value: object) -> tuple[str, ...]:
     """Reads a list of hosts: names, addresses and networks."""
     found = texts(value)
@@ -149,6 +175,7 @@ def hosts(value: object) -> tuple[str, ...]:
     return found
 
 
+@shown_as("HOST,...")
 def host_names(value: object) -> tuple[str, ...]:
     """Reads a list of names of hosts, without ports; answers them in lower case."""
     found = texts(value)
@@ -158,6 +185,7 @@ def host_names(value: object) -> tuple[str, ...]:
     return tuple(host.lower().removesuffix(".") for host in found)
 
 
+@shown_as("ORIGIN,...")
 def origins(value: object) -> tuple[str, ...]:
     """Reads a list of origins of web pages: scheme, host, and port; or `null`, or `*`. Answers them in lower case."""
     found = texts(value)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.errors import InvalidInput
-from ..formats.values import boolean, setting, texts, whole_number
+from ..formats.values import boolean, setting, shown_as, texts, whole_number
 from .naming import Alias, read_alias
 
 PAGE_EVENTS = 1000
 """Of one page or group (FTN18, 3.1: EventList)."""
 
 
+@shown_as("LOG:TYPE=NAME,...")
 def _aliases(value: object) -> tuple[Alias, ...]:
     """Reads a list of LOGS:TYPE=ALIAS."""
     try:

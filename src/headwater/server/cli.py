@@ -1,26 +1,38 @@
 """The command `headwater`: finds its subcommands, turns errors into one line and an exit code. Only it exits.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the storage
-cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted.
+Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the
+storage cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted; 141 nobody reads the output.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
+import select
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import click
 
 from .. import __version__
 from ..core.build import BUILD
-from ..core.errors import DiskFull, EventLogError, InvalidQuery, OutcomeUnknown, StorageCorrupted, StorageUnavailable
+from ..core.errors import (
+    DiskFull,
+    EventLogError,
+    InvalidLogName,
+    InvalidQuery,
+    OutcomeUnknown,
+    StorageCorrupted,
+    StorageUnavailable,
+)
 from ..formats.unreachable import ServerUnreachable
-from .errors import InvalidConfiguration
+from .errors import InvalidArgument, InvalidConfiguration
 
-DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 5, 130, 141
 
 
 class Entry(NamedTuple):
@@ -75,6 +87,28 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
 class CommandGroup(click.Group):
     """The commands of COMMANDS, each imported when it is used."""
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """See click.Group."""
+        with _ending_unread():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click.Group."""
+        with _ending_unread():
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+            return value
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group, which suggests only commands that were imported."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            nearest = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {nearest[0]!r}?" if nearest else ""))
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See click.Group."""
         return [name for section in COMMANDS.values() for name in section]
@@ -101,13 +135,42 @@ class CommandGroup(click.Group):
     epilog="Examples: `headwater serve` starts a server on this machine; `headwater COMMAND --help` shows more.",
 )
 @click.version_option(f"{__version__} ({BUILD})", prog_name="headwater")
-def headwater() -> None:
+@click.pass_context
+def headwater(ctx: click.Context) -> None:
     """One durable event log that five protocols speak and Spark reads."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def main() -> None:
     """The entry point of the program `headwater`."""
-    sys.exit(run(sys.argv[1:]))
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:  # it was closed
+            setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+    code = run(sys.argv[1:])
+    if code == UNREAD:  # end as other programs do
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    sys.exit(code)
+
+
+@contextmanager
+def _ending_unread() -> Iterator[None]:
+    """Where nobody reads the output any more, the command ends with UNREAD; click would end it with 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not _is_unread():
+            raise click.ClickException(str(error)) from error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(UNREAD) from None
+
+
+def _is_unread() -> bool:
+    """Whether standard output is a pipe that its reader has closed."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -124,9 +187,6 @@ def run(arguments: Sequence[str]) -> int:
     except EventLogError as error:
         click.echo(f"headwater: {error}{next_step(error)}", err=True)
         return exit_code(error)
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"headwater: {where}{error.strerror or error}", err=True)
@@ -146,7 +206,7 @@ _URL_OPTIONS = {"http": "--url", "http+unix": "--url", "https": "--url", "amqp":
 
 def exit_code(error: EventLogError) -> int:
     """The exit code of an error."""
-    if isinstance(error, InvalidConfiguration | InvalidQuery):
+    if isinstance(error, InvalidArgument | InvalidConfiguration | InvalidLogName | InvalidQuery):
         return USAGE
     if isinstance(error, StorageUnavailable | DiskFull):
         return UNAVAILABLE

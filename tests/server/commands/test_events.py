@@ -88,7 +88,7 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
     [
         (["append", "orders"], USAGE, "give --type and the rest of one event, or --events FILE"),
         (["append", "orders", "--type", "A", "--tag", ""], REFUSED, "events[0].tags[0]: a tag has 1 to 1100 bytes"),
-        (["append", "orders", "--type", "A", "--attribute", "x"], REFUSED, "--attribute: NAME=VALUE is expected"),
+        (["append", "orders", "--type", "A", "--attribute", "x"], USAGE, "--attribute: NAME=VALUE is expected"),
         (["append", "orders", "--events", "-"], REFUSED, "an append needs at least one event"),
         (["read", "nowhere"], REFUSED, "there is no log 'nowhere'"),
         (
@@ -98,7 +98,7 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
         ),
         (["query", "orders", "order:17"], USAGE, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are"),
         (["read", "orders", "--url", "http://127.0.0.1:1", "--retry-s", "0"], UNREACHABLE, "no answer from"),
-        (["read", "orders", "--url", "x"], REFUSED, "url: http://HOST[:PORT] or https://HOST[:PORT] is expected"),
+        (["read", "orders", "--url", "x"], USAGE, "url: http://HOST[:PORT] or https://HOST[:PORT] is expected"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(headwater, log, arguments: list[str], code: int, message: str) -> None:

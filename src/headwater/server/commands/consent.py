@@ -32,11 +32,16 @@ def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
             allowed = SEQUENCE_NUMBER_MAX if yes else error.drops  # where the clock makes it more, this asks again
 
 
-def ask(what: str) -> None:
-    """Say which events would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
+def ask(what: str, verb: str = "drop") -> None:
+    """Say which events would go, and ask. Raises as `confirm`."""
+    confirm(f"{verb.capitalize()} {what}?", f"this {verb}s {what}")
+
+
+def confirm(question: str, effect: str) -> None:
+    """Ask. Raises click.UsageError, which names the effect, without a terminal, and click.Abort for a no."""
     if not has_terminal():
-        raise click.UsageError(f"this drops {what}, and there is no terminal to ask on; --yes does it without asking")
-    click.confirm(f"Drop {what}?", abort=True, err=True)
+        raise click.UsageError(f"{effect}, and there is no terminal to ask on; --yes does it without asking")
+    click.confirm(question, abort=True, err=True)
 
 
 def has_terminal() -> bool:

@@ -16,6 +16,7 @@ from ...formats.envelope import encode_event, ndjson_events
 from ...formats.querytext import parse_query
 from .examples import examples
 from .output import (
+    check_bounds,
     counted,
     json_option,
     pair,
@@ -118,6 +119,7 @@ def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -
 
     Those that match, up to the present end of the log, one on a line.
     """
+    check_bounds(bounds)
     _show_all(server.log(log).read(query, **bounds), as_json)
 
 

@@ -23,7 +23,16 @@ from ...formats.envelope import encode_event
 from ...formats.exported import COLUMNS, row_of
 from ...formats.path_argument import LocalPath
 from .examples import examples
-from .output import console, counted, json_option, partition_option, query_options, server_options, show_json
+from .output import (
+    check_bounds,
+    console,
+    counted,
+    json_option,
+    partition_option,
+    query_options,
+    server_options,
+    show_json,
+)
 
 if TYPE_CHECKING:
     from ...client import Server
@@ -70,6 +79,7 @@ def export(
     Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
     one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
     """
+    check_bounds(bounds)
     _check_place(file, overwrite)
     format = format or _format_of(file)
     started = time.perf_counter()

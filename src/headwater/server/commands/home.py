@@ -13,6 +13,7 @@ import click
 
 from ...core.errors import NotPrimary, StorageUnavailable
 from ..errors import InvalidConfiguration
+from .consent import confirm
 from .examples import examples
 from .options import config_option, load_config, setting_options
 
@@ -151,7 +152,10 @@ def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: ob
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
         if not yes:
-            click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
+            confirm(
+                "Events that were acknowledged may be lost for ever. Go on?",
+                "events that were acknowledged may be lost",
+            )
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
 
@@ -164,7 +168,10 @@ def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
         click.echo(f"{why}; nothing is accepted")
         click.get_current_context().exit(REFUSED)
     if not yes:
-        click.confirm("This database has everything that was acknowledged, and no server runs. Go on?", abort=True)
+        confirm(
+            "This database has everything that was acknowledged, and no server runs. Go on?",
+            "this says that the database has everything that was acknowledged",
+        )
     opened.accept(0.0, is_loss=False)
     term = opened.begin_term()
     try:

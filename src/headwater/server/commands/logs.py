@@ -191,7 +191,7 @@ def delete(server: Server, log: str, yes: bool) -> None:
     """Delete LOG with all its events."""
     events = server.log(log).info().events
     if not yes:
-        click.confirm(f"Delete {log} with its {counted(events, 'event')}?", abort=True)
+        ask(f"{log} with its {counted(events, 'event')}", "delete")
     server.delete(log)
     click.echo(f"{log} is deleted")
 

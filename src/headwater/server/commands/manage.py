@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .consent import when_agreed, yes_option
+from .consent import ask, when_agreed, yes_option
 from .examples import examples
 from .output import (
     json_option,
@@ -127,7 +127,7 @@ def update(server: Server, type: str, name: str, attributes: tuple[str, ...], ye
 def delete(server: Server, type: str, name: str, yes: bool) -> None:
     """Delete the entity NAME of TYPE: a log with its events, a user; a connection or a link is closed."""
     if not yes:
-        click.confirm(f"Delete {type} {name}?", abort=True, err=True)
+        ask(f"{type} {name}", "delete")
     when_agreed(lambda drops: server.management.delete(type, name, drops_at_most=drops), yes)
     click.echo(f"{type} {name} is deleted")
 

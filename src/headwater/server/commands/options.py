@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from ...formats.path_argument import LocalPath
+from ...formats.values import metavar
 from ..config import SETTINGS, Config, Setting
 from ..effective import show_value
 from ..sources import load
@@ -75,7 +76,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         return click.option(setting.flag, _parameter(setting.key), is_flag=True, help=_sentence(setting.summary))
     shown = "none" if setting.default in (None, ()) else show_value(setting.key, setting.default).strip('"')
     help_text = f"{_sentence(setting.summary)}  [default: {shown}]"
-    return click.option(setting.flag, _parameter(setting.key), metavar="VALUE", help=help_text)
+    return click.option(setting.flag, _parameter(setting.key), metavar=metavar(setting.read), help=help_text)
 
 
 def _parameter(key: str) -> str:

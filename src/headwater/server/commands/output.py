@@ -21,6 +21,7 @@ from ...core.query import ALL, Query
 from ...formats import client_variables
 from ...formats.path_argument import LocalPath
 from ...formats.querytext import parse_query
+from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,11 @@ def server_options(function: F) -> F:
 
         given = {name: _nearest(name, options.pop(name)) for name in _SERVER_OPTIONS}
         is_verified = not given.pop("no_verify")
-        with connect(given.pop("url"), **given, is_verified=is_verified, on_waiting=tell_waiting) as server:
+        try:
+            connected = connect(given.pop("url"), **given, is_verified=is_verified, on_waiting=tell_waiting)
+        except InvalidInput as error:
+            raise InvalidArgument(error.problem, error.where) from None
+        with connected as server:
             return function(*args, server=server, **options)
 
     for option in reversed(list(_SERVER_OPTIONS.values())):
@@ -107,6 +112,12 @@ def show_nothing(text: str) -> None:
     click.echo(text, err=True)
 
 
+def check_bounds(bounds: Mapping[str, Any]) -> None:
+    """Raises click.UsageError where --from and --after are both given."""
+    if bounds["from_"] is not None and bounds["after"] is not None:
+        raise click.UsageError("give --from (inclusive) or --after (exclusive), not both")
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only that partition.")
 
@@ -162,8 +173,12 @@ def console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr: as wide as the terminal, or wide enough where there is none."""
     from rich.console import Console
 
+    class Ending(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # the command line knows how a command ends then
+
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
+    return Ending(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
 
 
 def show_event(event: SequencedEvent) -> None:
@@ -208,8 +223,8 @@ def show_time(ms: int) -> str:
 
 
 def pair(text: str, what: str) -> tuple[str, str]:
-    """The two sides of NAME=VALUE. Raises InvalidInput."""
+    """The two sides of NAME=VALUE. Raises InvalidArgument."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise InvalidInput(f"NAME=VALUE is expected, {text!r} given", what)
+        raise InvalidArgument(f"NAME=VALUE is expected, {text!r} given", what)
     return name, value

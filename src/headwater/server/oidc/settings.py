@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ...core.access import Grant
 from ...core.errors import InvalidInput
 from ...core.limits import show
-from ...formats.values import Reader, duration_ms, setting, text, texts
+from ...formats.values import Reader, duration_ms, setting, shown_as, text, texts
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -17,6 +17,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
+@shown_as("URL")
 def secure_url(value: object) -> str:
     """Reads a URL whose answers nobody can alter on the way: https, or http on loopback."""
     given = text(value)
@@ -31,6 +32,7 @@ def secure_url(value: object) -> str:
     return given
 
 
+@shown_as("ROLE=RIGHTS:PATTERN,...")
 def roles(value: object) -> tuple[str, ...]:
     """Reads a list of ROLE=GRANT."""
     found = texts(_without_splitting_rights(value))
@@ -65,6 +67,7 @@ def _without_splitting_rights(value: object) -> object:
     return parts
 
 
+@shown_as("ALGORITHM,...")
 def algorithms(value: object) -> tuple[str, ...]:
     """Reads a list of algorithms of signatures."""
     found = texts(value)

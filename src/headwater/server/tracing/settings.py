@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ...core.limits import show
-from ...formats.values import Reader, setting, text, whole_number
+from ...formats.values import Reader, setting, shown_as, text, whole_number
 
 
+@shown_as("URL")
 def collector_url(value: object) -> str:
     """Reads the URL of a collector: http or https, without user, query and fragment."""
     given = text(value)
