@@ -44,7 +44,16 @@ def test_from_is_inclusive_and_after_exclusive_in_both_directions(five):
     assert numbers(five.read(limit=0)) == []
 
 
+def test_a_read_ends_with_the_last_number_that_is_wanted_in_both_directions(five):
+    assert numbers(five.read(**{"from": 2}, upto=4)) == [2, 3, 4]
+    assert numbers(five.read(**{"from": 4}, upto=2, backwards=True)) == [4, 3, 2]
+    assert numbers(five.read(upto=2)) == [1, 2] and numbers(five.read(upto=99)) == [1, 2, 3, 4, 5]
+    assert numbers(five.read(**{"from": 4}, upto=3)) == numbers(five.read(upto=0)) == []
+    assert five.post("/logs/courses/read", {"query": "all", "upto": 2}).headers["headwater-head"] == "5"
+
+
 @pytest.mark.parametrize(("body", "path"), [
+    ({"upto": -1}, "$.upto"), ({"upto": 10**18}, "$.upto"),
     ({"from": 3, "after": 2}, "$.from"), ({"from": 0}, "$.from"), ({"after": -1}, "$.after"),
     ({"limit": -1}, "$.limit"),
     ({"partition": 1}, "$.partition"), ({"backwards": True, "readBackwards": True}, "$.readBackwards"),

@@ -64,9 +64,13 @@ class RemoteLog:
         backwards: bool = False,
         limit: int | None = None,
         partition: int | None = None,
+        upto: int | None = None,
     ) -> RemoteReading:
-        """See EventLog. The events stream, in constant memory; the head is there at once."""
-        asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition)
+        """See EventLog. The events stream, in constant memory; the head is there at once.
+
+        `upto` is the last number that is read, inclusive; None: up to the head.
+        """
+        asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition, upto)
         return RemoteReading(self._transport, PagedRead(self._routes, asked))
 
     def head(self) -> int:

@@ -76,6 +76,7 @@ class ReadBody(Struct, omit_defaults=True):
     backwards: bool = False
     limit: int | None = None
     partition: int | None = None
+    upto: int | None = None
 
 
 class BeatBody(Struct, omit_defaults=True):

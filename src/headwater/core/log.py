@@ -241,3 +241,5 @@ class Selection(NamedTuple):
     backwards: bool
     limit: int | None
     partition: int | None
+    upto: int | None = None
+    """The last number in the order of the read, inclusive; None: it goes to the end, that of its begin."""

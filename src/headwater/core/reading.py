@@ -64,9 +64,10 @@ class PagedReading:
 
 
 def read_pages(log: PagedLog, query: Query, selection: Selection) -> Iterator[Page]:
-    """The pages of a read, bounded by the head at its begin and by its limit."""
-    cursor, left = selection.after, selection.limit
-    upto = None if selection.backwards else selection.head
+    """The pages of a read, bounded by the head at its begin, by its limit and by its last number."""
+    cursor, left, upto = selection.after, selection.limit, selection.upto
+    if not selection.backwards:
+        upto = selection.head if upto is None else min(upto, selection.head)
     while left is None or left > 0:
         page = log.read_page(
             query,

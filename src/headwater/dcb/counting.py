@@ -98,6 +98,11 @@ def _upto(given: int | None, head: int) -> int:
     """The last number that counts. Raises InvalidPosition."""
     if given is None:
         return head
+    check_upto(given)
+    return min(given, head)
+
+
+def check_upto(given: int) -> None:
+    """Raises InvalidPosition for what is no number of an event, nor 0."""
     if not 0 <= given <= SEQUENCE_NUMBER_MAX:
         raise InvalidPosition(f"{show(given)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "upto")
-    return min(given, head)

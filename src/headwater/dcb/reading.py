@@ -19,6 +19,7 @@ from ..core.traffic import Traffic
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
 from ..http.negotiation import preferred
+from .counting import check_upto
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .host import Host, Opened
 from .large import check_query
@@ -47,6 +48,9 @@ async def read(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_read_decoder, body)
     query = query_of(given.query, "query")
     selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
+    if given.upto is not None:
+        check_upto(given.upto)
+        selection = selection._replace(upto=given.upto)
     form = accepted_form(exchange.header(b"accept"))
     if given.data_bytes_max is not None:
         check_data_bytes_max(given.data_bytes_max, form)

@@ -109,6 +109,7 @@ class ReadIn(Struct, forbid_unknown_fields=True):
     read_backwards_camel: bool | None = field(default=None, name="readBackwards")
     limit: int | None = None
     partition: int | None = None
+    upto: int | None = None
     data_bytes_max: int | None = None
 
 

@@ -419,6 +419,50 @@ def test_the_same_over_amqp_and_by_sql_gives_the_same(opening: Opening, tmp_path
         assert "FlightDeparted" in told and f" {len(expected)} " in told and "FlightCancelled" not in told
 
 
+def test_an_export_and_the_commands_have_just_the_range_that_is_selected(
+    seen: Seen, server: RunningServer, tmp_path: Path
+) -> None:
+    with connect(server.url) as client:
+        log = client.log("empty")
+        events = list[Any]()
+        while len({event.recorded_at for event in events}) < 4:
+            log.append([Event("T" if len(events) % 3 else "U", b"{}", ("a b",)) for _ in range(2)])
+            events = list(log.read())
+    _, first, _, last = sorted({event.recorded_at for event in events})[:4]
+    expected = [each.sequence_number for each in events if first <= each.recorded_at < last and each.type == "T"]
+    page = seen.open(f"/logs/empty?q=type%3DT&from={first}&before={last}")
+    page.get_by_text(f"{len(expected)} event{'s' * (len(expected) > 1)} match").first.wait_for()
+    for name in ("headwater", "curl", "Python"):
+        page.locator(".same").get_by_role("button", name=name, exact=True).click()
+        copied = page.locator(".same [data-copy]").get_attribute("data-copy") or ""
+        if name == "Python":
+            found = [int(line.split()[0]) for line in python(copied, tmp_path).splitlines()]
+        else:
+            told = run(copied + (" --json" if name == "headwater" else ""), tmp_path)
+            found = [json.loads(line)["sequence_number"] for line in told.splitlines()]
+        assert found == expected[::-1], name
+    for form, read in EXPORTED.items():
+        page.get_by_role("button", name="Export").click()
+        dialog = page.get_by_role("dialog", name="Export")
+        dialog.get_by_label("Form").select_option(form)
+        command = dialog.locator("[data-copy]").get_attribute("data-copy") or ""
+        with page.expect_download() as download:
+            dialog.get_by_role("button", name="Save a file").click()
+        assert read(download.value.path().read_text()) == expected, form
+        dialog.wait_for(state="detached")
+        if form == "NDJSON":
+            run(command, tmp_path)
+            assert read((tmp_path / "empty.ndjson").read_text()) == expected
+
+
+EXPORTED = {
+    "NDJSON": lambda text: [json.loads(line)["sequence_number"] for line in text.splitlines()],
+    "CloudEvents": lambda text: [int(each["sequence"]) for each in json.loads(text)],
+    "CSV": lambda text: [int(line.split(",")[0]) for line in text.splitlines()[1:]],
+}
+"""How the numbers of the events stand in a file, by its form."""
+
+
 def python(script: str, cwd: Path) -> str:
     """What a script of Python writes."""
     (cwd / "copied.py").write_text(script)

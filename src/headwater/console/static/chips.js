@@ -53,7 +53,8 @@ export function queryCard(page, broken) {
     index === alternatives.length - 1 ? field(page, change, index) : null,
   ]);
   page.same ??= kept("headwater.same", "headwater");
-  const shown = elsewhere(page.log, items, { backwards: order === "newest", limit: PAGE }),
+  const known = { range: page.bounds, total: page.total },
+    shown = elsewhere(page.log, items, { backwards: order === "newest", limit: PAGE, ...known }),
     chosen = shown[page.same] ?? shown.headwater;
   const [first, ...rest] = chosen[0].split(" ");
   const same = h(
@@ -105,7 +106,7 @@ export function queryCard(page, broken) {
         page.followButton,
       ),
     ),
-    same,
+    range && !page.bounds ? null : same, // until it is known which numbers the range has
     pinned(page),
   );
 }

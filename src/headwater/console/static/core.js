@@ -379,6 +379,10 @@ const WIDE = /\d{16,}/;
 /** A number as JSON has it, to the digit. */
 const rawJson = (text) => /** @type {any} */ (JSON).rawJSON(text);
 
+/** The JSON of a value, BigInt as a number to the digit. */
+export const inJson = (value) =>
+  JSON.stringify(value, (key, each) => (typeof each === "bigint" ? rawJson(String(each)) : each));
+
 /** JSON whose whole numbers are BigInt where a double would not be exact. */
 export function parse(text) {
   if (!WIDE.test(text)) return JSON.parse(text);
@@ -407,10 +411,7 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
       signal: ending,
       credentials: "same-origin",
       cache: "no-store",
-      body:
-        body === undefined
-          ? undefined
-          : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? rawJson(String(value)) : value)),
+      body: body === undefined ? undefined : inJson(body),
     });
   } catch (error) {
     if (ending?.aborted || error.name === "AbortError") throw error;
@@ -438,6 +439,17 @@ export async function ask(method, path, body, ending) {
   return text ? parse(text) : null;
 }
 export const get = (path, ending) => ask("GET", path, undefined, ending);
+
+/** The events that a read of a log answers, as the server has them, with the `head` that bounded it.
+    @param {string} log
+    @param {Record<string, any>} body as `POST /logs/{log}/read` takes it
+    @param {AbortSignal} [ending]
+    @returns {Promise<any[] & {head: string | null}>} */
+export async function readEvents(log, body, ending) {
+  const answer = await fetched("POST", logPath(log, "/read"), { body, signal: ending }),
+    lines = (await answer.text()).split("\n").filter(Boolean);
+  return Object.assign(lines.map(parse), { head: answer.headers.get("Headwater-Head") });
+}
 
 /** What was asked for while this page was loaded (`early.js`): each is taken once. */
 const early = /** @type {any} */ (window).headwaterBegun;
@@ -886,22 +898,26 @@ export const skeleton = (rows = 4) =>
 /** Where no log is shown: there is none, or none that this user may read. */
 export function noLog() {
   if (who.value?.has_users && !who.value.grants.some((grant) => grant.rights.includes("read") && grant.logs === "*"))
-    return h(
-      "div",
-      { class: "empty" },
-      h("strong", {}, "There is no log that you may read."),
+    return empty(
+      "There is no log that you may read.",
       h("p", {}, "Reading takes the right read on a log; who manages the server can grant it."),
     );
-  return h(
-    "div",
-    { class: "empty" },
-    h("strong", {}, "There is no log."),
+  return empty(
+    "There is no log.",
     h("p", {}, "These two commands make one, and append to it:"),
     headwater("logs", "create", "orders"),
     headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'),
   );
 }
 export const empty = (title, ...more) => h("div", { class: "empty" }, h("strong", {}, title), more);
+/** A part of a page: its title, what stands to the right of that, and what it shows. */
+export const card = (title, right, ...children) =>
+  h(
+    "section",
+    { class: "card" },
+    h("header", {}, h("h2", {}, title), right ? h("span", { class: "right" }, right) : null),
+    children,
+  );
 
 /** The rows of a table with these titles; a title is [text, class]. */
 export function table(titles, rows, properties = {}) {
@@ -1014,6 +1030,10 @@ export const said = signal(null);
 export function say(text, undo) {
   said.value = { text, undo, at: Date.now() };
 }
+/** Say what went wrong; not where the page was left meanwhile. */
+export const complain = (problem) => {
+  if (problem.name !== "AbortError") say(problem.message);
+};
 
 /** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given.
     @param {string} title

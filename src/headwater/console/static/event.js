@@ -4,26 +4,25 @@ import {
   View,
   at,
   bytes,
+  card,
   clock,
-  command,
   copy,
   count,
-  crumbs,
   day,
+  empty,
   h,
+  headwater,
   icon,
   kept,
   keep,
   link,
   logPath,
   minute,
-  parse,
   pill,
   plural,
   put,
-  fetched,
   get,
-  shell,
+  readEvents,
   skeleton,
   stamp,
   stats,
@@ -39,7 +38,7 @@ import { colours, ticks } from "./charts.js";
 import { formTabs, forms, members, one, sizeOf } from "./forms.js";
 import { visited } from "./logs.js";
 import { columnsOf, previewOf, valueOf } from "./columns.js";
-import { PREVIEW } from "./rows.js";
+import { PREVIEW, row } from "./rows.js";
 import { asJson, read, worded } from "./query.js";
 
 const AROUND = 12,
@@ -77,12 +76,7 @@ class HwEvent extends View {
   show() {
     this.log = this.params.log;
     this.number = /^[1-9]\d{0,18}$/.test(this.params.number) ? BigInt(this.params.number) : null;
-    crumbs.value = [
-      ["Logs", "/logs"],
-      [this.log, logPath(this.log)],
-      [this.number === null ? this.params.number : count(this.number), null],
-    ];
-    visited(this.log);
+    visited(this.log, this.number === null ? this.params.number : count(this.number));
     this.parts = Object.fromEntries(
       ["head", "story", "forms", "probe", "past", "list"].map((name) => [name, h("div")]),
     );
@@ -141,10 +135,8 @@ class HwEvent extends View {
         h(
           "div",
           { class: "card" },
-          h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "There is no event of this number."),
+          empty(
+            "There is no event of this number.",
             h("p", {}, "Either it was never given, or the event was trimmed."),
             link(logPath(this.log), { class: "link" }, `The events of ${this.log}`),
           ),
@@ -259,12 +251,7 @@ class HwEvent extends View {
         h(
           "section",
           { class: "card" },
-          h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "It has no tags"),
-            h("p", {}, "so that it is part of no story: a story is all events that have a tag."),
-          ),
+          empty("It has no tags", h("p", {}, "so that it is part of no story: a story is all events that have a tag.")),
         ),
       );
       return;
@@ -309,23 +296,14 @@ class HwEvent extends View {
   }
 
   async page(from, backwards, limit) {
-    const answer = await fetched("POST", logPath(this.log, "/read"), {
-      body: {
-        query: { items: [{ exact_tags: [this.tag] }] },
-        from,
-        limit,
-        data_bytes_max: previewOf(columnsOf(this.log), PREVIEW),
-        ...(backwards ? { backwards: true } : {}),
-      },
-      signal: this.leaving.signal,
-    });
-    return (await answer.text())
-      .split("\n")
-      .filter(Boolean)
-      .map((line) => {
-        const found = parse(line);
-        return { ...found, number: BigInt(found.sequence_number) };
-      });
+    const body = {
+      query: { items: [{ exact_tags: [this.tag] }] },
+      from,
+      limit,
+      data_bytes_max: previewOf(columnsOf(this.log), PREVIEW),
+      ...(backwards ? { backwards: true } : {}),
+    };
+    return (await readEvents(this.log, body, this.leaving.signal)).map(row);
   }
 
   async more(backwards) {
@@ -496,10 +474,9 @@ class HwEvent extends View {
     }
     put(
       this.parts.list,
-      h(
-        "section",
-        { class: "card" },
-        h("header", {}, h("h2", {}, "Event by event"), h("span", { class: "right" }, "newest first")),
+      card(
+        "Event by event",
+        "newest first",
         this.isLast
           ? null
           : h("p", { class: "in" }, h("button", { class: "small", onclick: () => this.more(false) }, "Later events")),
@@ -547,13 +524,9 @@ class HwEvent extends View {
         return;
       }
       try {
-        const response = await fetched("POST", logPath(this.log, "/read"), {
-          body: { query: asJson(items), after: BigInt(after.value), limit: 1, data_bytes_max: 0 },
-          signal: this.leaving.signal,
-        });
-        const head = response.headers.get("Headwater-Head"),
-          text = (await response.text()).trim(),
-          found = text ? parse(text.split("\n")[0]) : null;
+        const body = { query: asJson(items), after: BigInt(after.value), limit: 1, data_bytes_max: 0 },
+          answered = await readEvents(this.log, body, this.leaving.signal),
+          [found] = answered;
         if (asked !== turn) return;
         put(
           answer,
@@ -571,33 +544,11 @@ class HwEvent extends View {
                   " is in the way",
                 ]
               : "nothing is in the way",
-            `; head ${count(BigInt(head))}`,
+            `; head ${count(BigInt(answered.head))}`,
           ),
-          command(
-            shell(
-              "headwater",
-              "append",
-              this.log,
-              "--fail-if-match",
-              worded(items) || "all",
-              "--after",
-              after.value,
-              "--type",
-              event.type,
-            ),
-            shell(
-              "headwater",
-              "append",
-              this.log,
-              "--fail-if-match",
-              worded(items) || "all",
-              "--after",
-              after.value,
-              "--type",
-              event.type,
-              "--url",
-              location.origin,
-            ),
+          headwater(
+            ...["append", this.log, "--fail-if-match", worded(items) || "all"],
+            ...["--after", after.value, "--type", event.type],
           ),
         );
       } catch (problem) {
@@ -639,10 +590,9 @@ class HwEvent extends View {
     const rows = (world.value?.consumers ?? []).filter((each) => each.log === this.log);
     put(
       this.parts.past,
-      h(
-        "section",
-        { class: "card" },
-        h("header", {}, h("h2", {}, "Who is past it"), h("span", { class: "right" }, `consumers of ${this.log}`)),
+      card(
+        "Who is past it",
+        `consumers of ${this.log}`,
         rows.length && this.number !== null
           ? h(
               "div",

@@ -1,110 +1,83 @@
 /* What matches, as a file: through this page, or by the command. */
 
-import { fetched, h, headwater, logPath, parse, put } from "./core.js";
-import { asJson, options } from "./query.js";
+import { complain, count, fetched, formDialog, h, headwater, logPath, parse } from "./core.js";
+import { asJson, options, ranged } from "./query.js";
 
-/** Ask for the form, and save it. */
-export function exporting(page) {
-  const { items } = page.state,
-    kind = h(
+/** Ask for the form, and save all that matches in the range of the page. */
+export async function exporting(page) {
+  const { items, range: times } = page.state;
+  let range = null;
+  try {
+    range = times && (page.bounds ?? (await page.bounded(times)));
+  } catch (problem) {
+    complain(problem);
+    return;
+  }
+  const kind = h(
       "select",
       { "aria-label": "Form" },
-      [
-        ["ndjson", "NDJSON"],
-        ["cloudevents", "CloudEvents"],
-        ["csv", "CSV"],
-      ].map(([value, text]) => h("option", { value }, text)),
+      ["NDJSON", "CloudEvents", "CSV"].map((text) => h("option", { value: text.toLowerCase() }, text)),
     ),
-    same = h("div"),
-    error = h("p", { class: "error", role: "alert" });
-  const draw = () =>
-    put(
-      same,
-      headwater(
-        "export",
-        page.log,
-        `${page.log}.${kind.value === "cloudevents" ? "json" : kind.value}`,
-        "--format",
-        kind.value,
-        ...options(items),
-      ),
-    );
-  const button = h(
-    "button",
-    {
-      class: "primary",
-      onclick: async () => {
-        button.disabled = true;
-        try {
-          const answer = await fetched("POST", logPath(page.log, "/read"), {
-            accept: kind.value === "cloudevents" ? "application/cloudevents-batch+json" : "application/x-ndjson",
-            body: { query: asJson(items), limit: 100000 },
-            signal: page.leaving.signal,
-          });
-          const blob = kind.value === "csv" ? new Blob([csv(await answer.text())]) : await answer.blob(),
-            url = URL.createObjectURL(blob);
-          h("a", {
-            href: url,
-            download: `${page.log}.${kind.value === "cloudevents" ? "json" : kind.value}`,
-          }).click();
-          setTimeout(() => URL.revokeObjectURL(url), 10000);
-          dialog.close();
-        } catch (problem) {
-          put(error, problem.message);
-        } finally {
-          button.disabled = false;
-        }
-      },
-    },
+    name = () => `${page.log}.${kind.value === "cloudevents" ? "json" : kind.value}`;
+  formDialog(
+    "Export what matches",
     "Save a file",
+    [
+      h(
+        "p",
+        { class: "dim" },
+        `Oldest first${range ? `, numbers ${count(range[0])} to ${count(range[1])}` : ""}. `,
+        "The browser holds the file until it is whole; the command writes as it reads.",
+      ),
+      h("label", {}, "Form", kind),
+    ],
+    () => headwater("export", page.log, name(), "--format", kind.value, ...options(items), ...ranged(range)),
+    async (dialog) => {
+      const ending = new AbortController();
+      dialog.addEventListener("close", () => ending.abort());
+      const answer = await fetched("POST", logPath(page.log, "/read"), {
+          accept: kind.value === "cloudevents" ? "application/cloudevents-batch+json" : "application/x-ndjson",
+          body: { query: asJson(items), from: range?.[0], upto: range?.[1] },
+          signal: AbortSignal.any([ending.signal, page.leaving.signal]),
+        }),
+        blob = await (kind.value === "csv" ? new Response(answer.body.pipeThrough(rows())) : answer).blob(),
+        url = URL.createObjectURL(blob);
+      h("a", { href: url, download: name() }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+      dialog.close();
+    },
   );
-  const dialog = h(
-    "dialog",
-    { "aria-label": "Export", onclose: () => dialog.remove() },
-    h("h2", {}, "Export what matches"),
-    h(
-      "p",
-      { class: "dim" },
-      "From here at most 100,000 events, oldest first, and through this page's memory. The command has no such " +
-        "limit.",
-    ),
-    h("label", {}, "Form", kind),
-    same,
-    error,
-    h(
-      "footer",
-      {},
-      h("kbd", {}, "Esc"),
-      h("span", { class: "space" }),
-      h("button", { onclick: () => dialog.close() }, "Cancel"),
-      button,
-    ),
-  );
-  kind.addEventListener("change", draw);
-  draw();
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 const quote = (text) =>
   /[",\r\n]|^[=+\-@\t]/.test(text) ? `"${(/^[=+\-@\t]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"` : text;
-function csv(text) {
-  const lines = ["sequence_number,recorded_at,type,tags,id,source,data"];
-  for (const each of text.split("\n").filter(Boolean)) {
-    const { event, ...rest } = parse(each);
-    lines.push(
-      [
-        String(rest.sequence_number),
-        new Date(rest.recorded_at).toISOString(),
-        event.type,
-        (event.tags ?? []).join(" "),
-        event.id ?? "",
-        event.source ?? "",
-        event.data ?? event.data_base64 ?? "",
-      ]
-        .map(quote)
-        .join(","),
-    );
-  }
-  return `${lines.join("\r\n")}\r\n`;
+const line = (cells) => `${cells.map(quote).join(",")}\r\n`;
+
+/** What makes a table of lines of events, as they come. */
+function rows() {
+  const decoder = new TextDecoder(),
+    encoder = new TextEncoder();
+  let rest = "";
+  return new TransformStream({
+    start: (out) => out.enqueue(encoder.encode(line(["sequence_number", "recorded_at", ...COLUMNS]))),
+    transform(piece, out) {
+      const [end, ...lines] = decoder.decode(piece, { stream: true }).split("\n");
+      rest += end; // of a line that may be long: it is looked at once
+      if (!lines.length) return;
+      lines.unshift(rest);
+      rest = lines.pop();
+      out.enqueue(encoder.encode(lines.map((each) => line(cells(parse(each)))).join("")));
+    },
+  });
 }
+
+const COLUMNS = ["type", "tags", "id", "source", "data"];
+const cells = ({ event, sequence_number, recorded_at }) => [
+  String(sequence_number),
+  new Date(recorded_at).toISOString(),
+  event.type,
+  (event.tags ?? []).join(" "),
+  event.id ?? "",
+  event.source ?? "",
+  event.data ?? event.data_base64 ?? "",
+];

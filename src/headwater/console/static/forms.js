@@ -1,7 +1,7 @@
 /* An event in its forms: JSON by its tokens (a number is shown to the digit, never read as a double), CloudEvent,
    bytes. */
 
-import { bytes, command, entityTypes, fetched, h, logPath, parse, put, shell } from "./core.js";
+import { bytes, command, entityTypes, fetched, h, logPath, put, readEvents, shell } from "./core.js";
 
 export const SHOWN_BYTES = 256 * 1024;
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\.)*"/.source;
@@ -153,12 +153,8 @@ export const sizeOf = (event) => Number(event.data_bytes ?? bytesOf(event).lengt
 
 /** An event as the server has it: {event, sequence_number, recorded_at}; null where there is none of that number. */
 export async function one(log, number, ending, most = SHOWN_BYTES) {
-  const answer = await fetched("POST", logPath(log, "/read"), {
-    body: { query: { all: true }, from: BigInt(number), limit: 1, ...(most ? { data_bytes_max: most } : {}) },
-    signal: ending,
-  });
-  const text = (await answer.text()).trim();
-  const found = text ? parse(text.split("\n")[0]) : null;
+  const body = { query: { all: true }, from: BigInt(number), limit: 1, ...(most ? { data_bytes_max: most } : {}) },
+    [found] = await readEvents(log, body, ending);
   return found && BigInt(found.sequence_number) === BigInt(number) ? found : null;
 }
 

@@ -4,15 +4,13 @@ import {
   View,
   ask,
   at,
-  crumbs,
-  fetched,
   get,
   h,
   icon,
   logPath,
   mayAct,
-  parse,
   put,
+  readEvents,
   skeleton,
   trouble,
   utc,
@@ -61,12 +59,7 @@ class HwLog extends View {
 
   show() {
     this.log = this.params.log;
-    crumbs.value = [
-      ["Logs", "/logs"],
-      [this.log, logPath(this.log)],
-      ["Events", null],
-    ];
-    visited(this.log);
+    visited(this.log, "Events");
     this.top = h("div");
     this.asking = h("section", { class: "card", "aria-label": "Query" });
     this.counted = h("section", { class: "card", "aria-label": "How many, and when" });
@@ -126,6 +119,7 @@ class HwLog extends View {
       String(before.range) !== String(this.state.range);
     if (anew) {
       this.quiet();
+      this.bounds = null;
       this.query(broken);
       this.load();
     } else if (before.times !== this.state.times || String(before.seen) !== String(this.state.seen)) this.retime?.();
@@ -233,10 +227,10 @@ class HwLog extends View {
       ]);
       if (turn !== this.turn) return;
       this.palette = colours(types.terms.sort((a, b) => Number(b.events) - Number(a.events)).map((each) => each.term));
-      const typed = /** @type {HTMLInputElement | null} */ (this.asking.querySelector("input:focus"));
-      if (!typed?.value) this.query(); // what is being typed stays
-      this.incarnation = found.incarnation;
       this.bounds = range ? [from, upto] : null;
+      this.total = Number(found.events);
+      this.query();
+      this.incarnation = found.incarnation;
       this.begin(found, rows);
       timed(this, found, ms); // asks for the histogram, which nobody waits for who looks for an event
       if (!found.events) none(this, found);
@@ -286,21 +280,14 @@ class HwLog extends View {
 
   /** A page of events: previews. */
   async page(start, backwards, limit = PAGE, query = asJson(this.state.items)) {
-    const answer = await fetched("POST", logPath(this.log, "/read"), {
-      body: {
-        query,
-        ...(start === null ? {} : { from: start }),
-        ...(backwards ? { backwards: true } : {}),
-        limit,
-        data_bytes_max: this.preview,
-      },
-      signal: this.leaving.signal,
-    });
-    const text = await answer.text();
-    return text
-      .split("\n")
-      .filter(Boolean)
-      .map((line) => row(parse(line)));
+    const body = {
+      query,
+      ...(start === null ? {} : { from: start }),
+      ...(backwards ? { backwards: true } : {}),
+      limit,
+      data_bytes_max: this.preview,
+    };
+    return (await readEvents(this.log, body, this.leaving.signal)).map(row);
   }
 
   select(number) {

@@ -79,8 +79,13 @@ export function logHead(name, tab, acts = []) {
   ];
 }
 
-/** Remember that this log was looked at, for the rail. */
-export function visited(name) {
+/** Say at the top that this is a page of a log, and remember for the rail that the log was looked at. */
+export function visited(name, title) {
+  crumbs.value = [
+    ["Logs", "/logs"],
+    [name, logPath(name)],
+    [title, null],
+  ];
   try {
     localStorage.setItem(
       "headwater.recent",
@@ -220,12 +225,7 @@ const FIELDS = [
 class HwSettings extends View {
   show() {
     const name = this.params.log;
-    crumbs.value = [
-      ["Logs", "/logs"],
-      [name, logPath(name)],
-      ["Settings", null],
-    ];
-    visited(name);
+    visited(name, "Settings");
     const top = h("div"),
       body = h("div", { class: "card" }, skeleton(8));
     put(this, top, body);

@@ -2,7 +2,7 @@
    take.
    An alternative is {types, tags, exact}: any of the types, and all of the tags. No alternative is every event. */
 
-import { quoted, shell } from "./core.js";
+import { inJson, quoted, shell } from "./core.js";
 
 /** The text of `headwater read --query`: what stands in the address of a page. Empty for every event. */
 export const worded = (items) =>
@@ -134,27 +134,36 @@ function inSql(items) {
     .join(" or ");
 }
 
+/** The options of a `headwater` command for the numbers from the first to the last of a range; none for all. */
+export const ranged = (range) => (range ? ["--from", String(range[0]), "--upto", String(range[1])] : []);
+
 /** The same read by other programs, by name: [what is shown, what is copied: whole, with the address, without
-   secrets]. */
-export function elsewhere(log, items, { backwards, limit = 100, origin = location.origin }) {
-  const body = JSON.stringify({ query: asJson(items), ...(backwards ? { backwards: true } : {}), limit });
+   secrets]. `range` is the first number and the last one; `total`, how many match. */
+export function elsewhere(log, items, { backwards, limit = 100, range = null, total = limit }) {
+  const [from, upto] = range && backwards ? [range[1], range[0]] : (range ?? []);
+  const body = inJson({ query: asJson(items), from, upto, backwards: backwards || undefined, limit });
   const cli = [
     "headwater",
     "read",
     log,
     ...options(items),
+    ...ranged(range && [from, upto]),
     ...(backwards ? ["--backwards"] : []),
     "--limit",
     String(limit),
   ];
-  const host = new URL(origin).hostname,
+  const { origin, hostname: host } = location,
     secure = origin.startsWith("https:");
   const query = inPython(items),
-    reading = `server.log(${python(log)}).read(${query}, ${backwards ? "backwards=True, " : ""}limit=${limit})`;
+    bounds = range ? `from_=${from}, upto=${upto}, ` : "",
+    reading =
+      `server.log(${python(log)}).read(${query}, ${bounds}` + `${backwards ? "backwards=True, " : ""}limit=${limit})`;
   const filter = JSON.stringify(asJson(items)),
     where = inSql(items);
   const select = `select type, count(*) from events${where ? ` where ${where}` : ""} group by type`;
-  const ticket = `Ticket(${python(log)}${items.length ? `, query=${python(worded(items))}` : ""})`;
+  const numbers = range ? `, after=${range[0] - 1n}, upto=${range[1]}` : "",
+    ticket = `Ticket(${python(log)}${numbers}${items.length ? `, query=${python(worded(items))}` : ""})`,
+    begin = range?.[0] > 1n ? String(range[0] - 1n).padStart(20, "0") : "@earliest";
   return {
     headwater: [shell(cli), shell(cli, "--url", origin)],
     curl: [
@@ -174,11 +183,11 @@ export function elsewhere(log, items, { backwards, limit = 100, origin = locatio
       `from headwater.amqp.client import Client\n` +
         `from headwater.amqp.protocol.types import Described, Symbol\n\n` +
         `BEGIN = Described(Symbol("amqp:event-streams-delivery-annotations-filter"), ` +
-        `{Symbol("event-streams-offset"): Symbol("@earliest")})\n` +
+        `{Symbol("event-streams-offset"): Symbol("${begin}")})\n` +
         `QUERY = Described(Symbol("headwater:query-filter"), ${python(filter)})\n\n` +
         `with Client(${python(`${secure ? "amqps" : "amqp"}://${host}`)}) as client:\n` +
         `    for delivery in client.receiver(${python(log)}, filter={"begin": BEGIN, "query": QUERY})` +
-        `.take(${limit}):\n` +
+        `.take(${Math.min(limit, total)}):\n` +
         `        print(delivery.message.delivery_annotations["event-streams-offset"])\n` +
         `        delivery.settle()\n`,
     ],

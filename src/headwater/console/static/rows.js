@@ -1,6 +1,6 @@
 /* Rows of a list of events, read page by page: of a whole log, or of what matches a query. */
 
-import { say } from "./core.js";
+import { complain } from "./core.js";
 
 /** So many events are one page. */
 export const PAGE = 100;
@@ -44,16 +44,11 @@ export class Everything {
       this.asked.add(chunk);
       this.page
         .page(this.number(chunk * PAGE), this.newest)
-        .then(
-          (rows) => {
-            this.chunks.set(chunk, rows);
-            if (this.chunks.size > 60) this.chunks.delete(this.chunks.keys().next().value);
-            drawn();
-          },
-          (problem) => {
-            if (problem.name !== "AbortError") say(problem.message);
-          },
-        )
+        .then((rows) => {
+          this.chunks.set(chunk, rows);
+          if (this.chunks.size > 60) this.chunks.delete(this.chunks.keys().next().value);
+          drawn();
+        }, complain)
         .finally(() => this.asked.delete(chunk));
     }
   }
@@ -97,15 +92,10 @@ export class Matches {
     this.asking = true;
     this.page
       .page(start, this.newest)
-      .then(
-        (rows) => {
-          this.take(rows);
-          drawn();
-        },
-        (problem) => {
-          if (problem.name !== "AbortError") say(problem.message);
-        },
-      )
+      .then((rows) => {
+        this.take(rows);
+        drawn();
+      }, complain)
       .finally(() => {
         this.asking = false;
       });

@@ -3,18 +3,16 @@
 import {
   View,
   at,
+  complain,
   count,
-  crumbs,
   empty,
-  fetched,
   go,
   h,
   headwater,
   logPath,
-  parse,
   plural,
   put,
-  say,
+  readEvents,
   skeleton,
   stats,
   table,
@@ -35,12 +33,7 @@ const READ = 200,
 class HwStories extends View {
   show() {
     this.log = this.params.log;
-    crumbs.value = [
-      ["Logs", "/logs"],
-      [this.log, logPath(this.log)],
-      ["Stories", null],
-    ];
-    visited(this.log);
+    visited(this.log, "Stories");
     const top = h("div");
     this.finding = h("section", { class: "card", "aria-label": "Find a story" });
     this.listed = h("section", { class: "card scroll", tabindex: "0", "aria-label": "Stories of the newest events" });
@@ -87,19 +80,16 @@ class HwStories extends View {
 
   /** Read a page of events further down, and show the tags that they bring. */
   async more(turn = this.turn) {
-    const answer = await fetched("POST", logPath(this.log, "/read"), {
-      body: {
-        query: asJson(this.items),
-        backwards: true,
-        limit: READ,
-        data_bytes_max: 0,
-        ...(this.next ? { from: this.next } : {}),
-      },
-      signal: this.leaving.signal,
-    });
-    const events = (await answer.text()).split("\n").filter(Boolean).map(parse);
+    const body = {
+      query: asJson(this.items),
+      backwards: true,
+      limit: READ,
+      data_bytes_max: 0,
+      ...(this.next ? { from: this.next } : {}),
+    };
+    const events = await readEvents(this.log, body, this.leaving.signal);
     if (turn !== this.turn) return;
-    this.head = answer.headers.get("Headwater-Head");
+    this.head = events.head;
     this.next = events.length < READ ? null : BigInt(events.at(-1).sequence_number) - 1n;
     for (const found of events)
       for (const tag of found.event.tags ?? [])
@@ -122,7 +112,7 @@ class HwStories extends View {
     try {
       await Promise.all([work(), work(), work()]);
     } catch (problem) {
-      if (problem.name !== "AbortError") say(problem.message);
+      complain(problem);
     }
   }
 
@@ -191,12 +181,9 @@ class HwStories extends View {
   /** Show the story of a tag, from its newest event. */
   async open(tag) {
     try {
-      const answer = await fetched("POST", logPath(this.log, "/read"), {
-        body: { query: { items: [{ exact_tags: [tag] }] }, backwards: true, limit: 1, data_bytes_max: 0 },
-        signal: this.leaving.signal,
-      });
-      const text = await answer.text();
-      if (text) go(this.address(parse(text).sequence_number, tag));
+      const body = { query: { items: [{ exact_tags: [tag] }] }, backwards: true, limit: 1, data_bytes_max: 0 },
+        [newest] = await readEvents(this.log, body, this.leaving.signal);
+      if (newest) go(this.address(newest.sequence_number, tag));
       else put(this.told, "No event has the tag ", h("span", { class: "tag" }, tag), ".");
     } catch (problem) {
       if (problem.name !== "AbortError")
@@ -250,7 +237,7 @@ class HwStories extends View {
     try {
       await this.more();
     } catch (problem) {
-      if (problem.name !== "AbortError") say(problem.message);
+      complain(problem);
     }
   }
 

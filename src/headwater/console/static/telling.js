@@ -1,6 +1,6 @@
 /* What happens in the server, in words: of each notification, what it is about. */
 
-import { bytes, count, fetched, get, lasting, parse, plural, logPath } from "./core.js";
+import { bytes, count, get, lasting, parse, plural, readEvents } from "./core.js";
 
 const BAD = new RegExp(
   [
@@ -72,15 +72,10 @@ const KEPT_LOG = "$system";
 /** What happened before this page was opened, newest first, if the server keeps it; null if it does not. */
 export async function before(most, ending) {
   if (!(await get("/logs", ending)).logs.includes(KEPT_LOG)) return null;
-  const answer = await fetched("POST", logPath(KEPT_LOG, `/read`), {
-    body: { query: { all: true }, backwards: true, limit: most },
-    signal: ending,
-  });
-  return (await answer.text())
-    .split("\n")
-    .filter(Boolean)
-    .map((line) => {
-      const found = parse(line);
-      return { ...parse(found.event.data ?? "{}"), eventType: found.event.type, time: Number(found.recorded_at) };
-    });
+  const found = await readEvents(KEPT_LOG, { query: { all: true }, backwards: true, limit: most }, ending);
+  return found.map(({ event, recorded_at }) => ({
+    ...parse(event.data ?? "{}"),
+    eventType: event.type,
+    time: Number(recorded_at),
+  }));
 }

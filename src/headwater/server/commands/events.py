@@ -109,6 +109,7 @@ def append(
 @query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
 @click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
+@click.option("--upto", type=click.IntRange(min=0), help="End with that number, also backwards.")
 @click.option("--backwards", is_flag=True, help="Newest first.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
 @partition_option

@@ -60,6 +60,7 @@ Write = Callable[[list[SequencedEvent]], object]
 @query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
 @click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
+@click.option("--upto", type=click.IntRange(min=0), help="End with that number.  [default: the present end]")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
 @partition_option
 @json_option
