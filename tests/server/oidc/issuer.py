@@ -26,6 +26,8 @@ class Issuer:
 
     def __init__(self, port: int = 0) -> None:
         self.keys: dict[str, tuple[str, Any]] = {"r1": ("RS256", RSA_KEYS[0])}
+        self.own_algorithms: dict[str, str] = {}
+        """The `alg` of published keys by their names."""
         self.asked: Counter[str] = Counter()
         self.named: str | None = None
         """The issuer that its discovery document names, if not itself."""
@@ -57,7 +59,8 @@ class Issuer:
 
     def _published(self, kid: str, algorithm: str, key: Any) -> dict[str, Any]:
         made: Any = _PUBLISHED[algorithm[:2]]
-        return {**json.loads(made.to_jwk(key.public_key())), "kid": kid, "use": "sig"}
+        own = {"alg": self.own_algorithms[kid]} if kid in self.own_algorithms else {}
+        return {**json.loads(made.to_jwk(key.public_key())), "kid": kid, "use": "sig", **own}
 
     def claims(self, **changed: Any) -> dict[str, Any]:
         """Of a token that is right; None leaves one out."""

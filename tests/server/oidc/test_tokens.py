@@ -101,6 +101,13 @@ async def test_keys_of_every_kind_sign(issuer: Issuer, kind: str) -> None:
     assert await Guarded(issuer).outcome(issuer.token("k")) == "robot"
 
 
+@pytest.mark.parametrize(("own", "expected"), [("RS256", "refused"), ("PS256", "robot")])
+@on_a_loop
+async def test_a_key_that_names_its_algorithm_signs_by_no_other(issuer: Issuer, own: str, expected: str) -> None:
+    issuer.own_algorithms["r1"] = own
+    assert await Guarded(issuer).outcome(issuer.token(algorithm="PS256")) == expected
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -112,6 +119,10 @@ async def test_keys_of_every_kind_sign(issuer: Issuer, kind: str) -> None:
         {"exp": None},
         {"exp": 1e300},
         {"exp": 10**400},
+        {"exp": str(int(time.time()) + 300)},
+        {"exp": True},
+        {"nbf": "0"},
+        {"iat": "0"},
         {"nbf": int(time.time()) + 3600},
         {"iat": int(time.time()) + 3600},
         {"sub": "a name with spaces"},

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,19 +42,36 @@ FAMILIES = {"RSA": ("RS", "PS"), "EC": ("ES",), "OKP": ("Ed",)}
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """A key that an issuer signs with."""
+
+    key: PyJWK
+    algorithm: str | None
+    """The only one that the issuer uses it with (`alg`: RFC 7517, 4.4); None where the issuer names none."""
+
+    def why_not(self, algorithm: str) -> str | None:
+        """Why no token is signed with this key by that algorithm (RFC 8725, 3.1); None if one may be."""
+        if not algorithm.startswith(FAMILIES[str(self.key.key_type)]):
+            return f"algorithm {algorithm!r} is not of a key of type {self.key.key_type}"
+        if self.algorithm not in (None, algorithm):
+            return f"algorithm {algorithm!r} given, only {self.algorithm!r} is allowed with this key"
+        return None
+
+
 class IssuerKeys:
     """The keys of one issuer. To be used on one event loop."""
 
     def __init__(self, settings: Oidc, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """`fetch` answers the document at a URL; it raises OSError or ValueError."""
         self._settings, self._fetch, self._clock = settings, fetch or fetched, clock
-        self._keys: dict[str | None, PyJWK] = {}
+        self._keys: dict[str | None, IssuerKey] = {}
         self._tried_at = self._fetched_at = float("-inf")
         self._problem: str | None = "its keys were never fetched"
         """Why the last fetch failed; None if it did not."""
         self._task: asyncio.Task[None] | None = None
 
-    def find(self, kid: str | None) -> PyJWK | None:
+    def find(self, kid: str | None) -> IssuerKey | None:
         """The key of that name; of a token that names none, the only one there is."""
         if self._keys and self._clock() - self._fetched_at >= self._settings.keys_age_ms / 1000:
             self._begin()
@@ -98,7 +116,7 @@ class IssuerKeys:
         return secure_url(found.get("jwks_uri"))
 
 
-def keys_of(document: bytes) -> dict[str | None, PyJWK]:
+def keys_of(document: bytes) -> dict[str | None, IssuerKey]:
     """The keys of a JWKS by their names; those that cannot sign are left out. Raises ValueError: none is left."""
     listed = _decoded(document).get("keys")
     found = {}
@@ -111,7 +129,7 @@ def keys_of(document: bytes) -> dict[str | None, PyJWK]:
     return found
 
 
-def _key(given: Mapping[str, Any]) -> PyJWK | None:
+def _key(given: Mapping[str, Any]) -> IssuerKey | None:
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 
@@ -122,7 +140,7 @@ def _key(given: Mapping[str, Any]) -> PyJWK | None:
         bits = key.key.key_size if given["kty"] == "RSA" else RSA_BITS_MIN
     except (PyJWTError, ValueError, TypeError, KeyError):
         return None  # of a curve, say, that is not known here
-    return key if RSA_BITS_MIN <= bits <= RSA_BITS_MAX else None
+    return IssuerKey(key, given.get("alg")) if RSA_BITS_MIN <= bits <= RSA_BITS_MAX else None
 
 
 def _decoded(document: bytes) -> dict[str, Any]:

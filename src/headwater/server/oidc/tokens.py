@@ -21,7 +21,7 @@ from ...formats.installing import how_to_install
 from ..accounts import USER_NAME, read_grant
 from ..errors import InvalidConfiguration
 from ..log_lines import fields
-from .keys import FAMILIES, IssuerKeys
+from .keys import IssuerKeys
 from .settings import Oidc, roles_of
 
 logger = logging.getLogger("headwater.security")
@@ -33,6 +33,8 @@ REMEMBERED_S = 60.0
 REMEMBERED_MAX = 10_000
 EXPIRES_AT_MAX = 2.0**36
 """In the year 4147: who writes milliseconds is refused, rather than let in for ever."""
+DATES = frozenset({"exp", "nbf", "iat"})
+"""Claims that are times: numbers, never strings of digits."""
 VALUES_MAX = 200
 """Roles or grants of one token; those beyond are ignored."""
 
@@ -126,18 +128,21 @@ class TokenLogins:
                 raise WrongToken(f"algorithm {algorithm!r} is none of oidc.algorithms")
             if (key := self.keys.find(kid)) is None:
                 raise KeyUnknown
-            if not algorithm.startswith(FAMILIES[str(key.key_type)]):
-                raise WrongToken(f"algorithm {algorithm!r} is not of a key of type {key.key_type}")
+            if (problem := key.why_not(algorithm)) is not None:
+                raise WrongToken(problem)
             claims: dict[str, Any] = jwt.decode(
                 token,
-                key=key.key,
+                key=key.key.key,
                 algorithms=[algorithm],
                 audience=self._settings.audience,
                 issuer=self._settings.issuer,
                 leeway=self._settings.leeway_ms / 1000,
                 options={"require": ["exp", "iss", "aud"]},
             )
-            if not float(claims["exp"]) < EXPIRES_AT_MAX:
+            for name in DATES & claims.keys():
+                if type(claims[name]) not in (int, float):
+                    raise WrongToken(f"{name} is {cut(repr(claims[name]))}, a number is allowed (RFC 7519, 2)")
+            if not claims["exp"] < EXPIRES_AT_MAX:
                 raise WrongToken("exp is too far in the future; it is in seconds since 1970")
             return claims
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
