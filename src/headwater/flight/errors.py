@@ -38,6 +38,17 @@ class ServerFault(core.EventLogError):
     """The server has a fault, or is another server, or of another version: its answer is not understood."""
 
 
+class Told(ValueError):
+    """An error of which the peer reads the text alone, raised where pyarrow would send the traceback as well.
+
+    It sends what `traceback` makes of the error. That fails here, so it sends the name of the class.
+    """
+
+    @property
+    def __cause__(self) -> BaseException | None:  # type: ignore[override]
+        raise AttributeError("its traceback is not written: it would name files of the server")
+
+
 INTERNAL = ServerFault("internal error; see the server's log")
 
 

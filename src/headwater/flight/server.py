@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Right, Unauthenticated, User
@@ -16,7 +15,7 @@ from ..core.limits import show
 from . import actions, reading, writing
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
 from .backend import Backend
-from .errors import flight_error_of
+from .errors import Told, flight_error_of
 from .limits import Places, StreamLimits
 from .schemas import schema_of
 from .sessions import Sessions
@@ -98,7 +97,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """The schema of what `get_flight_info` would answer.
 
-        pyarrow hands no error of Flight on from here, but takes it for a fault: only the text says what it is.
+        pyarrow hands no error of Flight on from here, but takes it for a fault: only the text says what it is (`Told`).
         """
 
         def described(user: User) -> flight.SchemaResult:
@@ -114,7 +113,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             return self._answer(context, "get_schema", described)
         except flight.FlightError as error:
-            raise pa.ArrowInvalid(str(error)) from None
+            raise Told(str(error)) from None
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The events that a ticket asks for."""
