@@ -89,15 +89,19 @@ def test_a_call_that_is_not_of_the_state_is_refused(engine: Engine, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", b"\x01", b"\xff\xff\xff\xff", b"\x03\0\0\0abc", b"\x05\0\0\0ab", b"\x01\0\0\0\x90", b"\x01\0\0\0\xc0"],
-)
-def test_garbage_costs_its_sender_alone(engine: Engine, tmp_path: Path, sent: bytes) -> None:
+    [b"", b"\x01", b"\xff\xff\xff\xff", b"\x03\0\0\0abc", b"\x05\0\0\0ab", b"\x01\0\0\0\x90", b"\x01\0\0\0\xc0",
+     b"\x07\0\0\0\x93\xa3\xff\xff\xff\x90\x80", b"\x04\x20\0\0\x93\xa1a\x91" + b"\x91" * 8192],
+)  # fmt: skip
+def test_garbage_costs_its_sender_alone(
+    engine: Engine, tmp_path: Path, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer, module._reachable(tmp_path / SOCKET) as path:
         peer.connect(path)
         peer.sendall(sent)
         peer.shutdown(socket.SHUT_WR)
         assert peer.recv(100) == b""
     assert remote(tmp_path).put("kind", "a", b"") == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "its thread goes on"
 
 
 def test_one_that_says_nothing_is_given_up(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

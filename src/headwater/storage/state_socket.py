@@ -113,7 +113,7 @@ class StateSocket:
         try:
             call = msgpack_decoder(_Call).decode(_receive(peer, CALL_BYTES_MAX))
             _send(peer, msgspec.msgpack.encode(self._answer(call)))
-        except (OSError, msgspec.MsgspecError) as error:
+        except Exception as error:  # whatever a peer sends: it costs its own call alone
             logger.warning("%s: a call was given up: %s", self._path, error)
 
     def _answer(self, call: _Call) -> _Answer:
@@ -184,7 +184,7 @@ class RemoteState:
                     peer.connect(path)
                 _send(peer, call)
                 answer = msgpack_decoder(_Answer).decode(_receive(peer, ANSWER_BYTES_MAX))
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, ValueError) as error:  # bad MessagePack and bad UTF-8 are ValueErrors
                 problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 raise StorageUnavailable(
                     f"{self._path.parent}: in use by another process, which does not answer on {SOCKET} ({problem}): "
