@@ -159,6 +159,21 @@ def test_a_stranger_may_send_64_kib_and_a_known_peer_8_mib(closed_server: Runnin
         assert closed_with(connection)[0] == 1009
 
 
+def test_the_fragments_of_a_message_are_counted_also_where_they_are_empty(closed_server: RunningServer) -> None:
+    begin, more, end = (bytes([first, 0x80, 0, 0, 0, 0]) for first in (0x02, 0x00, 0x80))
+    with opened(closed_server) as connection:
+        connection.socket.sendall(begin + more * 254 + end)
+        assert "InvalidRequest" in str(connection.recv(timeout=10)), "so many are looked at"
+        connection.socket.sendall(begin + more * 255 + end)
+        assert closed_with(connection)[0] == 1009
+    with opened(closed_server) as connection:
+        logged_in(closed_server, connection)
+        connection.socket.sendall(begin + more * 32_782 + end)
+        assert "InvalidRequest" in str(connection.recv(timeout=10)), "so many are looked at"
+        connection.socket.sendall(begin + more * 32_783 + end)
+        assert closed_with(connection) == (1009, "a message comes in at most 32784 fragments")
+
+
 def test_what_is_unfinished_is_bounded_in_sum_and_the_largest_is_given_up(closed_server: RunningServer) -> None:
     def begin(connection: ClientConnection, size: int) -> None:
         connection.socket.sendall(b"\x82\xff" + (8 * 2**20).to_bytes(8) + bytes(4) + b" " * size)

@@ -11,6 +11,7 @@ import struct
 
 TEXT, BINARY = 0x81, 0x82
 """First bytes of a frame that is a whole message."""
+_OPCODE = 0x0F
 _CONTROL = 0x08
 _MASKED = 0x80
 _LENGTH_16, _LENGTH_64 = 126, 127
@@ -62,6 +63,11 @@ def frame_parts(data: bytes, at: int) -> tuple[int, int]:
 def is_control(data: bytes, at: int) -> bool:
     """Whether the frame that begins there is a control frame (5.5): no part of a message."""
     return bool(data[at] & _CONTROL)
+
+
+def is_continuation(first: int) -> bool:
+    """Whether a frame with that first byte is a further part of a message (5.4)."""
+    return not first & _OPCODE
 
 
 def binary_frame(body: bytes) -> bytes:

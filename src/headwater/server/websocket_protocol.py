@@ -21,12 +21,16 @@ from ..core.slices import Slices
 from ..http.direct import DIRECT, Listener
 from .opened import opened_now
 from .unfinished import Unfinished
-from .websocket_frames import BINARY, binary_frame, frame_parts, is_control, plain_at, unmasked
+from .websocket_frames import BINARY, binary_frame, frame_parts, is_continuation, is_control, plain_at, unmasked
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
 STRANGER_BYTES_MAX = 64 * 1024
 """The largest message of a peer that the application does not know."""
+FRAGMENT_BYTES_MIN = 256
+"""What each fragment of a message counts for at least, so that empty ones, which cost 4 µs each, are bounded too: a
+message may come in 32,784 of them, and in 256 before the login."""
+FRAGMENTS_MAX = MESSAGE_BYTES_MAX // FRAGMENT_BYTES_MIN
 PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
 """A peer that vanished, or does not take what it is sent, is cut off after both."""
@@ -36,8 +40,10 @@ LINGER_S = 2.0
 
 CLOSE_NOT_UTF8, CLOSE_UNWANTED, CLOSE_TOO_LARGE, CLOSE_TRY_LATER = 1007, 1008, 1009, 1013
 _STRANGER = (
-    f"a message before the login has at most {STRANGER_BYTES_MAX} bytes: log in at the upgrade, or by a shorter message"
+    f"a message before the login has at most {STRANGER_BYTES_MAX} bytes in {STRANGER_BYTES_MAX // FRAGMENT_BYTES_MIN} "
+    "fragments: log in at the upgrade, or by a shorter message"
 )
+_FRAGMENTS = f"a message comes in at most {FRAGMENTS_MAX} fragments"
 REASON_BYTES_MAX = 123
 """Of a reason for which a connection is closed (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
@@ -75,6 +81,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """The first bytes of a frame, too few to know how long it is."""
     _of_frame = 0
     """What is still to come of the frame that the library reads."""
+    _fragments = 0
+    """In how many frames so far the message comes that the library reads."""
     _listener: Listener | None = None
     """Who hears messages before they are queued."""
     _pong = b""
@@ -182,8 +190,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if not self._of_frame:
                 self._head = data[at:]
                 self._advance(len(self._head))
-            elif not is_control(data, at) and self._is_too_much(payload):
-                self._end(CLOSE_TOO_LARGE, _STRANGER)
+            elif not is_control(data, at) and (problem := self._too_much(data[at], payload)):
+                self._end(CLOSE_TOO_LARGE, problem)
             else:
                 self._feed(self._of_frame)
 
@@ -218,9 +226,13 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """How many bytes of the message that is coming came in its earlier frames."""
         return sum(map(len, self.frames))
 
-    def _is_too_much(self, payload: int) -> bool:
-        """Whether so much more makes a message that only a known peer may send."""
-        return payload + self._frames_bytes > STRANGER_BYTES_MAX and not self._is_known()
+    def _too_much(self, first: int, payload: int) -> str:
+        """Why a frame with that first byte, and so much payload, is too much for its message; empty if it is not."""
+        self._fragments = self._fragments + 1 if is_continuation(first) else 1
+        size = max(payload + self._frames_bytes, self._fragments * FRAGMENT_BYTES_MIN)
+        if size > STRANGER_BYTES_MAX and not self._is_known():
+            return _STRANGER
+        return _FRAGMENTS if self._fragments > FRAGMENTS_MAX else ""
 
     def _let_go(self) -> None:
         """Forget all received data that is no whole message."""
