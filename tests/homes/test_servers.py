@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 import urllib.error
@@ -38,7 +37,6 @@ from .proxy import Proxy
 
 LEASE_MS = "1500"
 PATIENCE_S = 60
-HEADWATER = str(Path(sys.executable).with_name("headwater"))
 """The real command, as it is installed."""
 
 
@@ -187,6 +185,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         assert first.append(0) == 1
         eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
         eventually(lambda: servers(url)[first.url]["role"] == "primary")
+        eventually(lambda: servers(url)[second.url]["role"] == "following")
         found = servers(url)
         assert (found[first.url]["term"], found[first.url]["lag_events"]) == (1, 0)
         assert (found[second.url]["role"], found[second.url]["term"]) == ("following", 0)

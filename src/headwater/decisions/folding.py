@@ -153,7 +153,7 @@ class States:
                 raise
 
     def _take_one(self, stored: SequencedEvent, type: EventType[Any], parts: list[Part], happened: object) -> None:
-        """The same for one event, and for what is not plain; `happened` is the event where it has been read."""
+        """The same for one event, and for parts that are not plain; `happened` is the event where it has been read."""
         values, tags = self.values, stored.tags
         for index, asked, apply, takes_stored, skips in parts:
             if not asked or all([each in tags for each in asked]):

@@ -22,7 +22,7 @@ class Availability:
         self._told: Mapping[str, str] = {}
 
     def look(self) -> None:
-        """Notify of what is news since the last look."""
+        """Notify of the changes since the last look."""
         with self._looking:
             told, self._told = self._told, self._unavailable()
             for name, problem in self._told.items():

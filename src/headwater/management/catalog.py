@@ -311,7 +311,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "A log cannot be used, or a read found damage in it.",
             _LOG,
-            _text("problem", "what is wrong, and what to do"),
+            _text("problem", "the fault, and what to do"),
         ),
         _entry(
             NotificationType.LOG_AVAILABLE,

@@ -323,7 +323,7 @@ def _rows(piece: Piece) -> Read:
 
 
 def _cells(batch: pa.RecordBatch) -> Iterable[tuple[dict[str, Any], str]]:
-    """The cells of each row by column, and what is wrong with one that cannot be read; such are left out."""
+    """The cells of each row by column, and the fault of a cell that cannot be read, which is left out."""
     try:
         return [(cells, "") for cells in batch.to_pylist()]
     except _OUT_OF_RANGE:
@@ -422,7 +422,7 @@ def fitting(
 def _made(
     batch: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], pa.RecordBatch], before: int
 ) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
-    """What is made of runs of rows, in order, and each one between them of which nothing can be: its index, and why."""
+    """The results of runs of rows, in order, and each row between them that gives none: its index, and why."""
     if not batch.num_rows:
         return
     try:
