@@ -183,8 +183,8 @@ class Listener(LinkEnd):
     def _wait(self, queue: NotificationQueue, until: float) -> None:
         """Nothing can be sent at present.
 
-        What waits is filtered meanwhile, so that it takes no room; but where the filter asks for what is lost before a
-        notification: that is known when it is sent.
+        The filter is applied meanwhile, so that only its notifications take room; unless it names `lost`, which is
+        known when a notification is sent.
         """
         if not self._names_lost:
             queue.look(lambda: self._turns.cpu() < until)
