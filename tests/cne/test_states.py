@@ -208,17 +208,84 @@ def test_deleted_log_takes_its_states_along(play):
     play(scenario)
 
 
-def test_there_are_no_more_states_than_fit(run, store: MemoryStore, monkeypatch, caplog):
-    monkeypatch.setattr("headwater.cne.states.RESOURCES_MAX", 3)
+def test_where_no_more_states_fit_known_ones_stay_and_others_are_delivered(play, caplog):
+    async def publish(world: World, number: int, value: str) -> None:
+        made = v2_value(ResourceAddress=f"/a/b/sync/{number}", value=value)
+        document = wrapped(made, id=f"{number}{value}", source="urn:x")
+        assert (await world.ask("POST", f"{V2}/create/event", document)).status == 202
+
+    async def scenario(world: World) -> None:
+        await publish(world, 0, "ONE")
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), "/sync")
+        for number in (1, 2, 3, 4, 0):
+            await publish(world, number, "NEXT")
+        await subscriber.got("ONE", *["NEXT"] * 5)
+        for number in range(3):
+            assert await value_at(world, f"/a/b/sync/{number}") == "NEXT"
+        answer = await world.ask("GET", f"{V2}/a/b/sync/4/CurrentState")
+        assert (answer.status, "/a/b/sync/4" in answer.problem, "cne.states_max is 3" in answer.problem) == (
+            503, True, True
+        )  # fmt: skip
+        body = {"EndpointUri": subscriber.uri(), "ResourceAddress": "/a/b/sync/4"}
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 503
+        assert "there is no room for the current state of /a/b/sync/3" in caplog.text
+
+    play(scenario, states_max=3)
+
+
+def two_cards(has_publisher: bool) -> list[tuple[str, str, str, str]]:
+    """Source, address and value of events of two network cards, in the order in which they come."""
+    if has_publisher:  # one producer: the addresses of the values are those of the cards
+        source, first, second = SYNC_STATE, "/cluster/node/worker-0/ens1", "/cluster/node/worker-0/ens2"
+        return [(source, first, "FREERUN"), (source, second, "FREERUN"), (source, second, "LOCKED")]
+    return [
+        ("/nic1", NODE_SYNC_STATE, "FREERUN"),
+        ("/nic2", NODE_SYNC_STATE, "FREERUN"),
+        ("/nic2", NODE_SYNC_STATE, "LOCKED"),
+    ]
+
+
+@pytest.mark.parametrize("has_publisher", [True, False])
+def test_state_of_a_resource_has_the_values_of_all_its_sources(run, tmp_path, has_publisher):
+    async def values(world: World) -> list[str]:
+        answer = await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")
+        return [value["value"] for value in answer.json["data"]["values"]]
 
     async def scenario() -> None:
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                id = await world.publisher(NODE_SYNC_STATE) if has_publisher else ""
+                for number, (source, address, value) in enumerate(two_cards(has_publisher)):
+                    content = v2_value(ResourceAddress=address, value=value)
+                    make = bare if has_publisher else wrapped
+                    event = make(content, id=id or str(number), source=source)
+                    assert (await world.ask("POST", f"{V2}/create/event", event)).status == 202
+                assert await values(world) == ["LOCKED", "FREERUN"]
+                subscriber = await world.subscriber()
+                await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+                assert subscriber.values == ["FREERUN", "LOCKED"]
+            async with World(engine) as world:
+                assert await values(world) == ["LOCKED", "FREERUN"]
+
+    run(scenario())
+
+
+def test_states_of_earlier_versions_are_read(run, store: MemoryStore):
+    async def scenario() -> None:
         async with World(store) as world:
-            for number in range(5):
-                document = wrapped(v2_value(ResourceAddress=f"/a/b/sync/{number}"), id=str(number), source="urn:x")
-                assert (await world.ask("POST", f"{V2}/create/event", document)).status == 202
-            found = (await world.ask("GET", f"{V2}/a/b/sync/CurrentState")).json
-            assert len(found) == 3
-        assert "too many resources" in caplog.text
+            id = await world.publisher(NODE_SYNC_STATE)
+            await world.publish(id, "LOCKED")
+        kind = "cne/state/cne"
+        [(name, entry), *others] = list(store.state.items(kind, NODE_SYNC_STATE))
+        for each, _ in [(name, entry), *others]:
+            store.state.delete(kind, each)
+        store.state.put(kind, NODE_SYNC_STATE, entry.value)
+        log = store.open("cne")
+        log.trim(log.head() + 1)
+        async with World(store) as world:
+            assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+        assert [found for found, _ in store.state.items(kind, NODE_SYNC_STATE)] == [name]
 
     run(scenario())
 

@@ -7,6 +7,7 @@ again, or taken from the log again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +18,13 @@ from ..core.state import StateStore
 from ..formats import envelope
 from ..formats.decoders import json_decoder
 from .kept import Kept
+from .states import Key
 
 CONSUMER = ("headwater", "cne")
 """Under which the feed is registered in its log, so that nothing is trimmed before the states have it."""
 _ENDPOINT_KIND, _POSITION_KIND = "cne/endpoint", "cne/position"
+_SEPARATOR = "\n"
+"""In the name of a state, between its address and what tells the sources there apart."""
 
 
 class Positions(msgspec.Struct):
@@ -37,8 +41,8 @@ class Checkpoint(NamedTuple):
     """Every event up to it has been dealt with."""
     positions: Positions
     """As they were last written, for a log of this name."""
-    states: list[tuple[str, SequencedEvent]]
-    """The newest event at each address, in the order of their numbers."""
+    states: list[tuple[str, SequencedEvent, bool]]
+    """Addresses with an event that is current there, in the order of their numbers; False: under its earlier name."""
     endpoints: dict[str, Kept]
     """By URI."""
 
@@ -49,6 +53,8 @@ class Checkpoints:
     def __init__(self, log: LocalLog, state: StateStore) -> None:
         self._log, self._state = log, state
         self._state_kind = f"cne/state/{log.name}"
+        self._early: set[str] = set()
+        """Addresses under which one event was kept by earlier versions, and still is."""
 
     def read(self) -> Checkpoint:
         """Register the feed in its log, and read what was written last. Raises EventLogError.
@@ -60,24 +66,29 @@ class Checkpoints:
         positions = json_decoder(Positions).decode(entry.value) if entry else Positions(0)
         consumer = self._log.register_consumer(*CONSUMER, after=0)
         states = []
-        for address, row in list(self._state.items(self._state_kind)):
+        for name, row in list(self._state.items(self._state_kind)):
             if consumer.epoch == 1:
-                self._state.delete(self._state_kind, address)
+                self._state.delete(self._state_kind, name)
             else:
-                states.append((address, envelope.decode_event(row.value)))
+                address, separator, _ = name.partition(_SEPARATOR)
+                states.append((address, envelope.decode_event(row.value), bool(separator)))
+        self._early = {address for address, _, is_saved in states if not is_saved}
         states.sort(key=lambda pair: pair[1].sequence_number)
         kept = [json_decoder(Kept).decode(row.value) for _, row in self._state.items(_ENDPOINT_KIND)]
         return Checkpoint(consumer.acknowledged, positions, states, {each.uri: each for each in kept})
 
     def write(
-        self, states: Mapping[str, SequencedEvent | None], endpoints: Mapping[str, bytes | None], positions: Positions
+        self, states: Mapping[Key, SequencedEvent | None], endpoints: Mapping[str, bytes | None], positions: Positions
     ) -> None:
         """Write down what has changed, where None says that it is gone, and acknowledge it. Raises EventLogError.
 
         `endpoints` are encoded, because they may change meanwhile.
         """
-        for address, event in states.items():
-            self._put(self._state_kind, address, None if event is None else envelope.encode_event(event))
+        for key, event in states.items():
+            self._put(self._state_kind, _name(key), None if event is None else envelope.encode_event(event))
+            if key[0] in self._early:
+                self._put(self._state_kind, key[0], None)
+                self._early.discard(key[0])
         for uri, kept in endpoints.items():
             self._put(_ENDPOINT_KIND, uri, kept)
         self._put(_POSITION_KIND, self._log.name, msgspec.json.encode(positions))
@@ -89,3 +100,10 @@ class Checkpoints:
             self._state.delete(kind, name)
         else:
             self._state.put(kind, name, value, is_durable=False)
+
+
+def _name(key: Key) -> str:
+    """The name under which a state is kept: short, however long its source."""
+    address, (source, addresses) = key
+    told = _SEPARATOR.join((source, *(each.text for each in addresses)))
+    return f"{address}{_SEPARATOR}{blake2b(told.encode(), digest_size=8).hexdigest()}"

@@ -19,7 +19,7 @@ from ..http import errors as http
 from ..http.authentication import BASIC, BEARER
 from ..http.problems import problem_of
 from .delivery import HandshakeFailed
-from .registry import AlreadyThere, ResourceUnknown, TooMany
+from .registry import AlreadyThere, ResourceUnknown, StatesFull, TooMany
 
 
 class Refused(Exception):
@@ -57,7 +57,13 @@ def too_large(given: int, allowed: int, what: str) -> Refused:
     return Refused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
 
 
-_STATUS: dict[type, int] = {HandshakeFailed: 400, ResourceUnknown: 404, AlreadyThere: 409, TooMany: 429}
+_STATUS: dict[type, int] = {
+    HandshakeFailed: 400,
+    ResourceUnknown: 404,
+    AlreadyThere: 409,
+    TooMany: 429,
+    StatesFull: 503,
+}
 """Of what the service raises; all other errors have the status that they have in every front end."""
 _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 

@@ -69,7 +69,7 @@ class Feed:
         self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
         self.joining = Joining(self.asynchronous)
         """For single events."""
-        self.states = States()
+        self.states = States(settings.states_max)
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
         self._delivery, self._settings, self._bus = delivery, settings, bus
@@ -88,9 +88,9 @@ class Feed:
         """Go on where the last feed of this log was; answers what is kept of endpoints, by URI. Blocks."""
         found = self._checkpoints.read()
         self.position, self._positions = found.position, found.positions
-        for address, event in found.states:
+        for address, event, is_saved in found.states:
             if (stored := self._stored(event)) is not None:
-                self.states.restore(stored, address)
+                self.states.restore(stored, address, is_saved=is_saved)
         return found.endpoints
 
     def announce(self, event: Event, notification: Notification) -> None:
@@ -196,16 +196,16 @@ class Feed:
     async def save(self) -> None:
         """Write down what changed since the last time, and acknowledge it to the log."""
         async with self._saving:
-            addresses, uris, positions = self.states.unsaved, self._unsaved, self._present_positions()
-            if not addresses and not uris and positions == self._saved:
+            keys, uris, positions = self.states.unsaved, self._unsaved, self._present_positions()
+            if not keys and not uris and positions == self._saved:
                 return
             self.states.unsaved, self._unsaved = set(), set()
-            states = {address: self.states.get(address) for address in addresses}
+            states = {key: self.states.get(key) for key in keys}
             endpoints = {uri: self._encoded_kept(uri) for uri in uris}
             try:
                 await asyncio.to_thread(self._checkpoints.write, states, endpoints, positions)
             except BaseException:
-                self.states.unsaved |= addresses
+                self.states.unsaved |= keys
                 self._unsaved |= uris
                 raise
             self._saved = positions

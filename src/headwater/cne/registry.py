@@ -43,6 +43,10 @@ class ResourceUnknown(Exception):
     """Nothing is known of the resource: no state, no publisher."""
 
 
+class StatesFull(Exception):
+    """There is no state for an address, and no room for that of a new one."""
+
+
 class _Making(NamedTuple):
     """Something that is being registered."""
 

@@ -23,7 +23,7 @@ from .endpoint import Endpoint, Standing
 from .feed import Feed
 from .notification import Dialect, Notification
 from .records import MODES, STRUCTURED, Publisher, Request, Subscription
-from .registry import AlreadyThere, Registry, ResourceUnknown
+from .registry import AlreadyThere, Registry, ResourceUnknown, StatesFull
 from .settings import Settings
 from .stored import Stored
 from .supervision import Supervisor
@@ -97,18 +97,23 @@ class Service:
             self.traffic.events_in += await asyncio.to_thread(_append_new, feed.log, events)
 
     async def states(self, resource: str) -> list[Stored]:
-        """The current states for a resource address, as pattern; those that say that there is none are left out."""
+        """The current states for a resource address, as pattern; those that say that there is none are left out.
+
+        Raises StatesFull, EventLogError.
+        """
         feed = await self._supervisor.feed_if_there()
         if feed is None:
             return []
         await feed.caught_up()
         found = feed.states.find(Pattern(resource, self.settings.place))
+        if not found:
+            self._check_states(feed, resource)
         return [stored for stored in found if not stored.notification.is_absent]
 
     async def subscribe(self, request: Request, dialect: Dialect, owner: str, base: str) -> Subscription:
         """Register a subscription, after its endpoint was greeted. `base` is the URI before its id.
 
-        Raises InvalidInput, AlreadyThere, ResourceUnknown, HandshakeFailed, TooMany, EventLogError.
+        Raises InvalidInput, AlreadyThere, ResourceUnknown, StatesFull, HandshakeFailed, TooMany, EventLogError.
         """
         self._check_endpoint(request)
         async with self.subscriptions.alone(owner, canonical(request.resource), request.endpoint):
@@ -247,14 +252,21 @@ class Service:
             endpoint_uri(request.endpoint, self.webhooks.allowed, "EndpointUri")
 
     def _greetings(self, feed: Feed, subscription: Subscription) -> list[Stored]:
-        """The current states with which a subscriber is greeted; in v1, none. Raises ResourceUnknown."""
+        """The current states with which a subscriber is greeted; in v1, none. Raises ResourceUnknown, StatesFull."""
         if subscription.dialect is Dialect.V1:
             return []
         pattern = Pattern(subscription.resource, self.settings.place)
         found = feed.states.find(pattern)
         if not found and not any(pattern.matches(parse(known.resource)) for known in self.publishers.by_id.values()):
+            self._check_states(feed, subscription.resource)
             raise ResourceUnknown(f"nothing is known of {subscription.resource}")
         return found
+
+    def _check_states(self, feed: Feed, resource: str) -> None:
+        """Raises StatesFull where it may be for lack of room that nothing is known of a resource."""
+        if not feed.states.has_room:
+            limit = self.settings.states_max
+            raise StatesFull(f"{resource} has no current state: there is no room for more (cne.states_max is {limit})")
 
     def _revive(self, subscription: Subscription) -> None:
         """An endpoint that subscribes is there again."""

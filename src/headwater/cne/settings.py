@@ -80,6 +80,12 @@ class Settings:
     """How many of each one user may have, or one client certificate; where there are neither, nobody is known to be
     one."""
 
+    states_max: int = setting(
+        20_000, whole_number(1, 1_000_000), "how many resource addresses have a current state; known ones stay"
+    )
+    """How many resource addresses have a current state. Beyond that, known ones stay, and events of others are
+    delivered; `CurrentState` of an address without a state is then 503."""
+
     @property
     def place(self) -> Place:
         """This server's own place."""

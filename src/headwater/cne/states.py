@@ -1,4 +1,4 @@
-"""The current state of every resource: the newest notification about it, whoever wrote it.
+"""The current states of every resource: the newest notification about it of each source, whoever wrote it.
 
 The table is derived from the log alone. What it holds is also in the state store, so that it outlives the events that
 it came from; `unsaved` is what is still to be written there.
@@ -7,57 +7,75 @@ it came from; `unsaved` is what is still to be written there.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from ..core.event import SequencedEvent
 from .addresses import Address, Pattern
-from .notification import Notification
+from .notification import Notification, Value
 from .records import RESOURCE_CHARS_MAX
 from .stored import Stored
 
-RESOURCES_MAX = 20_000
+STATES_MAX = 20_000
+SOURCES_MAX = 32
+"""Of one address; beyond that, the source that was silent for longest is forgotten."""
 BYTES_MAX = 256 * 1024 * 1024
 PATTERNS_MAX = 1024
 
+Strand = tuple[str, tuple[Address, ...]]
+"""Which notifications replace each other at an address: those of one source about the same addresses."""
+Key = tuple[str, Strand]
+"""One entry: an address, and which of the notifications there."""
 _logger = logging.getLogger("headwater.cne")
 
 
 class States:
-    """The newest notification by resource address. Where there are too many, the oldest one goes first."""
+    """The newest notifications by resource address. Where there are too many addresses, those that are known stay."""
 
-    def __init__(self) -> None:
-        self._newest: dict[str, tuple[Address, Stored]] = {}
+    def __init__(self, addresses_max: int = STATES_MAX) -> None:
+        self._addresses_max = addresses_max
+        self._newest: dict[str, tuple[Address, dict[Strand, Stored]]] = {}
         self._bytes = 0
         self._asked: dict[str, tuple[str, ...]] = {}
         """Addresses by pattern, until a new address comes."""
-        self.unsaved: set[str] = set()
+        self._is_reported = False
+        """Whether the log says that there is no room for another address."""
+        self.unsaved: set[Key] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an address that is not known can get a state."""
+        return len(self._newest) < self._addresses_max and self._bytes < BYTES_MAX
 
     def apply(self, stored: Stored) -> None:
         """Take a notification, which must be newer than those before it."""
+        strand = _strand(stored)
         for address in stored.addresses:
-            self._put(address, stored)
+            self._put(address, strand, stored)
 
-    def restore(self, stored: Stored, address: str) -> None:
-        """Take one entry from the state store."""
+    def restore(self, stored: Stored, address: str, *, is_saved: bool = True) -> None:
+        """Take one entry from the state store; `is_saved` says that it need not be written again."""
+        strand = _strand(stored)
         for each in stored.addresses:
             if each.text == address:
-                self._put(each, stored)
-        self.unsaved.discard(address)
+                self._put(each, strand, stored)
+        if is_saved:
+            self.unsaved.discard((address, strand))
 
     def find(self, pattern: Pattern) -> list[Stored]:
         """The newest notifications for what the pattern asks: each once, in the order of their numbers.
 
         The address itself is looked for first; only where there is none, what matches it otherwise.
         """
-        if (exact := pattern.exact) is not None and (found := self._newest.get(exact)) is not None:
-            return [found[1]]
-        asked = self._asked.get(pattern.text)
-        if asked is None:
+        asked: Sequence[str] | None = self._asked.get(pattern.text)
+        if (exact := pattern.exact) is not None and exact in self._newest:
+            asked = (exact,)
+        elif asked is None:
             asked = tuple(text for text, (address, _) in self._newest.items() if pattern.matches(address))
             if len(pattern.text) <= RESOURCE_CHARS_MAX:
                 self._remember(pattern.text, asked)
-        newest = {self._newest[text][1].sequence_number: self._newest[text][1] for text in asked}
+        newest = {stored.sequence_number: stored for text in asked for stored in self._newest[text][1].values()}
         return [newest[number] for number in sorted(newest)]
 
     def _remember(self, pattern: str, asked: tuple[str, ...]) -> None:
@@ -65,38 +83,96 @@ class States:
             self._asked.clear()
         self._asked[pattern] = asked
 
-    def get(self, address: str) -> SequencedEvent | None:
-        """The event behind the newest notification at that very address."""
-        found = self._newest.get(address)
-        return None if found is None else found[1].event
+    def get(self, key: Key) -> SequencedEvent | None:
+        """The event behind an entry, if it is there."""
+        address, strand = key
+        found = self._newest[address][1].get(strand) if address in self._newest else None
+        return None if found is None else found.event
 
-    def _put(self, address: Address, stored: Stored) -> None:
+    def has(self, stored: Stored) -> bool:
+        """Whether a notification is still the newest of its source, at any of its addresses."""
+        number, strand = stored.sequence_number, _strand(stored)
+        entries = (self._newest[each.text][1].get(strand) for each in stored.addresses if each.text in self._newest)
+        return any(found is not None and found.sequence_number == number for found in entries)
+
+    def _put(self, address: Address, strand: Strand, stored: Stored) -> None:
         text = address.text
-        known = self._newest.pop(text, None)
-        if known is None:
+        if text not in self._newest:
+            if not self.has_room:
+                self._report(text)
+                return
+            self._newest[text] = address, {}
             self._asked.clear()
-        else:
-            self._bytes -= len(known[1].event.data)
-        self._newest[text] = (address, stored)
+        strands = self._newest[text][1]
+        if strand not in strands or len(strands) > 1:
+            for other in list(_outdated(strands, strand, stored)):
+                self._forget(text, other)
+        if (known := strands.pop(strand, None)) is not None:
+            self._bytes -= len(known.event.data)
+        strands[strand] = stored  # at the end: the first one is that of the source that was silent for longest
         self._bytes += len(stored.event.data)
-        self.unsaved.add(text)
-        while len(self._newest) > RESOURCES_MAX or self._bytes > BYTES_MAX:
-            self._drop_oldest()
+        self.unsaved.add((text, strand))
+        if self._bytes > BYTES_MAX:
+            self._forget(text, strand)
+            self._report(text)
 
-    def _drop_oldest(self) -> None:
-        text = next(iter(self._newest))
-        _, stored = self._newest.pop(text)
-        self._bytes -= len(stored.event.data)
-        self._asked.clear()
-        self.unsaved.add(text)
-        _logger.warning("the current state of %s is forgotten: there are too many resources", text)
+    def _forget(self, text: str, strand: Strand) -> None:
+        strands = self._newest[text][1]
+        self._bytes -= len(strands.pop(strand).event.data)
+        self.unsaved.add((text, strand))
+        if not strands:
+            del self._newest[text]
+            self._asked.clear()
+
+    def _report(self, text: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            limits = f"cne.states_max is {self._addresses_max}, and they take {self._bytes} of {BYTES_MAX} bytes"
+            _logger.warning(
+                "there is no room for the current state of %s, nor of other new resources: %s", text, limits
+            )
 
 
-def about(stored: Stored, address: str) -> Notification:
-    """The notification with the values of that address only, if any of them bears it; else with all of them."""
-    notification = stored.notification
-    own = tuple(value for value in notification.values if _is_at(value.resource, address))
-    return replace(notification, values=own) if own else notification
+def _strand(stored: Stored) -> Strand:
+    return stored.notification.source, stored.addresses
+
+
+def _outdated(strands: dict[Strand, Stored], own: Strand, stored: Stored) -> Iterator[Strand]:
+    """What a notification replaces besides the one of its own strand.
+
+    A source that says that it has no data takes back all that it said, and one that has data again takes back that.
+    """
+    is_absent, others = stored.notification.is_absent, [each for each in strands if each != own]
+    if len(others) >= SOURCES_MAX:
+        yield others.pop(0)
+    for other in others:
+        if other[0] == own[0] and (is_absent or strands[other].notification.is_absent):
+            yield other
+
+
+def about(found: Sequence[Stored], address: str) -> list[tuple[Stored, Notification]]:
+    """Current states as one notification for each resource, with the values of all its sources, the newest first.
+
+    It is otherwise that of the newest of them, which stands beside it. Where values bear the address that is asked for,
+    it has only these. A value stands for all older ones of its source, address and type of data.
+    """
+    groups: dict[Address, list[Stored]] = {}
+    for stored in found:
+        groups.setdefault(stored.addresses[0], []).append(stored)
+    merged = [(group[-1], replace(group[-1].notification, values=_values(group, address))) for group in groups.values()]
+    return sorted(merged, key=lambda pair: pair[0].sequence_number)
+
+
+def _values(group: Sequence[Stored], address: str) -> tuple[Value, ...]:
+    newest: dict[tuple[str, str, str], list[Value]] = {}
+    for stored in reversed(group):
+        notification = stored.notification
+        own = [value for value in notification.values if _is_at(value.resource, address)] or notification.values
+        said: dict[tuple[str, str, str], list[Value]] = {}
+        for value in own:
+            said.setdefault((notification.source, value.resource, value.data_type), []).append(value)
+        newest |= {what: values for what, values in said.items() if what not in newest}
+    return tuple(value for values in newest.values() for value in values)
 
 
 def _is_at(resource: str, address: str) -> bool:

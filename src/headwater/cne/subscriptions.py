@@ -100,8 +100,7 @@ async def current_state(host: Host, exchange: Exchange) -> None:
         is_v2 = exchange.dialect is Dialect.V2
         raise Refused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
     texts = []
-    for stored in found:
-        notification = about(stored, resource)
+    for stored, notification in about(found, resource):
         if exchange.dialect is Dialect.V2:
             texts.append(rendering.structured(notification, stored.sequence_number))
         elif host.settings.v1_wraps:
