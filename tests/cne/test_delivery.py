@@ -863,3 +863,57 @@ def test_who_slept_through_its_turn_registers_nobody(play, store, monkeypatch):
         assert subscriber.calls == []
 
     play(scenario)
+
+
+def test_subscriber_gets_every_current_state_and_none_after_a_newer_event(play):
+    async def scenario(world: World) -> None:
+        ids = {number: await world.publisher(f"/cluster/node/n{number}{SYNC_STATE}") for number in map(str, range(60))}
+        for value, id in ids.items():
+            await world.publish(id, value)
+        reached, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def behave(call: Call) -> int:
+            if call.value == "5":
+                reached.set()
+                await may_go_on.wait()
+            return 204
+
+        subscriber = await world.subscriber(behave)
+        subscription = await world.subscribe(subscriber.uri(), "/sync")
+        assert subscriber.values == list(ids)[-32:]
+        await reached.wait()
+        await world.publish(ids["3"], "newer 3")
+        await world.publish(ids["6"], "newer 6")
+        newest = await world.ask("GET", f"{V2}/cluster/node/n6{SYNC_STATE}/CurrentState")
+        assert newest.json["data"]["values"][0]["value"] == "newer 6"
+        may_go_on.set()
+        wanted = [*ids, "newer 3", "newer 6"]
+        wanted.remove("6")
+        await subscriber.until(lambda it: len(it.values) >= len(wanted))
+        assert sorted(subscriber.values) == sorted(wanted)
+        assert (await world.ask("PUT", f"{V2}/subscriptions/status/{subscription}")).status == 202
+        current = sorted({*wanted} - {"3"})
+        await subscriber.until(lambda it: len(it.values) >= len(wanted) + len(current))
+        assert sorted(subscriber.values[len(wanted) :]) == current
+
+    play(scenario, timeout_ms=10_000, queue_events_max=10)
+
+
+def test_states_that_are_owed_follow_where_the_endpoint_is_suspended_meanwhile(play):
+    async def scenario(world: World) -> None:
+        ids = {number: await world.publisher(f"/cluster/node/n{number}{SYNC_STATE}") for number in map(str, range(40))}
+        for value, id in ids.items():
+            await world.publish(id, value)
+        answers = [204] * 34 + [410]
+
+        async def behave(call: Call) -> int:
+            return answers.pop(0) if answers else 204
+
+        subscriber = await world.subscriber(behave)
+        subscription = await world.subscribe(subscriber.uri(), "/sync")
+        await world.until_delivery(subscription, lambda found: found["standing"] == "suspended")
+        await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        await subscriber.until(lambda it: len(it.values) >= 41)
+        assert sorted(subscriber.values) == sorted([*ids, "2"]), "that of the 410 comes again"
+
+    play(scenario)

@@ -24,7 +24,7 @@ from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
-"""How many of the newest states a subscriber is greeted with at most."""
+"""How many of the newest states a subscriber must take before it is registered; it gets the others then."""
 ORIGIN = "headwater"
 """What a webhook must allow in CloudEvents' OPTIONS handshake."""
 _MUST = "the endpoint must be on a host of cne.hosts and answer 204 in time; what it did is in the server's log"
@@ -82,7 +82,7 @@ class Delivery:
             raise HandshakeFailed("the endpoint does not allow this server to call it (WebHook-Allowed-Origin)")
 
     async def greet(self, subscription: Subscription, states: Sequence[Stored]) -> None:
-        """Send the current states to a new subscriber, each under an id of its own; an empty POST if there is none.
+        """Send the newest of the states to a new subscriber, each under a new id; an empty POST if there is none.
 
         Every one must be answered with 204. Raises HandshakeFailed, Undeliverable.
         """

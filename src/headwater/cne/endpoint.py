@@ -27,6 +27,7 @@ from ..core.notification_types import NotificationType
 from .addresses import Address, Pattern
 from .delivery import Delivery, Undeliverable
 from .kept import Kept
+from .owed import Owed
 from .records import Subscription
 from .settings import Settings
 from .stored import Stored
@@ -56,6 +57,8 @@ class Item(NamedTuple):
 
     stored: Stored
     extra_for: Subscription | None = None
+    is_owed: bool = False
+    """Whether it is one of the states that are owed."""
 
 
 class _Suspended(Exception):
@@ -89,6 +92,8 @@ class Endpoint:
         """When that was, in ms since 1970."""
         self._queue: deque[Item] = deque()
         self._extras: deque[Item] = deque()
+        self._owed = Owed(upstream)
+        self._is_turn_of_states = True
         self._in_flight = False
         self._is_stopping = False
         self._is_replaying = cursor < upstream.position
@@ -115,7 +120,7 @@ class Endpoint:
     @property
     def waiting(self) -> int:
         """How many events wait in memory."""
-        return len(self._queue) + len(self._extras) + self._in_flight
+        return len(self._queue) + len(self._extras) + len(self._owed) + self._in_flight
 
     def start(self) -> None:
         """Begin to deliver."""
@@ -139,6 +144,7 @@ class Endpoint:
     def unsubscribe(self, subscription: Subscription) -> bool:
         """Deliver to a subscription no more; whether others are left."""
         self._asking.clear()
+        self._owed.drop(subscription)
         self._subscriptions.pop(subscription.id, None)
         return bool(self._subscriptions)
 
@@ -184,9 +190,15 @@ class Endpoint:
         self._wake.set()
 
     def offer_extra(self, stored: Stored, subscription: Subscription) -> None:
-        """Send a current state to one subscription, before what waits."""
+        """Send an event to one subscription, before what waits."""
         if len(self._extras) < self._settings.queue_events_max:
             self._extras.append(Item(stored, subscription))
+            self._wake.set()
+
+    def owe(self, subscription: Subscription, first: int, last: int) -> None:
+        """Send the current states with these numbers, both inclusive, to one subscription, between what waits."""
+        if (known := self._subscriptions.get(subscription.id)) is not None:
+            self._owed.add(*known, first, last)
             self._wake.set()
 
     def misses(self, number: int) -> bool:
@@ -202,13 +214,12 @@ class Endpoint:
 
     async def _run(self) -> None:
         while not self._is_stopping:
+            item = None
             try:
                 if self.kept.is_suspended:
                     await self._rest()
-                elif self._extras:
-                    await self._deliver(self._extras.popleft())
-                elif self._queue:
-                    await self._deliver(self._queue.popleft())
+                elif (item := self._next()) is not None:
+                    await self._deliver(item)
                 elif self._is_replaying:
                     self._replay()
                     await asyncio.sleep(0)
@@ -216,13 +227,29 @@ class Endpoint:
                     self._wake.clear()
                     await self._wake.wait()
             except _Suspended:
-                continue
+                self._put_back(item)
             except _Stopped:
                 return
             except Exception:  # a fault of ours, or a log that closes: nothing is lost, because the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
+                self._put_back(item)
                 self._start_over()
                 await asyncio.sleep(FAULT_PAUSE_S)
+
+    def _next(self) -> Item | None:
+        """What is sent next: what is out of turn; then events that wait, and states that are owed, in turns."""
+        if self._extras:
+            return self._extras.popleft()
+        if (self._is_turn_of_states or not self._queue) and (state := self._owed.next()) is not None:
+            self._is_turn_of_states = False
+            return Item(*state, is_owed=True)
+        self._is_turn_of_states = True
+        return self._queue.popleft() if self._queue else None
+
+    def _put_back(self, item: Item | None) -> None:
+        """A state that is owed goes out later; other events are read from the log again."""
+        if item is not None and item.is_owed and item.extra_for is not None:
+            self._owed.put_back(item.stored, item.extra_for)
 
     def _start_over(self) -> None:
         """Go on at the cursor, from the log."""
@@ -339,7 +366,6 @@ class Endpoint:
     def _note_gap(self, first: int, last: int) -> None:
         """Events were trimmed before they were delivered: say so, and send the states that they led to."""
         self.kept.note_gap(first, last)
-        for subscription, pattern in self._subscriptions.values():
-            for stored in self._upstream.newest_between(first, last, pattern):
-                self.offer_extra(stored, subscription)
+        for subscription, _ in self._subscriptions.values():
+            self.owe(subscription, first, last)
         self._upstream.changed(self.uri)

@@ -185,6 +185,10 @@ class Feed:
         """See Upstream."""
         return [stored for stored in self.states.find(pattern) if first <= stored.sequence_number <= last]
 
+    def is_state(self, stored: Stored) -> bool:
+        """See Upstream."""
+        return self.states.has(stored)
+
     def done_with(self, endpoint: Endpoint) -> int:
         """Up to which number an endpoint is done with all that concerns it. On the event loop only."""
         return max(self.position, endpoint.cursor) if endpoint.is_current else endpoint.cursor

@@ -121,17 +121,20 @@ class Service:
                 self._revive(known)
                 raise AlreadyThere(known)
             self.subscriptions.check_room(owner)
-            feed = await self._supervisor.feed()
+            feed, greetings = await self._supervisor.feed(), list[Stored]()
             await feed.caught_up()
             made = self.subscriptions.record_of(
                 request, dialect, owner, base, mode=request.mode or self._mode(dialect), start=feed.position
             )
             if made.endpoint:
                 await self._delivery.handshake(made.endpoint)
-                await self._delivery.greet(made, self._greetings(feed, made))
+                greetings = self._greetings(feed, made)
+                await self._delivery.greet(made, greetings)
             self.conflicts.settle(owner, made.endpoint)
             await self.subscriptions.put(made)
             self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
+            if len(greetings) > GREETINGS_MAX and (endpoint := self.endpoint(made)) is not None:
+                endpoint.owe(made, 1, greetings[-GREETINGS_MAX - 1].sequence_number)
             return made
 
     async def unsubscribe(self, *subscriptions: Subscription) -> None:
@@ -177,16 +180,14 @@ class Service:
             return made
 
     async def ping(self, subscription: Subscription) -> None:
-        """Send the current states to a subscription again, out of turn; a suspended endpoint is resumed."""
+        """Send all current states to a subscription again, between what waits; a suspended endpoint is resumed."""
         feed = await self._supervisor.feed()
         endpoint = feed.endpoints.get(subscription.endpoint)
         if endpoint is None:
             return
         if endpoint.standing is not Standing.DELIVERING:
             endpoint.resume()
-        found = feed.states.find(Pattern(subscription.resource, self.settings.place))
-        for stored in found[-GREETINGS_MAX:]:
-            endpoint.offer_extra(stored, subscription)
+        endpoint.owe(subscription, 1, feed.position)
 
     async def resume(self, subscription: Subscription) -> None:
         """Deliver again to a suspended endpoint, and send its dead letters once more."""

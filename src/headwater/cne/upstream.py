@@ -30,5 +30,8 @@ class Upstream(Protocol):
     def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
         """The current states that the pattern asks for, of events with numbers in that range, both inclusive."""
 
+    def is_state(self, stored: Stored) -> bool:
+        """Whether a notification is still the current state of a resource: none newer of its source was offered."""
+
     def changed(self, uri: str) -> None:
         """Called when what is kept of the endpoint has changed."""

@@ -1,0 +1,70 @@
+"""Current states that an endpoint is still to be sent: what a greeting left out, what was asked for again, what a gap
+led to.
+
+Of each subscription a range of numbers is remembered. Its states are read in pieces, when there is room for them, from
+those that are current then: one with a newer event, which the endpoint gets by itself, is not among them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from .addresses import Pattern
+from .records import Subscription
+from .stored import Stored
+from .upstream import Upstream
+
+PIECE_STATES = 500
+
+
+class _Range(NamedTuple):
+    subscription: Subscription
+    pattern: Pattern
+    first: int
+    last: int
+
+
+class Owed:
+    """The states that one endpoint is still to be sent, in the order of their numbers for each subscription."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._ranges: dict[str, _Range] = {}
+        self._piece: deque[tuple[Stored, Subscription]] = deque()
+
+    def __len__(self) -> int:
+        """How many of them are in memory."""
+        return len(self._piece)
+
+    def add(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
+        """The states of a subscription from events with these numbers, both inclusive, are to be sent."""
+        if (known := self._ranges.get(subscription.id)) is not None:
+            first, last = min(first, known.first), max(last, known.last)
+        self._ranges[subscription.id] = _Range(subscription, pattern, first, last)
+
+    def drop(self, subscription: Subscription) -> None:
+        """Nothing more is sent to a subscription."""
+        self._ranges.pop(subscription.id, None)
+        self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
+
+    def next(self) -> tuple[Stored, Subscription] | None:
+        """The next state, and the subscription that it is for; None: no more are owed."""
+        while self._piece or self._ranges:
+            while self._piece:
+                stored, subscription = self._piece.popleft()
+                if self._upstream.is_state(stored):
+                    return stored, subscription
+            if self._ranges:
+                self._read(*self._ranges.pop(next(iter(self._ranges))))
+        return None
+
+    def put_back(self, stored: Stored, subscription: Subscription) -> None:
+        """A state that `next` gave was not sent."""
+        self._piece.appendleft((stored, subscription))
+
+    def _read(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
+        found = self._upstream.newest_between(first, last, pattern)
+        self._piece.extend((stored, subscription) for stored in found[:PIECE_STATES])
+        if len(found) > PIECE_STATES:
+            self.add(subscription, pattern, found[PIECE_STATES].sequence_number, last)
