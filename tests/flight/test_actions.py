@@ -30,6 +30,7 @@ BODIES = {
     "logs": {},
     "info": {"log": "orders"},
     "head": {"log": "orders"},
+    "heads": {"logs": ["orders"]},
     "position_at": {"log": "orders", "recorded_at": 0},
     "count": {"log": "orders"},
     "lend": {"log": "orders", "after": 0, "upto": 1, "incarnation": "i", "uid": 0},
@@ -49,7 +50,7 @@ BODIES = {
 
 def test_every_action_is_handled_listed_and_documented(raw):
     handled = [*actions.HANDLERS, *HANDLERS]
-    assert sorted(handled) == sorted(name for name, shape in ACTIONS.items() if shape.right is not None)
+    assert sorted(handled) == sorted(ACTIONS.keys() - {"logs"})
     assert [action.type for action in raw.client.list_actions()] == list(ACTIONS) == list(BODIES)
     rows = table_after(ROOT / "docs" / "reference" / "flight.md", "actions")
     said = {name.strip("`"): right for name, _, _, right in rows}
@@ -89,6 +90,7 @@ def test_every_action_asks_for_its_right_before_it_looks_at_the_log(right):
         seen = [info.descriptor.path for info in raw.client.list_flights(options=raw.options)]
         assert seen == ([[b"orders"]] if right == Right.READ else [])
         assert raw.act("logs")["logs"] == (["orders"] if right == Right.READ else [])
+        assert list(raw.act("heads", BODIES["heads"])["heads"]) == raw.act("logs")["logs"]
         assert backend.refusals > 0
         raw.close()
 
@@ -106,6 +108,22 @@ def test_a_log_is_looked_at(client, log):
         client.info("nothing")
     with pytest.raises(InvalidPosition):
         client.count("orders", 101)
+
+
+def test_the_heads_of_many_logs_take_one_request(store, client, log, monkeypatch):
+    names = ["orders", *(f"shop-{number}" for number in range(1100)), "nothing"]
+    for name in names[1:-1]:
+        store.create(name).append([Event("A")])
+    asked = []
+    act = actions.act
+    monkeypatch.setattr(actions, "act", lambda *given: asked.append(given[2]) or act(*given))
+    heads = client.heads(names)
+    assert list(heads) == names[:-1]
+    assert heads["orders"] == client.head("orders") and heads["shop-7"].head == 1
+    assert asked == ["heads", "heads", "head", "head"]  # of 1,000 and 102; of the one that is not there; by this test
+
+    monkeypatch.setattr(actions, "ACTIONS", {name: shape for name, shape in ACTIONS.items() if name != "heads"})
+    assert client.heads(["orders", "nothing"]) == {"orders": heads["orders"]}, "a server of 0.1.0 is asked one by one"
 
 
 def test_a_stream_tells_how_far_it_is(client, log):

@@ -89,6 +89,7 @@ CALLS: dict[str, Callable[[Caller, Target], Any]] = {
 _CONSUMER = ("log", "owner", "component")
 BODIES: dict[str, Callable[[Target], Any]] = {
     "logs": lambda target: None,
+    "heads": lambda target: {"logs": [LOG]},
     "lend": lambda target: {"log": LOG, "after": 0, "upto": 1, "incarnation": "i", "uid": 0},
     "position_at": lambda target: {"log": LOG, "recorded_at": 0},
     "create_log": lambda target: {"log": target["log"]},

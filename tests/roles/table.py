@@ -261,6 +261,7 @@ FLIGHT = Protocol(
         Row("do_action logs", ANY_USER, _SHOWS_READABLE),
         Row("do_action info", TO_READ),
         Row("do_action head", TO_READ),
+        Row("do_action heads", ANY_USER, _SHOWS_READABLE),
         Row("do_action lend", TO_READ),
         Row("do_action position_at", TO_READ),
         Row("do_action count", TO_READ),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import json
 
-from ..core.access import User
-from ..core.errors import InvalidInput
+from ..core.access import Right, User
+from ..core.errors import InvalidInput, LogNotFound
 from ..core.extent import Extent
 from ..core.limits import show
 from ..core.log import LogInfo
@@ -29,8 +30,8 @@ def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
         wire.check_size(body, name)
         return backend.act(user, name, body)
     given = wire.decode(shape.body, body or b"{}", name)
-    assert shape.right is not None
-    backend.authorize(user, shape.right, given.log)
+    if shape.right is not None:
+        backend.authorize(user, shape.right, given.log)
     return wire.encode(handler(backend, user, given))
 
 
@@ -52,6 +53,15 @@ def _head(backend: Backend, user: User, body: wire.LogBody) -> Extent:
     return backend.place(body.log).extent
 
 
+def _heads(backend: Backend, user: User, body: wire.HeadsBody) -> wire.Heads:
+    found = {}
+    for log in body.logs:
+        if user.may(Right.READ, log):
+            with suppress(LogNotFound):
+                found[log] = backend.place(log).extent
+    return wire.Heads(found)
+
+
 def _count(backend: Backend, user: User, body: wire.CountBody) -> wire.EventCount:
     span, _ = span_of(backend, body)
     return wire.EventCount(backend.count(body.log, span))
@@ -61,5 +71,7 @@ def _lend(backend: Backend, user: User, body: wire.LendBody) -> wire.Lender:
     return backend.lender(user, body)
 
 
-HANDLERS: dict[str, Handler] = {wire.HEAD.name: _head, wire.COUNT.name: _count, wire.LEND.name: _lend}
+HANDLERS: dict[str, Handler] = {
+    wire.HEAD.name: _head, wire.HEADS.name: _heads, wire.COUNT.name: _count, wire.LEND.name: _lend,
+}  # fmt: skip
 """Those that are done here."""

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Forbidden
-from ..core.errors import EventLogError, PositionOfOtherIncarnation
+from ..core.errors import EventLogError, InvalidInput, PositionOfOtherIncarnation
 from ..core.extent import Extent
 from ..core.log import LogInfo
 from ..formats.endpoints import Endpoints
 from .address import BulkAddress
 from .connection import Connection
-from .seen import OtherEverywhere, SeenLogs
+from .seen import NotHereYet, OtherEverywhere, SeenLogs
 from .tries import Tries
-from .wire import HEAD, ActionShape, LogBody
+from .wire import HEAD, HEADS, ActionShape, HeadsBody, LogBody
 
 T = TypeVar("T")
 Looked = TypeVar("Looked", Extent, LogInfo)
@@ -126,6 +126,33 @@ class Calls:
         except PositionOfOtherIncarnation:  # it is another log now, as far as anybody answers: the answer says which
             self.seen.forget(log)
             return self.call(look)
+
+    def look_at_many(self, logs: tuple[str, ...]) -> dict[str, Extent]:
+        """What the address in use says of those of the logs that it has, as far as is known in whole.
+
+        Nothing where a server of 0.1.0 has no such action.
+        """
+
+        def look(connection: Connection) -> dict[str, Extent]:
+            failures = connection.failures
+            found = connection.act(HEADS, HeadsBody(logs)).heads
+            return {log: extent for log, extent in found.items() if self._is_whole(connection, failures, log, extent)}
+
+        try:
+            return self.call(look)
+        except InvalidInput as error:
+            if error.where != "action":
+                raise
+            return {}
+
+    def _is_whole(self, connection: Connection, failures: int, log: str, extent: Extent) -> bool:
+        if self.is_single:
+            return True
+        try:
+            self.seen.check(connection, failures, log, extent)
+        except (PositionOfOtherIncarnation, NotHereYet):
+            return False
+        return True
 
     def _check(self, connection: Connection, log: str) -> None:
         if self.seen.is_checked(connection, log):

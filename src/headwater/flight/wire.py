@@ -33,6 +33,8 @@ SPLIT_BYTES = 64 * 1024 * 1024
 """About how large a split is where nothing is said."""
 SPLITS_MAX = 100_000
 STAGES_MAX = 100_000
+HEADS_MAX = 1000
+"""Of so many logs the heads may be asked for at once."""
 
 PARTITION_MAX = PARTITIONS_MAX - 1
 QUERY_CHARS_MAX = 64 * 1024
@@ -180,6 +182,12 @@ class LogBody(Asked, frozen=True):
     log: str
 
 
+class HeadsBody(Asked, frozen=True):
+    """Several logs."""
+
+    logs: Annotated[tuple[ShortName, ...], Meta(max_length=HEADS_MAX)]
+
+
 class SequenceNumberAtBody(Asked, frozen=True):
     """`recorded_at` in ms since 1970 UTC."""
 
@@ -290,6 +298,12 @@ class LogNames(Answered, frozen=True):
     logs: list[str]
 
 
+class Heads(Answered, frozen=True):
+    """How far each log goes: of those that were asked for, the ones that are there and that the user may read."""
+
+    heads: dict[str, Extent]
+
+
 class SequenceNumber(Answered, frozen=True):
     """One number."""
 
@@ -349,6 +363,7 @@ class ActionShape(NamedTuple, Generic[Body, Answer]):
 LOGS = ActionShape("logs", Nothing, LogNames, None)
 INFO = ActionShape("info", LogBody, LogInfo, Right.READ)
 HEAD = ActionShape("head", LogBody, Extent, Right.READ)
+HEADS = ActionShape("heads", HeadsBody, Heads, None)
 SEQUENCE_NUMBER_AT = ActionShape("position_at", SequenceNumberAtBody, SequenceNumber, Right.READ)
 COUNT = ActionShape("count", CountBody, EventCount, Right.READ)
 LEND = ActionShape("lend", LendBody, Lender, Right.READ)
@@ -368,8 +383,8 @@ DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
 ACTIONS: dict[str, ActionShape[Any, Any]] = {
     shape.name: shape
     for shape in (
-        LOGS, INFO, HEAD, SEQUENCE_NUMBER_AT, COUNT, LEND, CREATE_LOG, TRIM, CONSUMERS, CONSUMER, REGISTER_CONSUMER,
-        ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD,
+        LOGS, INFO, HEAD, HEADS, SEQUENCE_NUMBER_AT, COUNT, LEND, CREATE_LOG, TRIM, CONSUMERS, CONSUMER,
+        REGISTER_CONSUMER, ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD,
     )
 }  # fmt: skip
 """By name."""

@@ -91,18 +91,13 @@ def extents(client: BulkClient, options: ReadOptions, known: Offset | None = Non
     known = known or {}
     for log, at in known.items():
         client.expect(log, at.incarnation, at.position)
-    found = {log: None for log in [*client.logs(), *known] if options.wants(log)} if options.has_pattern else {}
-    names = {*found, *(name for name in options.logs if not is_pattern(name))}
-    return {log: extent for log in sorted(names) if (extent := _extent(client, log, log in found)) is not None}
-
-
-def _extent(client: BulkClient, log: str, is_by_pattern: bool) -> Extent | None:
-    try:
-        return client.head(log)
-    except LogNotFound:
-        if is_by_pattern:  # deleted since it was listed
-            return None
-        raise
+    found = {log for log in [*client.logs(), *known] if options.wants(log)} if options.has_pattern else set()
+    named = {name for name in options.logs if not is_pattern(name)}
+    heads = client.heads(sorted({*found, *named}))
+    for log in sorted(named - set(heads)):
+        if log not in found:  # one of a pattern was deleted since it was listed
+            raise LogNotFound(log)
+    return dict(sorted(heads.items()))
 
 
 def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:

@@ -255,13 +255,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         consumed = decode_offset(start)
         routed: list[tuple[str, Extent, Archive | None, Range]] = []
-        for log, at in decode_offset(end).items():
-            if consumed.get(log) == at:
-                continue
+        wanted = {log: at for log, at in decode_offset(end).items() if consumed.get(log) != at}
+        for log, at in wanted.items():
             self._client.expect(log, at.incarnation, at.position)
-            try:
-                extent = self._client.head(log)
-            except LogNotFound:  # since the end of this batch was settled
+        there = self._client.heads(list(wanted))
+        for log, at in wanted.items():
+            if (extent := there.get(log)) is None:  # it was deleted since the end of this batch was settled
                 self._lose(log)
                 continue
             if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
