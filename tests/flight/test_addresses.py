@@ -25,6 +25,8 @@ from headwater.core.errors import (
 from headwater.flight.address import RETRIES, BulkAddress
 from headwater.flight.client import BulkClient
 from headwater.flight.connection import Connection
+from headwater.flight.errors import Busy
+from headwater.flight.limits import Place, StreamLimits
 from headwater.flight.seen import NotHereYet
 from headwater.flight.server import BulkServer
 from headwater.flight.tries import Tries
@@ -101,6 +103,36 @@ class TestReading:
         home.replica.problem = None
         assert types(client.read(Ticket("orders"))) == ALL
         assert home.replica.asked == ["logs"], "what goes on stays in use"
+
+    def test_a_busy_server_is_left_for_another_and_waited_for_where_all_are(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held = [home.servers[0].gets.take(f"reader {number}") for number in range(StreamLimits().gets)]
+        client = home.client(retries=0)
+        assert types(client.read(Ticket("orders"))) == ALL
+        assert client.url == home.urls[1] and "scan" not in home.replica.asked
+
+        take, refusals = home.servers[1].gets.take, iter([Busy("reads", 1)] * 5)
+
+        def refusing_at_first(holder: str) -> Place:
+            if (refusal := next(refusals, None)) is not None:
+                raise refusal
+            return take(holder)
+
+        monkeypatch.setattr(home.servers[1].gets, "take", refusing_at_first)
+        assert types(home.client(retries=1).read(Ticket("orders"))) == ALL, "waiting for a place is no failed attempt"
+        for place in held:
+            place.release()
+
+    def test_readers_begin_at_all_addresses_but_the_last(self) -> None:
+        address = BulkAddress("grpc://a,grpc://b,grpc://c")
+        assert [address.turned(by).url for by in range(3)] == [
+            "grpc://a,grpc://b,grpc://c",
+            "grpc://b,grpc://a,grpc://c",
+            "grpc://a,grpc://b,grpc://c",
+        ]
+        for few in (BulkAddress("grpc://a"), BulkAddress("grpc://a,grpc://b")):
+            assert few.turned(1) == few
 
     def test_a_log_that_a_replica_lacks_is_asked_elsewhere_and_none_is_sure_but_all(self, home: Home) -> None:
         home.replica.lacks = True

@@ -50,6 +50,12 @@ class BulkAddress:
         urls = urls_of(self.url)
         return (self,) if len(urls) == 1 else tuple([replace(self, url=url) for url in urls])
 
+    def turned(self, by: int) -> BulkAddress:
+        """The same with all URLs but the last in another order, so that readers do not all begin at the same one."""
+        *first, last = urls_of(self.url)
+        at = by % len(first) if first else 0
+        return replace(self, url=",".join([*first[at:], *first[:at], last]))
+
     @property
     def location(self) -> str:
         """The URL as Flight wants it, with its port; of one server."""

@@ -52,9 +52,9 @@ class Calls:
         for connection in self._connections:
             connection.close()
 
-    def tries(self, *, may_lag: bool = True) -> Tries:
-        """For one call; `may_lag`: whether it names positions that an address need not have yet."""
-        return Tries(self._endpoints, self.address.retries, may_lag=may_lag)
+    def tries(self, *, may_lag: bool = True, is_read: bool = False) -> Tries:
+        """For one call; see Tries."""
+        return Tries(self._endpoints, self.address.retries, may_lag=may_lag, is_read=is_read)
 
     def call(
         self,

@@ -162,7 +162,7 @@ class BulkClient:
         has_number = ticket.columns is None or SEQUENCE_NUMBER in ticket.columns
         if not has_number:
             asked = _replaced(ticket, columns=(*(ticket.columns or ()), SEQUENCE_NUMBER))
-        tries = self._calls.tries()
+        tries = self._calls.tries(is_read=True)
         while True:
             connection = tries.begin()
             try:

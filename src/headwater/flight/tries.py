@@ -36,9 +36,12 @@ CATCHES_UP_S = 2.0
 class Tries:
     """The attempts of one call. For one thread."""
 
-    def __init__(self, endpoints: Endpoints[Connection], retries: int, *, may_lag: bool) -> None:
-        """`may_lag`: whether a position above the head is one that an address need not have yet."""
-        self._endpoints, self._may_lag = endpoints, may_lag
+    def __init__(self, endpoints: Endpoints[Connection], retries: int, *, may_lag: bool, is_read: bool = False) -> None:
+        """`may_lag`: whether a position above the head is one that an address need not have yet.
+
+        `is_read`: any address can do it, so one that is busy is left for another.
+        """
+        self._endpoints, self._may_lag, self._is_read = endpoints, may_lag, is_read
         self._attempts = Attempts(retries=retries * len(endpoints))
         self._doubts: dict[Connection, EventLogError] = {}
         """What addresses say for now that may lag."""
@@ -75,7 +78,7 @@ class Tries:
             raise known from None
         if isinstance(known, Unauthenticated) and self._session and self._connection.log_in_again(self._session):
             return
-        if self._endpoints.is_single or not (isinstance(known, GOES_ELSEWHERE) or self._is_doubtful(known)):
+        if self._endpoints.is_single or not (self._goes_elsewhere(known) or self._is_doubtful(known)):
             self._repeat(known, is_idempotent)
         else:
             self._turn(known, is_idempotent, is_untouched)
@@ -108,7 +111,8 @@ class Tries:
             self._ask_all_again(known)
             return
         told = next(reversed(self._doubts.values())) if self._doubts else self._told(known)
-        pause_s = self._endpoints.turn_s(self._attempts, told, without=self._doubts)
+        is_busy = isinstance(told, Busy)
+        pause_s = self._endpoints.turn_s(self._attempts, told, without=self._doubts, is_busy=is_busy)
         if pause_s > 0:
             self._doubts.clear()
             self._attempts.sleep(pause_s)
@@ -129,6 +133,9 @@ class Tries:
         error = OtherEverywhere(known.position, known.incarnation, known.first)
         error.args = known.args
         return error
+
+    def _goes_elsewhere(self, known: EventLogError) -> bool:
+        return isinstance(known, GOES_ELSEWHERE) or (self._is_read and isinstance(known, Busy))
 
     def _is_doubtful(self, known: EventLogError) -> bool:
         is_ahead = isinstance(known, InvalidPosition) and known.where in ("after", "upto") and self._may_lag

@@ -79,14 +79,20 @@ class Endpoints(Generic[E]):
             if endpoint is self.current:
                 self.current = self._rested(now)
 
-    def turn_s(self, attempts: Attempts, error: EventLogError, without: Container[E] = ()) -> float:
-        """How long to wait before another one is asked, in seconds; where no attempt is left, raises the error."""
+    def turn_s(
+        self, attempts: Attempts, error: EventLogError, without: Container[E] = (), *, is_busy: bool = False
+    ) -> float:
+        """How long to wait before another one is asked, in seconds; where no attempt is left, raises the error.
+
+        `is_busy`: see Attempts.
+        """
         now = time.monotonic()
         rest_s = min(each.rests_until for each in self._left(self._all, without)) - now
         if rest_s <= 0 and attempts.elsewhere < len(self._all) - 1:
             attempts.turned()
             return 0.0
-        return attempts.pause_s(error, wait_s=rest_s * random.uniform(1.0, 1.5) if rest_s > 0 else 0.0)
+        wait_s = rest_s * random.uniform(1.0, 1.5) if rest_s > 0 else 0.0
+        return attempts.pause_s(error, is_busy=is_busy, wait_s=wait_s)
 
     @property
     def urls(self) -> str:

@@ -19,7 +19,7 @@ from ..flight.wire import Ticket
 from . import borrowing
 from .archive.snapshot import Archive
 from .archive_reading import ArchivedSlice, Piece, read_archived
-from .clients import client_of
+from .clients import client_of_task
 from .payload_schema import MALFORMED, PAYLOAD
 from .planning import LogSlice, route
 from .read_options import ReadOptions
@@ -59,7 +59,7 @@ def _read(
     if isinstance(slice, ArchivedSlice):
         return read_archived(slice, options.columns, query, partitions)
     if isinstance(slice, LogSlice):
-        return _read_log(client_of(options.address), options, query, slice.ticket)
+        return _read_log(client_of_task(options.address), options, query, slice.ticket)
     return iter(())  # Spark makes one of its own where there is none
 
 
