@@ -128,9 +128,9 @@ class Calls:
             return self.call(look)
 
     def look_at_many(self, logs: tuple[str, ...]) -> dict[str, Extent]:
-        """What the address in use says of those of the logs that it has, as far as is known in whole.
+        """The extents of these logs at the address in use, without logs that it lacks, or has in part.
 
-        Nothing where a server of 0.1.0 has no such action.
+        It is empty where a server of 0.1.0 has no such action.
         """
 
         def look(connection: Connection) -> dict[str, Extent]:

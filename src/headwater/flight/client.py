@@ -98,7 +98,7 @@ class BulkClient:
         return self._calls.look(wire.HEAD, log)
 
     def heads(self, logs: Sequence[str]) -> dict[str, Extent]:
-        """The same for many logs in one request (for each 1,000), without those that are not there.
+        """The same for many logs in one request (for each 1,000); logs that are not there are left out.
 
         Raises Forbidden for a log that may not be read. A server of 0.1.0 is asked for one log after the other.
         """

@@ -299,7 +299,7 @@ class LogNames(Answered, frozen=True):
 
 
 class Heads(Answered, frozen=True):
-    """How far each log goes: of those that were asked for, the ones that are there and that the user may read."""
+    """How far each log goes; logs that are not there, or that the user may not read, are left out."""
 
     heads: dict[str, Extent]
 

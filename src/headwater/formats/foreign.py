@@ -85,7 +85,7 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
 
 
 def check_unambiguous(number: str) -> None:
-    """Raises InvalidInput where a number that is to be a time since 1970 has 14 digits: it may be YYYYMMDDhhmmss."""
+    """Raises InvalidInput for a number of 14 digits as a time since 1970: it may be meant as YYYYMMDDhhmmss."""
     if len(number.partition(".")[0]) == _COMPACT_DIGITS and number[0] != "-":
         problem = f"{show(number)} may be meant as YYYYMMDDhhmmss or as milliseconds since 1970"
         raise InvalidInput(f"{problem}; write it as YYYY-MM-DDThh:mm:ss")

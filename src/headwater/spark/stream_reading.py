@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: Offset | None = None
         """Up to where batches are planned, as far as this process has planned any."""
         self._lost: set[str] = set()
-        """Logs that are gone, of which a warning has been given."""
+        """Logs that are gone, after one warning for each."""
 
     @cached_property
     def options(self) -> ReadOptions:

@@ -148,7 +148,7 @@ def _parsing(type: pa.StructType, unit: str) -> pj.ParseOptions:
 
 
 def _as_read(type: pa.DataType, unit: str) -> pa.DataType:
-    """The type that the parser is told: a date is a text to it, which is cast afterwards, and times have that unit."""
+    """The type for the parser: a date is a text to it, which is cast afterwards, and times have that unit."""
     if pa.types.is_date(type):
         return pa.string()
     if pa.types.is_timestamp(type):

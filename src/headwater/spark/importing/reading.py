@@ -231,7 +231,7 @@ def _row(piece: Piece, raw: Raw, event_of: Callable[..., Event], *given: object)
 
 
 def _reason(error: Exception) -> str:
-    """Why a row is no event; an error that is not about the row's content is named by its class."""
+    """The reason why a row is no event; an error that is not about the row's content begins with its class."""
     return str(error) if isinstance(error, EventLogError) else f"{UNEXPECTED}{type(error).__name__}: {error}"
 
 
@@ -323,7 +323,7 @@ def _rows(piece: Piece) -> Read:
 
 
 def _cells(batch: pa.RecordBatch) -> Iterable[tuple[dict[str, Any], str]]:
-    """The cells of each row by column, and the fault of a cell that cannot be read, which is left out."""
+    """The readable cells of each row by column, and the reason why another one cannot be read."""
     try:
         return [(cells, "") for cells in batch.to_pylist()]
     except _OUT_OF_RANGE:
@@ -341,7 +341,7 @@ def _cells_one_by_one(row: pa.RecordBatch) -> tuple[dict[str, Any], str]:
 
 
 def _plain(value: object) -> datetime | timedelta | str:
-    """A time or duration in nanoseconds, which Arrow gives as pandas' own, as one in microseconds has it.
+    """A time or duration in nanoseconds, which Arrow gives as pandas' own, in the form of one in microseconds.
 
     Where it has nanoseconds, it is the same text with nine digits of a second. Raises TypeError for anything else.
     """
@@ -422,7 +422,8 @@ def fitting(
 def _made(
     batch: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], pa.RecordBatch], before: int
 ) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
-    """The results of runs of rows, in order, and each row between them that gives none: its index, and why."""
+    """The batches that `make` gives for runs of rows, in order, and each row between them that it refuses: its index,
+    and why."""
     if not batch.num_rows:
         return
     try:
