@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +29,7 @@ from headwater.server.watchman import HELD_S, TICK_S, Held, Watchman, of_frame, 
 from headwater.storage.memory import MemoryStore
 
 from ..waiting import eventually
+from .running import RunningServer
 
 PACKAGE = Path(headwater.__file__).parent
 
@@ -34,14 +38,16 @@ class Watched:
     """A watchman whose clock is set by hand, and what it tells."""
 
     def __init__(self) -> None:
-        self.now = 100.0
+        self.now, self.used = 100.0, 5.0
         self.bus, self.doing = Bus(), Doing()
         self.told: list[Notification] = []
         self.bus.subscribe(self.told.append)
-        self.watchman = Watchman(self.bus, self.doing, clock=lambda: self.now)
+        self.watchman = Watchman(self.bus, self.doing, clock=lambda: self.now, used=lambda: self.used)
 
-    def tick(self, lag_s: float) -> None:
+    def tick(self, lag_s: float, share: float = 1.0) -> None:
+        """A tick that comes so late; the process had a CPU for that share of it."""
         self.now = self.watchman._due + lag_s
+        self.used += lag_s * share
         self.watchman.tick()
 
 
@@ -85,6 +91,34 @@ def test_what_holds_the_loop_is_told_with_the_note_where_nothing_was_seen() -> N
         "eventType": told.type.value, "time": 0, "heldMs": 250, "room": "amqp",
         "kind": "receiver of orders", "untold": 0,
     }  # fmt: skip
+
+
+def test_a_lag_is_not_told_of_a_process_that_did_not_run() -> None:
+    watched = Watched()
+    watched.tick(0.5, share=0.1)
+    assert watched.told == [] and watched.watchman.lags.sum_s == pytest.approx(0.5)
+    watched.tick(0.5, share=0.3)
+    assert [each.attributes["heldMs"] for each in watched.told] == [500]
+
+
+def test_an_idle_server_on_a_machine_without_a_free_cpu_blames_nobody(tmp_path: Path) -> None:
+    def lags() -> float:
+        """How many ticks came more than 100 ms late."""
+        counted = {
+            sample.labels.get("le"): sample.value
+            for family in text_string_to_metric_families(server.ask("/metrics")[1])
+            if family.name == "headwater_loop_lag_seconds"
+            for sample in family.samples
+        }
+        return counted["+Inf"] - counted["0.1"]
+
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        before = lags()
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(3 * HELD_S)  # so long it does not get a CPU
+        server.process.send_signal(signal.SIGCONT)
+        eventually(lambda: lags() > before)
+        assert "event loop held" not in server.errors
 
 
 def test_it_tells_once_a_second_and_counts_the_others() -> None:
@@ -151,7 +185,7 @@ def test_the_thread_sees_who_holds_a_loop_and_ends_with_the_watchman() -> None:
     async def scenario() -> None:
         bus = Bus()
         bus.subscribe(told.append)
-        watchman = Watchman(bus, Doing())
+        watchman = Watchman(bus, Doing(), used=itertools.count().__next__)
         watchman.start()
         await asyncio.sleep(2 * TICK_S)
 

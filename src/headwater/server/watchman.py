@@ -4,6 +4,10 @@ One thread serves everybody on the loop, so whatever holds it holds all up. A ti
 no tick comes, a thread of the watchman looks where the loop's thread is. Code in C may keep the interpreter, and so
 that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
 note of what was done last (`core.doing`) counts.
+
+A late tick alone says nothing of who is to blame: on a busy machine an idle process waits for its turn. So a lag is
+told only if this process used the CPU for that long meanwhile, in whatever thread: one that keeps the interpreter
+holds the loop, too.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 TICK_S = 0.04
 """How often the lag is measured; what held the loop may have done so for that much longer."""
 HELD_S = 0.1
-"""From which lag on it is told."""
+"""From which lag on it is told, and for how long the process must have had a CPU meanwhile."""
 LOOK_S = 0.04
 """How often the thread looks whether a tick is late, and by how much one must be for it to look closer."""
 TELL_S = 1.0
@@ -55,15 +59,22 @@ class Watchman:
     """Watches one event loop, from `start` to `stop`, both of which are called on it."""
 
     def __init__(
-        self, bus: Bus, doing: Doing, threads: Threads | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        bus: Bus,
+        doing: Doing,
+        threads: Threads | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        used: Callable[[], float] = time.process_time,
     ) -> None:
-        """`threads` sees to it that the thread goes on looking."""
-        self._bus, self._doing, self._clock = bus, doing, clock
+        """`threads` sees to it that the thread goes on looking. `used` answers for how long the process had a CPU."""
+        self._bus, self._doing, self._clock, self._used = bus, doing, clock, used
         self._threads = threads or Threads(bus)
         self.lags = Histogram(BOUNDS_S)
         """How late each tick came."""
         self._due = clock()
         """When the next tick should come."""
+        self._used_before = used()
+        """What `used` answered at the last tick."""
         self._held: Held | None = None
         """What was found while a tick is late."""
         self._told_at = -TELL_S
@@ -95,13 +106,14 @@ class Watchman:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._go_on)
 
     def tick(self) -> None:
-        """The loop is there: measure how late, and tell it if that is long."""
-        now = self._clock()
+        """The loop is there: measure how late, and tell it if that is long and this process was busy for as long."""
+        now, used = self._clock(), self._used()
+        busy_s, self._used_before = used - self._used_before, used
         lag_s = max(0.0, now - self._due)
         held, self._held = self._held, None
         self._due = now + TICK_S
         self.lags.add(lag_s)
-        if lag_s >= HELD_S:
+        if lag_s >= HELD_S and busy_s >= HELD_S:
             self._tell(now, lag_s, held or of_note(self._doing.what))
 
     def _tell(self, now: float, lag_s: float, held: Held) -> None:
