@@ -235,8 +235,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
-            "Something has held the event loop, and so everybody, for more than 100 ms of the server's own CPU time. At "
-            "most once a second.",
+            "Something has held the event loop, and so everybody, for more than 100 ms of the server's own CPU time. "
+            "At most once a second.",
             _number("heldMs", "for how long, at least"),
             _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
             _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
