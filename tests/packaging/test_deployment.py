@@ -110,6 +110,7 @@ def test_server_starts_with_the_sample_for_a_node_and_takes_notifications(tmp_pa
 
 def test_unit_serves_the_configuration_where_the_readme_puts_it() -> None:
     assert option("ExecStart") == "/opt/headwater/bin/headwater serve --config /etc/headwater/headwater.toml"
+    assert option("Type") == "notify"
     assert option("ExecReload") == "kill -HUP $MAINPID"
     assert loaded(SAMPLE).data == Path("/var/lib") / option("StateDirectory")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from typing import Protocol
 
@@ -98,6 +99,7 @@ from .room_metrics import (
 )
 from .root_page import RootPage
 from .security import AccountGuard
+from .service_manager import ADDRESS_VARIABLE, ServiceManager
 from .tracing.opening import open_spans
 from .unfinished import Unfinished
 from .watchman import Watchman
@@ -124,16 +126,24 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     raise_open_files(config)
     give_memory_back()
     hangups = Hangups()
-    if config.home is None:
-        with asyncio.Runner(loop_factory=EventLoop) as runner:
-            runner.run(Server(config, announce, hangups).run())
-        return
+    with closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))) as manager:
+        if config.home is None:
+            with asyncio.Runner(loop_factory=EventLoop) as runner:
+                runner.run(Server(config, announce, hangups, manager).run())
+        else:
+            _serve_home(config, announce, hangups, manager)
+
+
+def _serve_home(config: Config, announce: Callable[[str], None], hangups: Hangups, manager: ServiceManager) -> None:
+    """The same for a server that shares a home: it begins again whenever its turn is over."""
+    from .event_loop import EventLoop
+
     membership = Membership(config)
     try:
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(Server(config, announce, hangups, membership).run())
+                    runner.run(Server(config, announce, hangups, manager, membership).run())
             except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
@@ -199,9 +209,11 @@ class Server:
         config: Config,
         announce: Callable[[str], None],
         hangups: Hangups,
+        manager: ServiceManager,
         membership: Membership | None = None,
     ) -> None:
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
+        self._manager = manager
         largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
         unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
         self._doing = Doing()
@@ -257,6 +269,7 @@ class Server:
             self._look_after(ending)
             for line in ports.lines:
                 self._announce(line)
+            self._manager.ready()
             self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
@@ -368,6 +381,7 @@ class Server:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
         await messages.start()
         listening.start(self._threads)
+        self._manager.ready()
         try:
             has_turn = await membership.turn(stop)
         finally:
