@@ -100,3 +100,29 @@ def test_a_log_without_tags_says_what_a_story_is(seen: Seen) -> None:
     page = seen.open("/logs/empty/stories")
     page.get_by_text("No event here has a tag.").wait_for()
     page.locator(".empty [data-copy]").wait_for()
+
+
+def test_the_story_of_many_events_looks_at_the_tags_of_each_a_few_times(seen: Seen, server: RunningServer) -> None:
+    """Not once for each pair of them."""
+    with connect(server.url) as client:
+        client.log("empty").append([Event("T", b"{}", ("story:1", f"part:{n // 2}", "odd")) for n in range(300)])
+    page = seen.open("/logs/empty/300?story=story%3A1")
+    page.locator(".story a.tag", has_text="part:149").first.wait_for()
+    page.get_by_role("button", name="Earlier events").click()
+    page.locator(".story a.tag", has_text="part:100").first.wait_for()
+    looked, events, ties = page.evaluate(LOOKED_AT)
+    assert events == 113 and looked <= 5 * events
+    assert ties == [f"part:{n}" for n in range(149, 92, -1)]
+
+
+LOOKED_AT = """() => {
+    const view = document.querySelector("hw-event");
+    let looked = 0;
+    for (const row of view.rows) {
+        const tags = row.event.tags;
+        Object.defineProperty(row.event, "tags", {get: () => (looked += 1, tags)});
+    }
+    view.told();
+    const ties = [...new Set([...document.querySelectorAll(".story a.tag")].map((each) => each.textContent))];
+    return [looked, view.rows.length, ties];
+}"""

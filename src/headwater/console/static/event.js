@@ -357,27 +357,30 @@ class HwEvent extends View {
         drawing,
       ),
     );
-    put(drawing, this.lanes(Math.max(280, drawing.clientWidth - 28)));
-    this.list();
+    const ties = this.tied();
+    put(drawing, this.lanes(Math.max(280, drawing.clientWidth - 28), ties));
+    this.list(ties);
   }
 
-  /** The rarest other tag of an event that others in the window have, too: what ties them to each other. */
-  tie(row) {
-    const often = (tag) => this.rows.filter((each) => each.event.tags?.includes(tag)).length;
-    const values = (tag) => {
-      const key = tag.split(":")[0];
-      return new Set(
-        this.rows.flatMap((each) => (each.event.tags ?? []).filter((other) => other.split(":")[0] === key)),
-      ).size;
-    };
-    return (row.event.tags ?? [])
-      .filter((tag) => tag !== this.tag)
-      .map((tag) => [tag, often(tag)])
-      .filter(([, times]) => times < this.rows.length || this.rows.length < 3)
-      .sort((a, b) => Number(a[1] < 2) - Number(b[1] < 2) || a[1] - b[1] || values(b[0]) - values(a[0]))[0]?.[0];
+  /** Of each event in the window, the rarest other tag that others there have, too: what ties them to each other. */
+  tied() {
+    const often = new Map(), // how many events have a tag, and how many tags a key has
+      values = new Map(),
+      more = (counts, key) => counts.set(key, (counts.get(key) ?? 0) + 1),
+      key = (tag) => tag.split(":")[0],
+      tagged = this.rows.map((each) => each.event.tags ?? []);
+    for (const tag of tagged.flat()) if (more(often, tag).get(tag) === 1) more(values, key(tag));
+    return tagged.map(
+      (tags) =>
+        tags
+          .filter((tag) => tag !== this.tag)
+          .map((tag) => [tag, often.get(tag), values.get(key(tag))])
+          .filter(([, times]) => times < this.rows.length || this.rows.length < 3)
+          .sort((a, b) => Number(a[1] < 2) - Number(b[1] < 2) || a[1] - b[1] || b[2] - a[2])[0]?.[0],
+    );
   }
 
-  lanes(width) {
+  lanes(width, ties) {
     const types = [...new Set(this.rows.map((each) => each.event.type))].slice(0, LANES),
       label = Math.min(150, 16 + Math.max(...types.map((type) => type.length)) * 7),
       height = types.length * 26 + 30;
@@ -404,7 +407,7 @@ class HwEvent extends View {
       );
     const last = new Map();
     this.rows.forEach((each, index) => {
-      const tie = this.tie(each),
+      const tie = ties[index],
         before = tie === undefined ? undefined : last.get(tie);
       if (before !== undefined && index - before <= 3 && this.rows[before].event.type !== each.event.type) {
         // the two ends of one thing
@@ -436,14 +439,14 @@ class HwEvent extends View {
     return node;
   }
 
-  list() {
+  list(ties) {
     const lines = [],
       columns = columnsOf(this.log);
     let before = null;
-    for (const each of [...this.rows].reverse()) {
+    for (const [index, each] of [...this.rows.entries()].reverse()) {
       const ms = momentOf(each),
         words = dayInWords(ms),
-        tie = this.tie(each),
+        tie = ties[index],
         rest = columns.length
           ? columns.map((one) => [one.name, valueOf(each.event, one)]).filter(([, value]) => value !== null)
           : members(each.event.data ?? "", 6)
