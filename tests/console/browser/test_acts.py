@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -235,6 +236,48 @@ def test_an_event_is_appended_and_a_condition_refuses_the_next(seen: Seen, serve
     dialog.get_by_role("button", name="Append").click()
     dialog.get_by_text("Refused:").wait_for()
     assert json.loads(server.ask("/logs/empty")[1])["head"] == 1
+
+
+def test_a_tag_with_spaces_is_appended_in_quotes(seen: Seen, server: RunningServer) -> None:
+    page = seen.open("/logs/empty")
+    page.get_by_role("button", name="Append", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Append to empty")
+    dialog.get_by_label("Type").fill("OrderPlaced")
+    tags = dialog.get_by_label("Tags")
+    tags.fill("order:1 'customer:Ann")
+    dialog.get_by_role("button", name="Append").click()
+    dialog.get_by_text("is not closed").wait_for()
+    tags.fill("order:1 'customer:Ann Lee' it's\\ odd'")
+    command = dialog.locator("[data-copy]").get_attribute("data-copy") or ""
+    assert "'customer:Ann Lee'" in command
+    dialog.get_by_role("button", name="Append").click()
+    seen.toast("is durable")
+    with connect(server.url) as client:
+        [event] = client.log("empty").read()
+    assert set(event.tags) == {"order:1", "customer:Ann Lee", "its\\ odd"}
+
+
+def test_a_time_is_read_in_the_zone_in_which_times_are_shown(shared: RunningServer, opening: Opening) -> None:
+    """Of somebody in New York, who has switched to local times or not; by UTC, at which hour it is."""
+    seen = opening(shared, timezone_id="America/New_York")
+    for zone, hours in (
+        ("UTC", {"2026-01-31 12:00": 12, "2026-01-31": 0, "2026-01-31 12:00 local": 17}),
+        ("local", {"2026-01-31 12:00": 17, "2026-07-31 12:00:30.5": 16, "2026-01-31T12:00Z": 12, "2026-01-31": 5,
+                   "2026-01-31T12:00+02:00": 10, "2026-01-31 12:00 UTC": 12}),
+    ):  # fmt: skip
+        page = seen.open("/logs/flights/storage")
+        field = page.get_by_label("Trim what is below", exact=True)
+        field.wait_for()
+        assert (field.get_attribute("placeholder") or "").endswith(f"12:00 {zone}")
+        for typed, hour in hours.items():
+            with page.expect_request("**/position?at=*") as asked:
+                field.fill(typed)
+            assert time.gmtime(int(asked.value.url.partition("at=")[2]) / 1000).tm_hour == hour, (zone, typed)
+        field.fill("31.1.2026")
+        page.get_by_text("A number or a time is expected").wait_for()
+        page.locator("h1").click()
+        page.keyboard.press("u")
+        page.locator("#toast").wait_for()
 
 
 def test_a_connection_is_closed_and_its_client_is_told(opening: Opening, tmp_path: Path) -> None:

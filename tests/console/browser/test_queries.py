@@ -95,6 +95,25 @@ def test_a_query_of_chips_is_in_the_address_and_back_leads_back(seen: Seen) -> N
     page.get_by_text("100 events match").wait_for()
 
 
+def test_a_query_is_typed_term_by_term_while_its_events_come(seen: Seen) -> None:
+    page = seen.open("/logs/flights")
+    page.get_by_text("400 events").first.wait_for()
+    page.keyboard.press("/")
+    for typed, counted in (("FlightC", "100 events match"), ("tail:N3", "20 events match")):
+        page.keyboard.type(typed)
+        page.locator(".complete li", has_text=typed).first.wait_for()
+        page.keyboard.press("Enter")
+        page.get_by_text(counted).wait_for()
+        page.locator(".list .line[data-number]").first.wait_for()
+    assert "q=type%3DFlightCancelled+tag%3Dtail%3AN3" in page.url
+    page.keyboard.type("fgt")
+    assert page.evaluate("[document.activeElement.value, document.documentElement.dataset.theme ?? null]") == [
+        "fgt",
+        None,
+    ]
+    assert page.get_by_role("button", name="Following").count() == 0
+
+
 def test_a_type_has_one_colour_in_the_query_the_counts_and_the_list(seen: Seen) -> None:
     page = seen.open("/logs/flights?q=type%3DFlightDeparted%20type%3DFlightCancelled")
     page.locator(".line[data-number] .square").first.wait_for()
@@ -432,15 +451,10 @@ def test_an_export_and_the_commands_have_just_the_range_that_is_selected(
     expected = [each.sequence_number for each in events if first <= each.recorded_at < last and each.type == "T"]
     page = seen.open(f"/logs/empty?q=type%3DT&from={first}&before={last}")
     page.get_by_text(f"{len(expected)} event{'s' * (len(expected) > 1)} match").first.wait_for()
-    for name in ("headwater", "curl", "Python"):
+    for name, option in (("headwater", " --json"), ("curl", "")):
         page.locator(".same").get_by_role("button", name=name, exact=True).click()
         copied = page.locator(".same [data-copy]").get_attribute("data-copy") or ""
-        if name == "Python":
-            found = [int(line.split()[0]) for line in python(copied, tmp_path).splitlines()]
-        else:
-            told = run(copied + (" --json" if name == "headwater" else ""), tmp_path)
-            found = [json.loads(line)["sequence_number"] for line in told.splitlines()]
-        assert found == expected[::-1], name
+        assert EXPORTED["NDJSON"](run(copied + option, tmp_path)) == expected[::-1], name
     for form, read in EXPORTED.items():
         page.get_by_role("button", name="Export").click()
         dialog = page.get_by_role("dialog", name="Export")

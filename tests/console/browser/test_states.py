@@ -238,4 +238,4 @@ def test_what_needs_somebody_says_what_since_when_and_what_it_causes(shared: Run
     [[kind, what, more, _]] = needs((wrong,) * 5)
     assert (kind, what) == ("warn", "Logins fail") and more.startswith("5 wrong logins")
     many = needs((wrong,) * 5, consumers=[lagging], webhooks=[hook], troubles=["bulk is down", "another"])
-    assert [each[0] for each in many] == ["bad"] * 4, "the worst four"
+    assert [each[0] for each in many] == ["bad"] * 4 + ["warn"], "all of them, the worst first"

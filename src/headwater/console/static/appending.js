@@ -1,23 +1,30 @@
 /* Appending an event from the page of its log: it is durable, and the page says so before. */
 
 import { ask, count, formDialog, h, headwater, icon, logPath, say } from "./core.js";
-import { asJson, read } from "./query.js";
+import { asJson, read, words } from "./query.js";
 
 /** Ask for the event, and for a condition. */
 export function appending(page) {
   const type = h("input", { required: true, autofocus: true, spellcheck: "false" }),
-    tags = h("input", { placeholder: "order:17 customer:ann", spellcheck: "false" }),
+    tags = h("input", { placeholder: "order:17 'customer:Ann Lee'", spellcheck: "false" }),
     data = h("textarea", { rows: "5", class: "mono", spellcheck: "false" }),
     condition = h("input", { placeholder: "type=OrderPlaced tag=order:17", spellcheck: "false" }),
     id = eventId(); // sent again with the same id, it is appended once
-  const names = () => tags.value.split(/\s+/).filter(Boolean);
+  const names = () => words(tags.value),
+    shown = () => {
+      try {
+        return names();
+      } catch {
+        return ["TAG"]; // a quote that is not closed yet
+      }
+    };
   formDialog(
     `Append to ${page.log}`,
     "Append",
     [
       h("p", { class: "warn small" }, icon("warn"), " An event stays: nothing takes it back."),
       h("label", {}, "Type", type),
-      h("label", {}, "Tags", tags),
+      h("label", {}, "Tags, those with spaces in quotes", tags),
       h("label", {}, "Data", data),
       h("label", {}, "Fail if an event matches (a query, or nothing)", condition),
     ],
@@ -27,7 +34,7 @@ export function appending(page) {
         page.log,
         "--type",
         type.value || "TYPE",
-        ...names().flatMap((tag) => ["--tag", tag]),
+        ...shown().flatMap((tag) => ["--tag", tag]),
         ...(data.value ? ["--data", data.value] : []),
         ...(condition.value ? ["--fail-if-match", condition.value] : []),
       ),

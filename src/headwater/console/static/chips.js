@@ -11,7 +11,7 @@ import { PAGE } from "./rows.js";
 export function queryCard(page, broken) {
   const { items, order, range } = page.state,
     alternatives = items.length ? items : [{ types: [], tags: [], exact: [] }];
-  const change = (index, kind, value, isOff) => {
+  const change = (kind, value, isOff, index = alternatives.length - 1) => {
     const next = alternatives.map((item) => ({
         types: [...item.types],
         tags: [...item.tags],
@@ -22,7 +22,8 @@ export function queryCard(page, broken) {
     else if (!list.includes(value)) list.push(value);
     page.set({ items: next.filter((item) => item.types.length + item.tags.length + item.exact.length), at: null });
   };
-  page.add = (tag, index = alternatives.length - 1) => change(index, tag.includes(":") ? "tags" : "exact", tag);
+  page.change = change;
+  page.add = (tag) => change(tag.includes(":") ? "tags" : "exact", tag);
   const chip = (kind, name, value, index) =>
     h(
       "span",
@@ -38,7 +39,7 @@ export function queryCard(page, broken) {
             ? value
             : value.slice(name.length + 1) || (kind === "tags" ? "any" : value),
       ),
-      h("button", { "aria-label": `Without ${value}`, onclick: () => change(index, kind, value, true) }, icon("close")),
+      h("button", { "aria-label": `Without ${value}`, onclick: () => change(kind, value, true, index) }, icon("close")),
     );
   const key = (tag) => (tag.includes(":") ? tag.slice(0, tag.indexOf(":")) : tag);
   const parts = alternatives.map((item, index) => [
@@ -50,7 +51,7 @@ export function queryCard(page, broken) {
     item.types.length && item.tags.length + item.exact.length ? h("span", { class: "dim" }, "and") : null,
     item.tags.map((tag) => chip("tags", key(tag), tag, index)),
     item.exact.map((tag) => chip("exact", tag.includes(":") ? key(tag) : "tag", tag, index)),
-    index === alternatives.length - 1 ? field(page, change, index) : null,
+    index === alternatives.length - 1 ? field(page) : null,
   ]);
   page.same ??= kept("headwater.same", "headwater");
   const known = { range: page.bounds, total: page.total },
@@ -80,32 +81,33 @@ export function queryCard(page, broken) {
   );
   page.followButton = h("button", { "aria-pressed": String(Boolean(page.tail)), onclick: () => page.follow() });
   page.followed();
+  page.asked ??= h("div", { class: "query" }); // one for all redraws: what is typed into its field stays
+  put(
+    page.asked,
+    h("span", { class: "dim" }, "where"),
+    parts,
+    items.length ? h("button", { class: "plain", onclick: () => other(page) }, "Or\u2026") : null,
+    pinning(page),
+    range ? timeChip("recorded", range, () => page.set({ range: null })) : null,
+    broken ? h("span", { class: "bad" }, `This query cannot be read: ${broken.message}`) : null,
+    h(
+      "span",
+      { class: "right" },
+      choice(
+        "Order",
+        [
+          ["newest", "Newest first"],
+          ["oldest", "Oldest first"],
+        ],
+        order,
+        (next) => page.set({ order: next }),
+      ),
+      page.followButton,
+    ),
+  );
   put(
     page.asking,
-    h(
-      "div",
-      { class: "query" },
-      h("span", { class: "dim" }, "where"),
-      parts,
-      items.length ? h("button", { class: "plain", onclick: () => other(page) }, "Or\u2026") : null,
-      pinning(page),
-      range ? timeChip("recorded", range, () => page.set({ range: null })) : null,
-      broken ? h("span", { class: "bad" }, `This query cannot be read: ${broken.message}`) : null,
-      h(
-        "span",
-        { class: "right" },
-        choice(
-          "Order",
-          [
-            ["newest", "Newest first"],
-            ["oldest", "Oldest first"],
-          ],
-          order,
-          (next) => page.set({ order: next }),
-        ),
-        page.followButton,
-      ),
-    ),
+    page.asked,
     range && !page.bounds ? null : same, // until it is known which numbers the range has
     pinned(page),
   );
@@ -118,9 +120,9 @@ function other(page) {
   page.input?.focus();
 }
 
-/** The field that adds to an alternative: it completes types, keys of tags, and tags. */
-function field(page, change, index) {
-  const shown = completing({
+/** The field that adds to the last alternative: it completes types, keys of tags, and tags. */
+function field(page) {
+  page.adding ??= completing({
     id: "completions",
     label: "Type or tag",
     placeholder: "+ Type or tag",
@@ -142,8 +144,8 @@ function field(page, change, index) {
       ];
     },
     take: (each) => {
-      change(index, each.kind, each.text);
-      page.input.focus();
+      page.input.value = "";
+      page.change(each.kind, each.text);
     },
     typed: (text, found, took) =>
       took(
@@ -155,9 +157,9 @@ function field(page, change, index) {
     erase: () => {
       const item = page.state.items.at(-1);
       const last = item && (item.exact.at(-1) ?? item.tags.at(-1) ?? item.types.at(-1));
-      if (last) change(index, item.exact.length ? "exact" : item.tags.length ? "tags" : "types", last, true);
+      if (last) page.change(item.exact.length ? "exact" : item.tags.length ? "tags" : "types", last, true);
     },
   });
-  page.input = shown.input;
-  return shown.node;
+  page.input = page.adding.input;
+  return page.adding.node;
 }

@@ -11,6 +11,7 @@ import {
   confirm,
   count,
   crumbs,
+  empty,
   entities,
   entityTypes,
   fetched,
@@ -103,10 +104,8 @@ class HwConnections extends View {
         h(
           "div",
           { class: "card" },
-          h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "Who is connected is shown to users with manage on the server."),
+          empty(
+            "Who is connected is shown to users with manage on the server.",
             h("p", {}, `You are ${who.peek()?.user}, without it.`),
           ),
         ),
@@ -495,10 +494,8 @@ class HwConnections extends View {
             ],
             rows,
           )
-        : h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, all.length ? "None of them." : "Nobody is connected over AMQP."),
+        : empty(
+            all.length ? "None of them." : "Nobody is connected over AMQP.",
             all.length ? null : command(shell("headwater", "connections", "list")),
           ),
     );

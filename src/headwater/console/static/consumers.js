@@ -7,12 +7,14 @@ import {
   at,
   beside,
   bytes,
+  card,
   choice,
   closer,
   confirm,
   count,
   crumbs,
   dropping,
+  empty,
   fetched,
   formDialog,
   get,
@@ -27,6 +29,7 @@ import {
   logPath,
   mayAct,
   may,
+  numberOrTime,
   pill,
   plural,
   put,
@@ -40,6 +43,7 @@ import {
   table,
   time,
   trends,
+  typedTime,
   who,
   world,
 } from "./core.js";
@@ -144,19 +148,9 @@ export function standingBar(name, now, held, width = 1000) {
     trimmed ? svg("text", { x: x(first - 1), y: 74 }, `${count(first)} first retained`) : "",
     svg("text", { x: width - 8, y: 74, "text-anchor": "end" }, `${count(head)} head`),
   );
-  return h(
-    "section",
-    { class: "card" },
-    h(
-      "header",
-      {},
-      h("h2", {}, `Where everybody stands on ${name}`),
-      h(
-        "span",
-        { class: "right" },
-        `${plural(those.length, "consumer")}; by number${trimmed ? ", not to scale where trimmed" : ""}`,
-      ),
-    ),
+  return card(
+    `Where everybody stands on ${name}`,
+    `${plural(those.length, "consumer")}; by number${trimmed ? ", not to scale where trimmed" : ""}`,
     h("div", { class: "in strip" }, node),
   );
 }
@@ -167,14 +161,8 @@ const LATELY = "in the last hour",
 class HwConsumers extends View {
   show() {
     this.log = this.params.log ?? null;
-    crumbs.value = this.log
-      ? [
-          ["Logs", "/logs"],
-          [this.log, logPath(this.log)],
-          ["Consumers", null],
-        ]
-      : [["Consumers", null]];
-    if (this.log) visited(this.log);
+    if (this.log) visited(this.log, "Consumers");
+    else crumbs.value = [["Consumers", null]];
     this.kind = "all";
     this.open = new Set();
     this.held = new Map();
@@ -315,10 +303,8 @@ class HwConsumers extends View {
             ],
             shown.flatMap((each) => this.row(each, picked)),
           )
-        : h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, all.length ? "None of this kind." : "Nobody has a position here."),
+        : empty(
+            all.length ? "None of this kind." : "Nobody has a position here.",
             h(
               "p",
               {},
@@ -618,7 +604,7 @@ class HwConsumers extends View {
     }
     const passes = h("span", { class: "right" }),
       target = h("input", {
-        placeholder: "number, or 2026-01-31T12:00Z",
+        placeholder: numberOrTime(),
         "aria-label": "Number or time",
         value: this.target,
         oninput: () => {
@@ -698,8 +684,8 @@ class HwConsumers extends View {
     if (this.move === "head") return [this.head, count(this.head)];
     const text = this.target.trim().replace(/[, ]/g, "");
     if (/^\d{1,19}$/.test(text)) return [BigInt(text) > this.head ? null : BigInt(text), count(BigInt(text))];
-    const ms = Date.parse(this.target.trim());
-    if (Number.isNaN(ms) || !/\d{4}-/.test(this.target)) return [null, ""];
+    const ms = typedTime(this.target);
+    if (Number.isNaN(ms)) return [null, ""];
     try {
       const found = await get(logPath(each.log, `/position?at=${ms}`), this.leaving.signal);
       return [BigInt(found.sequence_number) - 1n, count(BigInt(found.sequence_number) - 1n)];

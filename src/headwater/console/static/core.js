@@ -72,11 +72,14 @@ export function clean(text) {
   });
 }
 
+const nodesOf = (children) =>
+  children
+    .flat(Infinity)
+    .filter((each) => each !== null && each !== undefined && each !== false)
+    .map((each) => (each instanceof Node ? each : document.createTextNode(clean(each))));
+
 function fill(node, children) {
-  for (const each of children.flat(Infinity)) {
-    if (each === null || each === undefined || each === false) continue;
-    node.append(each instanceof Node ? each : document.createTextNode(clean(each)));
-  }
+  for (const each of nodesOf(children)) node.append(each);
   return node;
 }
 
@@ -139,7 +142,8 @@ for (const type of ["pointerup", "pointercancel"]) {
   );
 }
 
-/** Show these children instead of those that are there. What was focused stays so, if it is there again. */
+/** Show these children instead of those that are there; a node that is among both is not touched, so that what is typed
+    into it goes on. What else was focused is so again, if there is the same in its place. */
 export function put(node, ...children) {
   if (pressed && node.contains(pressed)) {
     deferred.set(node, children);
@@ -151,8 +155,14 @@ export function put(node, ...children) {
   if (active !== node && active?.matches("a, button, [tabindex]") && node.contains(active))
     for (/** @type {any} */ let at = active; at !== node; at = at.parentNode)
       path.unshift([...at.parentNode.childNodes].indexOf(at));
-  node.replaceChildren();
-  fill(node, children);
+  const next = nodesOf(children),
+    staying = new Set(next);
+  for (const each of [...node.childNodes]) if (!staying.has(each)) each.remove();
+  next.forEach((each, index) => {
+    const there = node.childNodes[index] ?? null;
+    if (there !== each) node.insertBefore(each, there);
+  });
+  if (node.contains(active)) return node;
   const again = path.reduce((at, index) => at?.childNodes[index], node);
   if (path.length && again?.tagName === active.tagName && again.className === active.className)
     again.focus({ preventScroll: true });
@@ -342,6 +352,15 @@ export function stamp(ms) {
   const text = parts(ms);
   return text === null ? "?" : `${text.slice(0, 10)} ${text.slice(11, 19)}`;
 }
+/** The ms of a time that was typed: in the zone in which times are shown, unless it names one. NaN for what is none. */
+export function typedTime(text) {
+  const found = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d[\d:.]*))?\s*(Z|UTC|local|[+-]\d\d:\d\d)?$/i.exec(text.trim());
+  if (!found) return NaN;
+  const [, date, hour = "00:00", named = zone()] = found;
+  return Date.parse(`${date}T${hour}${named.replace(/utc/i, "Z").replace(/local/i, "")}`);
+}
+/** What a field says that takes a number or a time. */
+export const numberOrTime = () => `number, or 2026-01-31 12:00 ${zone()}`;
 /** A time as a table has it: the day where it is not today's. */
 export function when(ms) {
   if (ms === null || ms === undefined) return NOTHING;

@@ -4,10 +4,12 @@ import {
   NOTHING,
   View,
   at,
+  card,
   clock,
   count,
   crumbs,
   day,
+  empty,
   following,
   h,
   happenings,
@@ -133,10 +135,8 @@ class HwHappenings extends View {
               );
             }),
           )
-        : h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "Nothing since this page was opened."),
+        : empty(
+            "Nothing since this page was opened.",
             this.isKept
               ? null
               : [
@@ -229,10 +229,8 @@ class HwPipelines extends View {
                 );
               }),
             )
-          : h(
-              "div",
-              { class: "empty" },
-              h("strong", {}, "None is known here."),
+          : empty(
+              "None is known here.",
               h(
                 "p",
                 {},
@@ -241,10 +239,9 @@ class HwPipelines extends View {
               ),
             ),
       ),
-      h(
-        "section",
-        { class: "card" },
-        h("header", {}, h("h2", {}, "To start one"), h("span", { class: "right" }, plural(now.logs.length, "log"))),
+      card(
+        "To start one",
+        plural(now.logs.length, "log"),
         h(
           "div",
           { class: "in stack small-gap" },

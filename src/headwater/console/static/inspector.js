@@ -1,6 +1,6 @@
 /* One event of a log beside the list: its forms, the stories that it is part of, its envelope. */
 
-import { count, get, h, icon, link, logPath, plural, put, time, trouble, when } from "./core.js";
+import { count, empty, get, h, icon, link, logPath, plural, put, time, trouble, when } from "./core.js";
 import { formTabs, forms, one } from "./forms.js";
 import { asks } from "./query.js";
 
@@ -16,10 +16,8 @@ export async function inspect(page) {
       h(
         "div",
         { class: "card" },
-        h(
-          "div",
-          { class: "empty" },
-          h("strong", {}, "No event is chosen"),
+        empty(
+          "No event is chosen",
           h("p", {}, "A click, or ", h("kbd", {}, "J"), " ", h("kbd", {}, "K"), ", shows one here."),
         ),
       ),
@@ -36,7 +34,7 @@ export async function inspect(page) {
         h(
           "div",
           { class: "card" },
-          h("div", { class: "empty" }, h("strong", {}, `There is no event ${count(BigInt(number))}.`)),
+          empty(`There is no event ${count(BigInt(number))}.`),
         ),
       );
       return;

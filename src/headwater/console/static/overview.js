@@ -7,10 +7,12 @@ import {
   away,
   awayWhy,
   bytes,
+  card,
   choice,
   clock,
   count,
   crumbs,
+  empty,
   following,
   get,
   go,
@@ -124,7 +126,7 @@ export function needs(now, numbers, happened, held = new Map()) {
       `${plural(wrong, "wrong login")} in the last 15 min.`,
       may("manage") ? "/happenings?type=authentication" : null,
     ]);
-  return found.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).slice(0, 4);
+  return found.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0));
 }
 
 /** What of a server of the home waits for somebody. */
@@ -618,10 +620,9 @@ class HwOverview extends View {
     if (!series.length)
       put(
         this.parts.appended,
-        h(
-          "section",
-          { class: "card" },
-          h("header", {}, h("h2", {}, "Appended")),
+        card(
+          "Appended",
+          null,
           h("p", { class: "empty" }, "Nothing was appended in this time."),
         ),
       );
@@ -661,15 +662,9 @@ class HwOverview extends View {
     const rows = now.consumers.slice(0, FURTHEST);
     put(
       this.parts.behind,
-      h(
-        "section",
-        { class: "card" },
-        h(
-          "header",
-          {},
-          h("h2", {}, "Furthest behind"),
-          h("span", { class: "right" }, `time and events, of ${count(now.consumers.length)}`),
-        ),
+      card(
+        "Furthest behind",
+        `time and events, of ${count(now.consumers.length)}`,
         rows.length
           ? h(
               "table",
@@ -712,10 +707,8 @@ class HwOverview extends View {
                 }),
               ),
             )
-          : h(
-              "div",
-              { class: "empty" },
-              h("strong", {}, "Nobody has a position."),
+          : empty(
+              "Nobody has a position.",
               h(
                 "p",
                 {},
@@ -801,10 +794,9 @@ class HwOverview extends View {
       rows = [...live, ...(this.kept ?? []).filter((each) => each.time < oldest)].slice(0, 9);
     put(
       this.parts.happens,
-      h(
-        "section",
-        { class: "card" },
-        h("header", {}, h("h2", {}, "What happens"), h("span", { class: "right" }, following())),
+      card(
+        "What happens",
+        following(),
         rows.length
           ? h(
               "table",

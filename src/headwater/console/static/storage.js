@@ -5,11 +5,14 @@ import {
   View,
   ask,
   bytes,
+  card,
   clock,
+  complain,
   confirm,
   count,
   crumbs,
   day,
+  empty,
   get,
   h,
   headwater,
@@ -19,6 +22,7 @@ import {
   logPath,
   mayAct,
   may,
+  numberOrTime,
   pill,
   plural,
   put,
@@ -30,6 +34,7 @@ import {
   table,
   time,
   trouble,
+  typedTime,
   world,
 } from "./core.js";
 import { logHead, visited } from "./logs.js";
@@ -53,14 +58,8 @@ export function retention(log, consumers) {
 class HwStorage extends View {
   show() {
     this.log = this.params.log ?? null;
-    crumbs.value = this.log
-      ? [
-          ["Logs", "/logs"],
-          [this.log, logPath(this.log)],
-          ["Storage", null],
-        ]
-      : [["Storage", null]];
-    if (this.log) visited(this.log);
+    if (this.log) visited(this.log, "Storage");
+    else crumbs.value = [["Storage", null]];
     this.top = h("div");
     this.disk = h("div");
     this.listed = h("div");
@@ -115,22 +114,12 @@ class HwStorage extends View {
       this.disk,
       !may("manage")
         ? h("p", { class: "nothing" }, "The disk is shown to users with manage on the server.")
-        : h(
-            "section",
-            { class: "card" },
-            h(
-              "header",
-              {},
-              h("h2", {}, "Disk"),
-              h(
-                "span",
-                { class: "right" },
-                free === undefined
-                  ? "logs are in memory"
-                  : `${bytes(free)} free of ${bytes(size)}; below ${bytes(reserve)} appends are refused, reads and ` +
-                      "trims go on",
-              ),
-            ),
+        : card(
+            "Disk",
+            free === undefined
+              ? "logs are in memory"
+              : `${bytes(free)} free of ${bytes(size)}; below ${bytes(reserve)} appends are refused, reads and ` +
+                  "trims go on",
             free === undefined
               ? null
               : h("div", { class: "in strip" }, this.diskBar(free, size, reserve, now), this.forecast(free, reserve)),
@@ -267,7 +256,7 @@ class HwStorage extends View {
                   ),
               ),
             )
-          : h("div", { class: "empty" }, h("strong", {}, "No event is retained.")),
+          : empty("No event is retained."),
         found.segments.length > 50
           ? h("p", { class: "empty small" }, `${count(found.segments.length - 50)} older segments are not shown.`)
           : null,
@@ -327,10 +316,9 @@ class HwStorage extends View {
     if (!mayAct("manage", this.log)) {
       put(
         this.trimming,
-        h(
-          "section",
-          { class: "card" },
-          h("header", {}, h("h2", {}, "Trim")),
+        card(
+          "Trim",
+          null,
           h(
             "p",
             { class: "empty" },
@@ -342,7 +330,7 @@ class HwStorage extends View {
     }
     const input = h("input", {
         class: "mono",
-        placeholder: "number, or 2026-01-31T12:00Z",
+        placeholder: numberOrTime(),
         "aria-label": "Trim what is below",
         spellcheck: "false",
       }),
@@ -373,8 +361,8 @@ class HwStorage extends View {
       try {
         if (/^[\d, ]+$/.test(text)) this.below = BigInt(text.replace(/[, ]/g, ""));
         else {
-          const ms = Date.parse(text);
-          if (!/\d{4}-/.test(text) || Number.isNaN(ms)) {
+          const ms = typedTime(text);
+          if (Number.isNaN(ms)) {
             put(told, h("p", { class: "bad small" }, "A number or a time is expected."));
             return;
           }
@@ -398,15 +386,9 @@ class HwStorage extends View {
     this.look = look;
     put(
       this.trimming,
-      h(
-        "section",
-        { class: "card" },
-        h(
-          "header",
-          {},
-          h("h2", {}, "Trim"),
-          h("span", { class: "right" }, "shown before it is done; registered consumers are respected"),
-        ),
+      card(
+        "Trim",
+        "shown before it is done; registered consumers are respected",
         h(
           "div",
           { class: "in stack small-gap" },
@@ -467,7 +449,7 @@ class HwStorage extends View {
     try {
       found = await this.preview(below);
     } catch (problem) {
-      say(problem.message);
+      complain(problem);
       return;
     } // read anew: a consumer may have come meanwhile
     const lines = [
@@ -492,7 +474,7 @@ class HwStorage extends View {
       put(this.trimming);
       await this.load(this.leaving.signal);
     } catch (problem) {
-      if (problem.name !== "AbortError") say(problem.message);
+      complain(problem);
     }
   }
 }

@@ -1,6 +1,6 @@
 /* Why a list is empty: which term of the query matches nothing, or that nothing was ever appended. */
 
-import { count, effect, get, h, headwater, logPath, plural, put, stats } from "./core.js";
+import { count, effect, empty, get, h, headwater, logPath, plural, put, stats } from "./core.js";
 
 /** Show it in place of the list, and what there is that is like it. */
 export async function none(page, found) {
@@ -54,18 +54,12 @@ export async function none(page, found) {
   const isNew = !found.head;
   put(
     page.listed,
-    h(
-      "div",
-      { class: "empty" },
-      h(
-        "strong",
-        {},
-        isNew
+    empty(
+      isNew
           ? "Nothing was ever appended to page log."
           : page.state.items.length
             ? "No event matches."
             : "No event is retained here.",
-      ),
       parts.length ? h("ul", { class: "stack" }, parts) : null,
       isNew || !page.state.items.length
         ? [

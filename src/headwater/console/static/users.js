@@ -8,6 +8,7 @@ import {
   confirm,
   copy,
   crumbs,
+  empty,
   entities,
   entityTypes,
   fetched,
@@ -64,7 +65,7 @@ class HwUsers extends View {
     if (!may("manage")) {
       put(
         this.listed,
-        h("div", { class: "empty" }, h("strong", {}, "Users are shown to users with manage on the server.")),
+        empty("Users are shown to users with manage on the server."),
       );
       return;
     }
@@ -174,10 +175,8 @@ class HwUsers extends View {
               ),
             ),
           )
-        : h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "There is no user."),
+        : empty(
+            "There is no user.",
             h(
               "p",
               {},

@@ -7,12 +7,15 @@ import {
   closer,
   clock,
   command,
+  complain,
   confirm,
   count,
   crumbs,
+  empty,
   fetched,
   get,
   h,
+  headwater,
   lasting,
   mayAct,
   opener,
@@ -123,10 +126,8 @@ class HwWebhooks extends View {
               );
             }),
           )
-        : h(
-            "div",
-            { class: "empty" },
-            h("strong", {}, "Nobody has subscribed."),
+        : empty(
+            "Nobody has subscribed.",
             h(
               "p",
               {},
@@ -155,7 +156,8 @@ class HwWebhooks extends View {
   detail(each) {
     const delivery = this.deliveries.get(each.name),
       [text, kind] = standing(each),
-      letters = delivery?.dead_letters ?? [];
+      letters = delivery?.dead_letters ?? [],
+      sent = ["curl", "-s", "-X", "POST", `${this.path(each)}/resume`];
     const facts = [
       ["resource", each.resource],
       ["owner", each.owner || NOTHING],
@@ -221,6 +223,12 @@ class HwWebhooks extends View {
                     ),
                   ),
               ),
+              mayAct("manage", each.log)
+                ? [
+                    h("p", {}, h("button", { onclick: () => this.resume(each) }, "Send them again")),
+                    command(shell(...sent), shell(...sent.slice(0, -1), location.origin + sent.at(-1))),
+                  ]
+                : null,
             )
           : null,
         mayAct("manage", each.log)
@@ -249,10 +257,10 @@ class HwWebhooks extends View {
   async resume(each) {
     try {
       await fetched("POST", `${this.path(each)}/resume`, { body: {} });
-      say("It is tried at once");
+      say("It is tried at once, with all that was given up and that the log still has");
       await this.load(this.leaving.signal);
     } catch (problem) {
-      if (problem.name !== "AbortError") say(problem.message);
+      complain(problem);
     }
   }
 
@@ -268,10 +276,7 @@ class HwWebhooks extends View {
         ],
         {
           act: "Delete it",
-          command: command(
-            shell("headwater", "manage", "delete", "subscription", each.name),
-            shell("headwater", "manage", "delete", "subscription", each.name, "--url", location.origin),
-          ),
+          command: headwater("manage", "delete", "subscription", each.name),
         },
       ))
     )
