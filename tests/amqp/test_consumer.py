@@ -13,6 +13,7 @@ from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, DATAS, SEQUENCE, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Source, Target
+from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, UByte, ULong
 from headwater.core import Event, LogSettings
 from headwater.core.local import LocalLog
@@ -137,6 +138,48 @@ def test_a_position_in_the_filter_goes_before_the_default_start(log: LocalLog, c
     assert numbers(drained(client, client.receiver("orders/$earliest", credit=0, filter=after(2)))) == [3]
     latest = client.receiver("orders/$latest", credit=0, filter=DELIVERY_FILTERS["sql"])
     assert numbers(drained(client, latest)) == []
+
+
+BROWSE = {"distribution_mode": Symbol("copy"), "expiry_policy": Symbol("link-detach")}
+"""The source of JMS's QueueBrowser."""
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "expected"),
+    [
+        (BROWSE, {}, [1, 2, 3]),
+        (BROWSE, {"filter": SELECTOR}, [1, 2, 3]),
+        (BROWSE, {"filter": after(1)}, [2, 3]),
+        (BROWSE, {"address": "orders/$latest"}, [3]),
+        (BROWSE, {"properties": bound(group="billing")}, [3]),
+        ({**BROWSE, "distribution_mode": Symbol("move")}, {}, [3]),
+        ({**BROWSE, "distribution_mode": None}, {}, [3]),
+        ({**BROWSE, "expiry_policy": Symbol("session-end")}, {}, [3]),
+        ({**BROWSE, "durable": 1}, {}, [3]),
+    ],
+)
+def test_a_browse_begins_at_the_earliest_event(
+    log: LocalLog, client: Client, source: dict[str, Any], fields: dict[str, Any], expected: list[int]
+) -> None:
+    put(log, 1, 2)
+    receiver = client.receiver(**{"address": "orders", "credit": 0, "source": source, **fields})
+    put(log, 3)
+    assert numbers(drained(client, receiver)) == expected
+
+
+def test_a_client_that_uses_the_extensions_begins_now_with_the_same_source(
+    served: Served, log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def desiring(*, open_fields: dict[str, Any], **others: Any) -> ConnectionSettings:
+        desired = (Symbol("AMQP_EVENT_STREAMS_V1_0"),)
+        return ConnectionSettings(open_fields={**open_fields, "desired_capabilities": desired}, **others)
+
+    monkeypatch.setattr("headwater.amqp.client.ConnectionSettings", desiring)
+    put(log, 1)
+    with served.client() as client:
+        receiver = client.receiver("orders", credit=0, source=BROWSE)
+        put(log, 2)
+        assert numbers(drained(client, receiver)) == [2]
 
 
 def test_an_address_with_a_start_takes_messages_too(served: Served, client: Client) -> None:

@@ -46,3 +46,8 @@ class TestJms(Hearing, Refusals, Basics, Security):
         log = broker.log()
         client.send(log, data("a"), data("b"))
         assert texts(client.receive(f"{log}/$earliest", 2).messages) == ["a", "b"]
+
+    def test_a_browser_of_a_queue_sees_the_log(self, client: Client, broker: Broker) -> None:
+        log = broker.log()
+        client.send(log, data("a"), data("b"))
+        assert texts(client.run("browse", address=f"queue://{log}").messages) == ["a", "b"]

@@ -24,10 +24,12 @@ from .statistics import AmqpStatistics
 
 RELAY = "ANONYMOUS-RELAY"
 """Links without target address, to which messages are sent."""
+EVENT_STREAMS = "AMQP_EVENT_STREAMS_V1_0"
+"""A client that uses the event stream extensions desires it in its open (3.1)."""
 CAPABILITIES = tuple(
     Symbol(name)
     for name in (
-        "AMQP_EVENT_STREAMS_V1_0",
+        EVENT_STREAMS,
         "AMQP_FILTEX_SQL_V1_0",
         "AMQP_FILTEX_PROP_V1_0",
         "AMQP_FILTEX_GROUP_V1_0",

@@ -7,6 +7,7 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
+import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import java.io.InputStream;
 import java.io.PrintStream;
@@ -15,6 +16,7 @@ import java.nio.file.Path;
 import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
+import java.util.Enumeration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -80,6 +82,7 @@ public final class Client {
                 case "connect" -> hold();
                 case "send" -> send(connection);
                 case "receive" -> receive(connection);
+                case "browse" -> browse(connection);
                 case "unsubscribe" -> unsubscribe(connection);
                 default -> throw new IllegalArgumentException("no such operation: " + operation);
             }
@@ -191,6 +194,15 @@ public final class Client {
         }
         say("received", Map.of("count", count));
         hold();
+    }
+
+    private void browse(Connection connection) throws Exception {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        QueueBrowser browser = session.createBrowser(session.createQueue(request.getString("address")), selector());
+        int received = 0;
+        for (Enumeration<?> found = browser.getEnumeration(); found.hasMoreElements(); received++)
+            say("message", Messages.shown((Message) found.nextElement()));
+        say("drained", Map.of("received", received));
     }
 
     private MessageConsumer consumer(Session session) throws JMSException {

@@ -22,6 +22,7 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
+from ..shared import EVENT_STREAMS
 from ..transport import Transport
 from .consumer import Consumer, is_final
 from .links import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties, partition_number
@@ -56,6 +57,8 @@ class Attaching:
         self.transport, self.link, self.source, self.node = transport, link, source, node
         self.remote: Attach = link.remote
         self.filter = wanted
+        if default_start is None and _is_browse(transport, self.remote, source):
+            default_start = EARLIEST
         self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
         """Whether it asks for what is retained: all of it that its filters let through."""
         self.start = wanted.after if self.begins_earliest else head
@@ -318,6 +321,21 @@ def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) 
     A filter of the event streams draft is one over what is retained (5.2).
     """
     return asked or (EARLIEST if wanted.is_delivery_filter else node.log.settings.default_start)
+
+
+def _is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
+    """Whether it shows the events of the log, as JMS's QueueBrowser, to a client that does not use the extensions.
+
+    Its source is neither durable nor kept once its link is detached, and it asks for copies.
+    """
+    peer = transport.engine.remote
+    return (
+        source.distribution_mode == "copy"
+        and not source.durable
+        and source.expiry_policy == Expiry.LINK_DETACH.symbol
+        and binding_of(remote.properties).group is None
+        and not (peer is not None and EVENT_STREAMS in peer.desired_capabilities)
+    )
 
 
 def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:
