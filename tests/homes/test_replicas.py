@@ -237,7 +237,9 @@ def test_a_log_that_cannot_be_followed_is_named_and_others_are_served(join: Join
         assert answer(second, "/logs/others/events/1")[0] == 200
         ready = answer(second, "/health/ready?role=replica")
         assert ready[0] == 200 and "log orders cannot be followed" in ready[1]["troubles"][0]
-        assert "headwater_replica_logs_stuck 1.0" in metrics(second)
+        shown = metrics(second)
+        assert "headwater_replica_logs_stuck 1.0" in shown and 'headwater_log_up{log="orders"} 0.0' in shown
+        assert 'headwater_log_up{log="others"} 1.0' in shown
         with Client(second.reading) as client:
             with pytest.raises(LinkFault, match=told):
                 client.receiver("orders")

@@ -398,7 +398,7 @@ class Server:
         """What a server writes by itself as soon as it may."""
         await self._notifications.keep(store)  # first, so that what follows is kept
         if self._membership is None:
-            create_logs(store, self._config.logs)
+            create_logs(store, self._config.logs, only_first=not self._config.names_logs)
         else:
             seed_home(store, self._config.logs)
             ensure_secret(store.state)

@@ -41,7 +41,7 @@ from .oidc.settings import Oidc
 from .tracing.settings import Tracing
 
 DEFAULT_LOG = "default"
-"""The log that is there where none is configured."""
+"""The log that is created where none is configured, and there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +222,11 @@ class Config:
     users: Mapping[str, Account] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each setting comes from, by key; one that is missing here has its default."""
+
+    @property
+    def names_logs(self) -> bool:
+        """Whether `logs` was given, be it as it is by default."""
+        return self.logs != {DEFAULT_LOG: {}} or f"logs.{DEFAULT_LOG}" in self.origins
 
 
 class Setting(NamedTuple):

@@ -25,13 +25,16 @@ Configured = Mapping[str, Mapping[str, object]]
 """Settings by log, as they are given; checked when they were read."""
 
 
-def create_logs(store: LogStore, logs: Configured) -> None:
+def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) -> None:
     """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
 
+    `only_first`: do nothing where there is a log besides the server's own.
     A damaged log is told, and does not keep the server from serving the others.
     Raises InvalidConfiguration where a setting was fixed at creation.
     """
     present = set(store.names())
+    if only_first and not all(map(is_own, present)):
+        return
     for name, given in logs.items():
         try:
             if name not in present:

@@ -18,7 +18,7 @@ from .options import ByRoom, config_option, load_config, setting_options
     "logs",
     multiple=True,
     metavar="NAME[:PARTITIONS]",
-    help="A log to create where it is missing; may be repeated.  [default: default]",
+    help="A log to create where it is missing; may be repeated.  [default: default, where there is no log]",
 )
 @setting_options()
 def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
