@@ -6,9 +6,9 @@ Where an issuer's tokens log in, OAUTHBEARER (RFC 7628) and XOAUTH2 as well; a t
 from __future__ import annotations
 
 import ssl
-from typing import Any
 
 from ..core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
+from ..formats.certificates import common_name
 from .protocol.codec import DecodeError
 from .protocol.connection import Connection
 from .protocol.sasl import AUTH, OK, SYS_TEMP, parse_bearer, parse_plain
@@ -22,7 +22,7 @@ class Login:
 
     def __init__(self, guard: Guard, peer: str, tls: ssl.SSLObject | None) -> None:
         self._guard, self._peer = guard, peer
-        self._certified = _common_name(tls)
+        self._certified = common_name(tls.getpeercert()) if tls is not None else None
         """The name in the client certificate, which the TLS layer has verified."""
         self.mechanism = ""
         self.user: User | None = ANYBODY if guard.is_open else None
@@ -81,10 +81,3 @@ class Login:
         if identity not in ("", name):
             raise self.malformed(name)  # nobody may act as somebody else (RFC 4616, 2)
         return await self._guard.authenticate(Credentials(name, password), self._peer)
-
-
-def _common_name(tls: ssl.SSLObject | None) -> str | None:
-    """The common name of a verified client certificate."""
-    certificate: dict[str, Any] = (tls.getpeercert() if tls is not None else None) or {}
-    names = [value for names in certificate.get("subject", ()) for key, value in names if key == "commonName"]
-    return names[0] if names else None

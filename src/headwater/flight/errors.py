@@ -39,7 +39,7 @@ class ServerFault(core.EventLogError):
 
 
 class Told(ValueError):
-    """An error of which the peer reads the text alone, raised where pyarrow would send the traceback as well.
+    """An error whose text alone reaches the peer: raised where pyarrow would send the traceback too.
 
     It sends what `traceback` makes of the error. That fails here, so it sends the name of the class.
     """

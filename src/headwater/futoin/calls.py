@@ -82,6 +82,10 @@ class Channel(Protocol):
         """The Authorization header of the HTTP request, if there is one."""
 
     @property
+    def certified(self) -> str | None:
+        """The user whom the client's certificate names, where it counts as a login."""
+
+    @property
     def trace(self) -> Mapping[str, str]:
         """The trace that the head of the HTTP request names (W3C Trace Context); of a connection none."""
 
@@ -181,7 +185,7 @@ async def answer(
         if host.stopping.done():
             raise stopping()
         check_size(message)
-        caller = await identify(host.guard, message, channel.authorization, channel.peer)
+        caller = await identify(host.guard, message, channel.authorization, channel.certified, channel.peer)
         user = caller.user.name if caller is not None else ""
         act_as(user)
         channel.scope[USER_KEY] = user

@@ -16,6 +16,7 @@ from ..core.remembered import remembered
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
 from ..http.asgi import raw_path
+from ..http.certificates import certified
 from ..http.errors import CLOSE, HttpError
 from ..http.host import USER_KEY
 from . import interface
@@ -42,6 +43,7 @@ class Request:
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
         """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
         self.authorization = exchange.header(b"authorization")
+        self.certified = certified(exchange.scope)
         self.trace = trace_of_headers(exchange.scope["headers"])
 
 

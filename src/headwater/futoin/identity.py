@@ -1,4 +1,7 @@
-"""Who a message is from: its `sec` field, or the Authorization header of its HTTP request (FTN3 1.9; FTN8.1)."""
+"""Who a message is from: its `sec` field, else the Authorization header of its HTTP request (FTN3 1.9; FTN8.1).
+
+Without either it is the user whom the client's certificate names.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ ANYBODY_NAME = "anybody"
 """Whose consumers those are of a peer that names nobody, where no user is configured."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _BASIC_REFUSED = "Basic Auth Verification Failed"
+_CERTIFICATE_REFUSED = "Client Certificate Names No User"
 _MAC_REFUSED = "Signature Verification Failed"
 
 
@@ -40,19 +44,24 @@ class _Signed(NamedTuple):
     code: bytes
 
 
-async def identify(guard: Guard, message: Message, authorization: bytes | None, peer: str) -> Caller | None:
+async def identify(
+    guard: Guard, message: Message, authorization: bytes | None, certified: str | None, peer: str
+) -> Caller | None:
     """Who the message is from; None if it does not say so, but must. Raises FutoInError (SecurityError)."""
     shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
     if isinstance(shown, _Signed):
         return await _identify_signed(guard, message, shown, peer)
     if guard.is_open:
         return _anybody(shown)
-    if shown is None:
-        return None
     try:
-        user = await guard.authenticate(shown, peer)
+        if shown is not None:
+            user = await guard.authenticate(shown, peer)
+        elif certified is not None:
+            user = guard.trusted(certified, peer)
+        else:
+            return None
     except Unauthenticated:
-        raise security(_BASIC_REFUSED) from None
+        raise security(_CERTIFICATE_REFUSED if shown is None else _BASIC_REFUSED) from None
     return Caller(user, user.name or ANYBODY_NAME)
 
 
@@ -70,11 +79,13 @@ def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | N
     return None if user is None else Caller(user, user.name or ANYBODY_NAME)
 
 
-async def is_shown(guard: Guard, authorization: bytes | None, peer: str) -> bool:
+async def is_shown(guard: Guard, authorization: bytes | None, certified: str | None, peer: str) -> bool:
     """Whether the head of a request has a valid login. One that is not valid is answered to each message."""
     try:
         shown = _of_header(authorization)
-        return shown is not None and bool((await guard.authenticate(shown, peer)).name)
+        if shown is None:
+            return certified is not None and bool(guard.trusted(certified, peer).name)
+        return bool((await guard.authenticate(shown, peer)).name)
     except (FutoInError, Unauthenticated, LoginNotChecked):
         return False
 

@@ -85,7 +85,8 @@ class Connection:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
         self.scope = request.scope
-        self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
+        self.peer, self.is_secure = request.peer, request.is_secure
+        self.authorization, self.certified = request.authorization, request.certified
         self.pushes: Pushes = {}
         """See calls.Connection."""
         self._direct = direct_of(request.scope)
@@ -121,7 +122,7 @@ class Connection:
         await self._receive()  # websocket.connect
         if self._direct is not None:
             self._direct.trust(self._may_send_much)
-        self._is_known = await is_shown(self._host.guard, self.authorization, self.peer)
+        self._is_known = await is_shown(self._host.guard, self.authorization, self.certified, self.peer)
         await self._send({"type": "websocket.accept"})
         if self._direct is not None:
             self._direct.hear(self._begin)

@@ -16,6 +16,7 @@ from ..core.store import LogStore
 from ..core.turns import Flow, Turns
 from .at_least import await_log, await_number
 from .authentication import authenticate
+from .certificates import certified
 from .exchange import Exchange
 from .sessions import secret_of
 
@@ -37,7 +38,7 @@ class Host:
         if self.guard.is_open:
             return ANYBODY
         header = exchange.header(b"authorization")
-        user = self._user_of_session(exchange) if header is None else None
+        user = self._user_shown_unasked(exchange) if header is None else None
         if user is None:
             user = await authenticate(self.guard, header, exchange.peer)
         exchange.user_name, exchange.expires_at = user.name, user.expires_at
@@ -45,9 +46,13 @@ class Host:
         act_as(user.name)
         return user
 
-    def _user_of_session(self, exchange: Exchange) -> User | None:
+    def _user_shown_unasked(self, exchange: Exchange) -> User | None:
+        """The user of the console's session, else of the client's certificate. Raises Unauthenticated."""
         secret = secret_of(exchange.scope)
-        return None if secret is None else self.guard.session_user(secret, exchange.peer)
+        user = None if secret is None else self.guard.session_user(secret, exchange.peer)
+        if user is None and (name := certified(exchange.scope)) is not None:
+            user = self.guard.trusted(name, exchange.peer)
+        return user
 
     def close(self) -> None:
         """Let go of what is held, when nothing runs any more."""

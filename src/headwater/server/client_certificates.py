@@ -1,9 +1,12 @@
-"""The client's certificate, where TLS asked for one and verified it: its name, as the ASGI extension `tls` has it."""
+"""The client's certificate, where TLS asked for one and verified it: its names, as extensions of ASGI have them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from ..formats.certificates import common_name
+from ..http.certificates import EXTENSION
 
 _SHORT = {
     "commonName": "CN",
@@ -18,11 +21,12 @@ _SHORT = {
 _ESCAPED = ',+"\\<>;'
 
 
-def extension_of(certificate: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The extension for a connection, from what `ssl` says of the peer's certificate; None without a verified one."""
+def extensions_of(certificate: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The extensions for a connection, from what `ssl` says of the peer's certificate; None without a verified one."""
     if not certificate:
         return None
-    return {"tls": {"client_cert_name": subject_of(certificate)}}
+    name = common_name(certificate)
+    return {"tls": {"client_cert_name": subject_of(certificate)}, **({} if name is None else {EXTENSION: name})}
 
 
 def subject_of(certificate: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ class Tls:
         None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
     )
     """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
-    but where a setting says so; over AMQP (SASL EXTERNAL) its common name is the user."""
+    but where a setting says so. Its common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from ..core.slices import Slices
 from ..http import Scope
 from .admission import Admission, Verdict
 from .at_once import run_at_once
-from .client_certificates import extension_of
+from .client_certificates import extensions_of
 from .http_cycle import HttpCycle
 from .http_heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
 from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
             "scheme": "https" if is_ssl(transport) else "http",
             "root_path": "",
         }
-        if (extensions := extension_of(transport.get_extra_info("peercert"))) is not None:
+        if (extensions := extensions_of(transport.get_extra_info("peercert"))) is not None:
             self.scope_base["extensions"] = extensions
         if verdict is Verdict.SURPLUS:
             self._application = self._admission.turning_away(peer)

@@ -19,6 +19,7 @@ from websockets.protocol import State
 
 from ..core.slices import Slices
 from ..http.direct import DIRECT, Listener
+from .client_certificates import extensions_of
 from .opened import opened_now
 from .unfinished import Unfinished
 from .websocket_frames import BINARY, binary_frame, frame_parts, is_continuation, is_control, plain_at, unmasked
@@ -142,6 +143,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self._extensions = cast("dict[Any, Any]", self.scope["extensions"])
             self._extensions[DIRECT] = self
+            self._extensions.update(extensions_of(self.transport.get_extra_info("peercert")) or {})
 
     def hear(self, listener: Listener | None) -> None:
         """See Direct."""
