@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from headwater.core import Query, SequencedEvent
 from headwater.storage.memory import MemoryLog
+from tests.every import every
 
 from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 from .world import V1, V2, Answer, World
@@ -65,7 +67,7 @@ def test_every_event_of_a_publisher_is_a_new_one(play):
 @pytest.mark.parametrize("headers", [STRUCTURED, {"content-type": "application/json"}, {}])
 def test_cloudevent_is_taken_once_by_source_and_id(play, headers):
     async def scenario(world: World) -> None:
-        for document in (wrapped(), wrapped(), wrapped(source="/other"), wrapped(v2_value(value="FREERUN"))):
+        for document in (wrapped(), wrapped(), wrapped(source="/other"), wrapped()):
             answer = await world.ask("POST", f"{V2}/create/event", document, headers=headers)
             assert (answer.status, answer.json) == (202, {"status": "Event sent"})
         events = stored(world)
@@ -75,6 +77,72 @@ def test_cloudevent_is_taken_once_by_source_and_id(play, headers):
         ]
         assert events[0].data == text(wrapped())
         assert events[0].attributes["datacontenttype"] == "application/cloudevents+json"
+
+    play(scenario)
+
+
+T0, T1, T2 = "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.5Z", "2024-05-06T09:08:10+02:00"
+LOCKED, FREERUN = v2_value(ResourceAddress=NODE_SYNC_STATE), v2_value(ResourceAddress=NODE_SYNC_STATE, value="FREERUN")
+
+
+async def send(world: World, document: Any, *, is_binary: bool = False) -> Answer:
+    path = f"{V2}/create/event"
+    if not is_binary:
+        return await world.ask("POST", path, document, headers=STRUCTURED)
+    headers = {f"ce-{name}": value for name, value in document.items() if name != "data"}
+    return await world.ask("POST", path, document["data"], headers={"content-type": "application/json"} | headers)
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_producer_that_counts_from_1_again_is_heard(play, is_binary):
+    async def scenario(world: World) -> None:
+        told = [wrapped(LOCKED, time=T0), wrapped(FREERUN, time=T1), wrapped(LOCKED, time=T2)]
+        for document in [*told, *told, told[0]]:
+            assert (await send(world, document, is_binary=is_binary)).status == 202
+        ids = [(event.id, event.attributes.get("cneid")) for event in stored(world)]
+        assert ids == [("ce-1", None), (f"ce-1@{T1}", "ce-1"), ("ce-1@2024-05-06T07:08:10Z", "ce-1")]
+        state = (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).json
+        assert (state["id"], state["data"]["values"][0]["value"]) == ("ce-1@2024-05-06T07:08:10Z", "LOCKED")
+        assert "cneid" not in state
+
+    play(scenario)
+
+
+@every(
+    "document",
+    [
+        wrapped(FREERUN, time=T0),
+        wrapped(FREERUN, time="2023-01-01T00:00:00Z"),
+        wrapped(FREERUN, time=...),
+        wrapped(LOCKED, time=...),
+        wrapped(LOCKED, time=T0, type="another.type"),
+        wrapped(LOCKED, time=T0, priority="high"),
+    ],
+)
+def test_another_event_of_a_used_id_without_a_later_time_is_refused(play, document):
+    async def scenario(world: World) -> None:
+        await send(world, wrapped(LOCKED, time=T0))
+        before = len(stored(world))
+        answer = await send(world, document)
+        assert (answer.status, answer.json["path"]) == (409, "$.id")
+        batch = await world.ask("POST", f"{V2}/create/event", [wrapped(LOCKED, id="new"), document], headers=BATCH)
+        assert (batch.status, batch.json["path"]) == (409, "$[1].id")
+        assert len(stored(world)) == before
+
+    play(scenario)
+
+
+def test_repeat_is_known_however_it_is_written_and_whatever_time_it_was_given(play):
+    async def scenario(world: World) -> None:
+        document = wrapped(LOCKED, time=...)
+        for each in (document, document, dict(reversed(document.items()))):
+            assert (await send(world, each)).status == 202
+        assert len(stored(world)) == 1
+        again = [wrapped(FREERUN, time=T1), wrapped(FREERUN, time=T1), wrapped(LOCKED, id="other")]
+        batch = [wrapped(LOCKED, time=T0, source="/b"), *({**each, "source": "/b"} for each in again)]
+        for _ in range(2):
+            assert (await world.ask("POST", f"{V2}/create/event", batch, headers=BATCH)).status == 202
+        assert [event.id for event in stored(world)[1:]] == ["ce-1", f"ce-1@{T1}", "other"]
 
     play(scenario)
 
@@ -165,7 +233,8 @@ BROKEN_DATA = {
 def test_strict_mode_holds_binary_mode_to_the_same_rules(play, path):
     async def scenario(world: World) -> None:
         async def sent(data: object, query: str) -> Answer:
-            return await world.ask("POST", f"{V2}/create/event", text(data), headers=IN_BINARY, query=query)
+            headers = IN_BINARY | {"ce-id": query}
+            return await world.ask("POST", f"{V2}/create/event", text(data), headers=headers, query=query)
 
         refused = await sent(BROKEN_DATA[path], "strict=true")
         assert (refused.status, refused.json["path"]) == (400, path)

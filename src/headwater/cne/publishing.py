@@ -15,6 +15,7 @@ from ..core.limits import show
 from ..core.slices import Slices
 from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
+from ..http.errors import json_path
 from . import envelope, quick_reading, reading, records, rendering, rules, stored
 from .choosing import chosen
 from .document import Members
@@ -23,6 +24,7 @@ from .exchange import Exchange
 from .host import Host
 from .notification import JSON_TYPE, Notification
 from .records import Publisher
+from .repeats import IdReused
 
 _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
@@ -120,6 +122,8 @@ async def _append(
     except InvalidInput as error:
         error.where = _in_document(error.where, given)
         raise
+    except IdReused as error:
+        raise Refused(409, str(error), json_path(_joined(given[error.index].where, "id"))) from None
 
 
 async def write_diary(host: Host, exchange: Exchange) -> None:

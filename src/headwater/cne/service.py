@@ -10,12 +10,11 @@ from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
 from ..core.following import Follower, FollowerKind, events_behind
-from ..core.limits import check_append
-from ..core.local import LocalLog
 from ..core.slices import Slices
 from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
+from . import repeats
 from .addresses import Pattern, canonical, parse
 from .conflicts import Conflicts
 from .delivery import GREETINGS_MAX, Delivery
@@ -29,6 +28,8 @@ from .stored import Stored
 from .supervision import Supervisor
 from .webhook import Webhooks, endpoint_uri
 
+APPEND_ATTEMPTS = 5
+"""How often an append is tried whose ids others append at the same time."""
 LANDED_S = 1.0
 """So often it is looked whether a change was made of which that is not known."""
 _logger = logging.getLogger("headwater.cne")
@@ -79,7 +80,7 @@ class Service:
         await self.webhooks.close()
 
     async def append(self, events: Sequence[Event], known: Sequence[tuple[Event, Notification]] = ()) -> None:
-        """Append to the log; events that it has already, by source and id, are left out. Raises EventLogError.
+        """Append to the log; events that it has already are left out. Raises IdReused, EventLogError.
 
         `known` are those of them of which it is known what will be read in them, and that.
         """
@@ -88,13 +89,28 @@ class Service:
             feed.announce(event, notification)
         if not events:
             return
+        head = feed.log.head()
         try:
             if len(events) == 1:
-                await feed.joining.append(events[0])
+                first = await feed.joining.append(events[0])
             else:
-                await feed.asynchronous.append(events)
-        except DuplicateEventId:  # now and then; what is left out is found in one go, however much it is
-            self.traffic.events_in += await asyncio.to_thread(_append_new, feed.log, events)
+                first = (await feed.asynchronous.append(events)).first
+        except DuplicateEventId:
+            first = head
+        if first <= head:  # now and then: the log has some of them, or others of their ids
+            await self._append_new(feed, events)
+
+    async def _append_new(self, feed: Feed, events: Sequence[Event]) -> None:
+        """Append those that the log does not have, under ids that it does not have. Raises IdReused, EventLogError."""
+        for attempt in range(APPEND_ATTEMPTS):
+            if not (left := await asyncio.to_thread(repeats.new_of, feed.log, events)):
+                return
+            try:
+                await feed.asynchronous.append(left)
+                return
+            except DuplicateEventId:  # another append came between
+                if attempt == APPEND_ATTEMPTS - 1:
+                    raise
 
     async def states(self, resource: str) -> list[Stored]:
         """The current states for a resource address, as pattern; those that say that there is none are left out.
@@ -274,9 +290,3 @@ class Service:
         endpoint = self.endpoint(subscription)
         if endpoint is not None and endpoint.kept.is_suspended:
             endpoint.resume()
-
-
-def _append_new(log: LocalLog, events: Sequence[Event]) -> int:
-    """How many were new."""
-    _, skipped = log.append_new(check_append(events, log.settings.event_bytes_max))
-    return len(events) - skipped

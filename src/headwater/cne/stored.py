@@ -22,8 +22,9 @@ from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
 from .notification import JSON_TYPE, Notification, Value
 
-PUBLISHER, ADDRESS, STAMPED = "cnepublisher", "cneaddress", "cnestamped"
-"""Attributes of an event: its publisher's id and resource address, and that its time is ours."""
+PUBLISHER, ADDRESS, STAMPED, PRODUCERS_ID = "cnepublisher", "cneaddress", "cnestamped", "cneid"
+"""Attributes of an event: its publisher's id and resource address; that its time is ours; and the id that its producer
+gave, where it is stored under another one (`repeats`)."""
 TAGS_MAX = 100
 IDS_AT_ONCE = 64
 _OURS = frozenset({"time", "datacontenttype", "dataschema"})
@@ -142,7 +143,7 @@ def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | 
 
 
 def _notification_of(event: SequencedEvent) -> Notification | None:
-    found = _said_in(event)
+    found = said_in(event)
     if found is None:
         return None
     version, values, content_type = found
@@ -161,7 +162,7 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
     )
 
 
-def _said_in(event: SequencedEvent) -> tuple[str, tuple[Value, ...], str] | None:
+def said_in(event: Event | SequencedEvent) -> tuple[str, tuple[Value, ...], str] | None:
     """Version, values and content type in the data of an event, if it is a notification. Raises InvalidInput."""
     whole = quick_reading.read(event.data)
     if whole is None:
