@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException
@@ -51,6 +52,29 @@ def test_logs_are_tables_of_sql_and_each_query_sees_what_is_there(
     for _ in range(2):
         assert register(spark, url, logs="orders", database="Sales") == {"orders": "orders"}
     assert tables(spark, "Sales") == ["orders"]
+
+
+def test_a_table_with_options_is_read_by_queries_and_streams(
+    spark: SparkSession, url: str, orders: LocalLog, tmp_path: Path
+) -> None:
+    spark.sql("CREATE DATABASE made")
+    options = f"url '{url}', log 'orders', startingPosition 11"
+    spark.sql(f"CREATE TABLE made.orders USING headwater OPTIONS ({options})")
+    spark.sql(f"CREATE TABLE made.typed USING headwater OPTIONS ({options}, payloadSchema 'n int, `it''s` string')")
+    assert spark.sql("SELECT count(*) FROM made.orders").first()[0] == 90
+    fill(orders, 10)
+    assert spark.sql("SELECT count(data) FROM made.orders WITH (endingPosition = 30)").first()[0] == 20
+    assert spark.sql("SELECT sum(payload.n) FROM made.typed").first()[0] == sum(range(11, 111))
+    query = (
+        spark.readStream.table("made.orders").writeStream.format("memory").queryName("streamed")
+        .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    assert spark.sql("SELECT count(DISTINCT sequence_number) FROM streamed").first()[0] == 100
+    for wrong, message in (("log 'orders', token 'hunter2'", "a table shows it"), ("lag 'orders'", "did you mean log")):
+        with pytest.raises(AnalysisException, match=message) as error:
+            spark.sql(f"CREATE TABLE made.wrong USING headwater OPTIONS ({wrong})")
+        assert "hunter2" not in str(error.value)
 
 
 def test_what_cannot_be_a_table_is_refused_before_any_is_made(

@@ -14,6 +14,7 @@ from .options import read_options
 from .read_options import READING, batch_options, columns_asked, with_schema
 from .schema import select, with_payload
 from .stream_reading import StreamReader
+from .table_options import given_to_table, noted, with_noted
 from .workers import settle
 
 
@@ -24,17 +25,21 @@ def read_schema(options: Mapping[str, str]) -> StructType | str:
     Raises InvalidOption, for any option that is wrong: so that `load` tells, and not the first action.
     """
     settle()
-    values = read_options(options, READING, "a read of format headwater")
+    of_table = given_to_table(options, READING)
+    if of_table is not None:
+        batch_options(of_table)
+    values = read_options(options if of_table is None else of_table, READING, "a read of format headwater")
     columns = columns_asked(values)
-    return with_payload(columns, values["payloadSchema"]) if "payloadSchema" in values else select(columns)
+    schema = with_payload(columns, values["payloadSchema"]) if "payloadSchema" in values else select(columns)
+    return schema if of_table is None else noted(schema, of_table)
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """A batch read of the columns that the schema declares. Raises InvalidOption, InvalidInput (other columns)."""
     settle()
-    return reader_of(with_schema(batch_options(options), schema))
+    return reader_of(with_schema(batch_options(with_noted(options, schema)), schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     """A streaming read of the columns that the schema declares. Raises nothing: the reader does, when it is asked."""
-    return StreamReader(dict(options), schema)
+    return StreamReader(dict(with_noted(options, schema)), schema)
