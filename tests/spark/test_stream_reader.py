@@ -262,7 +262,13 @@ def test_numbers_that_a_restore_left_out_are_stepped_over(reader: Make, tmp_path
                 found.append([number for _, number in read(stream, at, end)])
                 left.append((stream.reportLatestOffset() or {})["behind"]["events"])
                 at = end
+            whole = reader(url=stream.options.address.url, log="orders", maxEventsPerPartition=5)
+            tasks = [
+                sum(each.num_rows for each in whole.read(slice))
+                for slice in whole.partitions(whole.initialOffset(), stream.latestOffset(at, ALL))
+            ]
     far = 10**12
+    assert tasks == [5] * 4
     assert [number for batch in found for number in batch] == [*range(1, 11), *range(far + 1, far + 11)]
     assert all(0 < len(batch) <= 8 for batch in found[:-1])
     assert left == [12, 10, 2, 0]

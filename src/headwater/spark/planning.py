@@ -24,6 +24,9 @@ logger = logging.getLogger("headwater.spark")
 TRIES = 5
 """How often a read or a batch is planned, where the log is trimmed between looking at it and planning."""
 
+SPARSE = 2
+"""A range that has so many numbers for each event, or more, is not cut evenly."""
+
 T = TypeVar("T")
 
 
@@ -135,7 +138,7 @@ def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None
             compression=plan.options.compression,
         )
         found += client.plan(ticket, split_bytes=plan.options.split_bytes, splits_min=splits_min)
-    return [LogSlice(ticket) for split in found for ticket in _cut(split, plan.options.split_events_max)]
+    return [LogSlice(ticket) for split in found for ticket in _cut(client, split, plan.options)]
 
 
 def ticket_columns(options: ReadOptions) -> tuple[str, ...]:
@@ -158,14 +161,20 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
     return parts
 
 
-def _cut(split: Split, events_max: int | None) -> Iterator[Ticket]:
-    """The split's ticket, or several where it has more events; numbers have few gaps, so even cuts will do."""
-    ticket = split.ticket
+def _cut(client: BulkClient, split: Split, options: ReadOptions) -> Iterator[Ticket]:
+    """The split's ticket, or several where it has more events than a task may read.
+
+    The cuts are even, but where most numbers have no event, as after a restore: there the server says where they are.
+    """
+    ticket, events_max = split.ticket, options.split_events_max
     if events_max is None or split.events <= events_max:
         yield ticket
         return
     assert ticket.after is not None and ticket.upto is not None
     parts = -(-split.events // events_max)
+    if ticket.upto - ticket.after > SPARSE * split.events:
+        yield from (each.ticket for each in client.plan(ticket, split_bytes=options.split_bytes, splits_min=parts))
+        return
     width = -(-(ticket.upto - ticket.after) // parts)
     for after in range(ticket.after, ticket.upto, width):
         yield replace(ticket, after=after, upto=min(after + width, ticket.upto))
