@@ -11,11 +11,12 @@ from tests.odd_tags import ODD_TAGS
 from tests.parquet_damage import flip_in
 
 from headwater.client import RemoteLog, connect
-from headwater.core import Event
+from headwater.core import Event, SequencedEvent
 from headwater.core.event import Encoding
 from headwater.formats.envelope import ndjson_events
 from headwater.formats.foreign import fit_tag
 from headwater.server.cli import REFUSED
+from headwater.server.commands import exporting
 
 TABLE = "case,activity,timestamp\n" + "".join(f"c{n % 7},step {n},2024-01-01T00:00:{n:02}Z\n" for n in range(50, 0, -1))
 OCEL = {
@@ -104,6 +105,8 @@ def test_the_log_is_created_if_asked(headwater) -> None:
             b'{"type":"A","id":"1"}\n{"type":"B","id":"1"}\n',
             "bad.ndjson: events[1]: id '1' is twice in the file, which is a different one",
         ),
+        ("deep.ndjson", b'{"type":"A","data":%b}' % (b"[" * 3000), "line 1: data: the JSON is nested too deeply"),
+        ("compact.csv", b"type,time\nA,20240310023000\n", "line 2: '20240310023000' may be meant as YYYYMMDDhhmmss"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(headwater, log, name: str, content: bytes, message: str) -> None:
@@ -123,10 +126,26 @@ EVENTS = [
 def test_what_was_exported_can_be_imported_elsewhere(headwater, log: RemoteLog, name: str) -> None:
     log.append(EVENTS)
     assert headwater("export", "orders", name).code == 0
-    assert not Path(f"{name}.part").exists()
+    assert list(Path().glob("*.part")) == []
     assert imported(headwater, name, "copy", "--create") == (2, 0)
     exported = json.loads(headwater("read", "copy", "--json", "--limit", "1").out)["event"]
     assert (exported["id"], exported["source"], exported["tags"]) == ("1", "shop", ["x:1", "y"])
+
+
+def test_two_exports_of_one_file_at_the_same_time_do_not_mix(headwater, log: RemoteLog, monkeypatch) -> None:
+    log.append(EVENTS)
+    write, codes = exporting.encode_event, []
+
+    def export_again(event: SequencedEvent) -> bytes:
+        if not codes:
+            codes.append(0)
+            codes[0] = headwater("export", "orders", "e.ndjson", "--limit", "1").code
+        return write(event)
+
+    monkeypatch.setattr(exporting, "encode_event", export_again)
+    done = headwater("export", "orders", "e.ndjson")
+    assert codes == [0] and done.code == REFUSED and "the file is there already" in done.err
+    assert len(Path("e.ndjson").read_bytes().splitlines()) == 1 and list(Path().glob("*.part")) == []
 
 
 def test_a_table_is_exported(headwater, log: RemoteLog) -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -161,14 +162,15 @@ def _check_place(file: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """The file to write; it gets its name at the end, so that nobody takes half a file for a whole one."""
+    """The file to write. It gets its name at the end, so that no reader takes half a file for a whole one; until then
+    it has a name that no other export of this file has."""
     if str(file) == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = file.with_name(f"{file.name}.part")
+    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("wb") as raw:
+        with part.open("xb") as raw:
             if file.name.endswith(".gz"):
                 with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
                     yield packed  # type: ignore[misc]
