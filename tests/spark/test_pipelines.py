@@ -166,6 +166,14 @@ def test_what_all_pipelines_share_reaches_the_run(paint: click.Command, painted:
     }  # fmt: skip
 
 
+def test_a_server_of_spark_connect_gets_no_settings_that_it_would_warn_of(
+    paint: click.Command, painted: list[Any]
+) -> None:
+    given = ["--where", "wall", "--checkpoint", "c", "--master", "sc://h:15002", "--conf", "spark.a=b"]
+    assert CliRunner().invoke(paint, given, standalone_mode=False).exception is None
+    assert painted[0][2] == {"master": "sc://h:15002", "spark.a": "b"}
+
+
 class Loaded(Exception):
     """With the options of the stream that was loaded."""
 

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.core.errors import InvalidInput
+from headwater.core.local import LocalLog
 from headwater.spark import java_home, session, sessions
 from headwater.spark.sessions import SparkNotInstalled, require_spark
 from tests.night import night
@@ -22,6 +23,8 @@ from .conftest import SESSIONS, SOURCES
 RUNS_LAST = True
 """It stops the session that other modules use."""
 
+HEARD: list[str] = []
+"""What Java said on stderr."""
 ON_A_FRESH_MACHINE = """
 import json
 from pyspark.sql.functions import udf
@@ -38,8 +41,8 @@ spark.stop()
 def spark() -> Iterator[SparkSession]:
     SESSIONS.stop()
     os.environ.pop("JAVA_HOME", None)
-    options = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 3, "spark.log.level": "OFF"}
-    spark = session("tests", "local[2]", options)
+    options = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 3, "spark.log.level": "WARN"}
+    spark = session("tests", "local[2]", options, hears=HEARD.append)
     yield spark
     spark.stop()
 
@@ -82,6 +85,13 @@ def test_a_session_is_set_for_logs_and_given_options_win(spark: SparkSession, na
 
 def test_workers_run_this_interpreter_unless_another_is_given(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_the_source_is_known_and_spark_warns_of_nothing_about_it(
+    spark: SparkSession, url: str, orders: LocalLog
+) -> None:
+    assert spark.read.format("headwater").options(url=url, log="orders").load().count() == 100
+    assert [line for line in HEARD if "headwater" in line] == []
 
 
 def test_java_is_the_one_that_is_found(spark: SparkSession) -> None:

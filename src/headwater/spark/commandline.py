@@ -30,7 +30,7 @@ from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
 from .running import Ending, Run, Server, Summary
-from .sessions import check_options, session
+from .sessions import CONNECT, check_options, session
 
 REFUSED, INTERRUPTED = 1, 130
 SCRIPT = Path(__file__).parent / "submit" / "headwater_pipeline.py"
@@ -195,7 +195,7 @@ def _invoke(
         return 0
     try:
         hears = None if trace else _hearing(run, Progress(progress))
-        summary = _run(pipeline, options, run, master, settings if trace else _quiet(settings), hears)
+        summary = _run(pipeline, options, run, master, settings if trace else _quiet(settings, master), hears)
     except Exception as error:
         if trace:
             traceback.print_exc()
@@ -239,9 +239,11 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _quiet(settings: dict[str, str]) -> dict[str, str]:
+def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
     """Those settings, and that Spark keeps its own messages: the pipeline's progress and errors say what matters."""
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark's: each error as JSON
+    if master is not None and master.startswith(CONNECT):  # its server has started, and takes no such settings
+        return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, and it logs as its user wants
         quiet["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"

@@ -98,11 +98,13 @@ def _with_source(spark: SparkSession) -> SparkSession:
     """The session, which knows the data source whatever happens.
 
     Spark finds it by itself, but looks only once: if the worker that looks is late, on a machine that has much to do,
-    Spark passes over that and knows no `headwater` for as long as its Java lives.
+    Spark passes over that and knows no `headwater` for as long as its Java lives. Of one that it knows already, it
+    would warn that it is replaced.
     """
     from pyspark_headwater import DefaultSource
 
-    spark.dataSource.register(DefaultSource)
+    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(DefaultSource.name()):
+        spark.dataSource.register(DefaultSource)
     return spark
 
 
