@@ -193,8 +193,9 @@ def test_a_table_of_something_else_and_a_log_that_was_made_again_are_refused(
 def test_events_that_the_log_has_no_more_are_not_passed_over(project: Project, log: LocalLog) -> None:
     fill(log, 40)
     log.trim(21)
-    with pytest.raises(PipelineFailed, match=r"events from 1 to 20 are no more in the log"):
+    with pytest.raises(InvalidInput, match=r"events 1 to 20 are no longer in log 'orders'; .* with --start 21"):
         project()
+    assert project("new", start=21).events == 20
 
 
 def test_events_that_the_log_has_no_more_come_from_its_archive(

@@ -31,6 +31,7 @@ from ..stopping import StoppedAtOnce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ...core.extent import Extent
     from ...core.log import LogInfo
     from ...flight.client import BulkClient
     from ..projection.fold import Fold
@@ -144,6 +145,7 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
             extent = client.head(options.log)
             if extent.incarnation != definition.incarnation:
                 raise PositionOfOtherIncarnation(table.position, extent.incarnation, extent.first_retained)
+            _check_there(options, table.position, extent)
             if reports is not None:
                 reports.tell(client, {options.log: table.position})
             head = min(extent.head, upto_last) if run.is_once else extent.head
@@ -190,6 +192,17 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
     table.commit(found.files, table.position, upto)
     run.advance(found.events, round((time.monotonic() - begun) * 1000), left)
     return True
+
+
+def _check_there(options: Project, position: int, extent: Extent) -> None:
+    """Raises InvalidInput where the log has lost the next events, and no archive is given. (The read looks there.)"""
+    first = extent.first_retained
+    if options.archive is None and position + 1 < first and position < extent.head:
+        raise InvalidInput(
+            f"events {position + 1} to {first - 1} are no longer in log {options.log!r}; give --archive PATH, or fold "
+            f"into a new table with --start {first}",
+            "archive",
+        )
 
 
 def _steps(options: Project, client: BulkClient, incarnation: str) -> Steps:
