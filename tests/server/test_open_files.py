@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import resource
+from pathlib import Path
 
 import pytest
 
 from headwater.server.config import Config
 from headwater.server.open_files import FILES_MAX, raise_open_files
+
+from .running import RunningServer
 
 INFINITE = resource.RLIM_INFINITY
 
@@ -41,6 +44,19 @@ def test_too_few_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, caplo
     told = record.__dict__["fields"]
     assert (told["allowed"], told["needed"]) == (4096, 21_024)
     assert "http.connections_max" in told["advice"]
+
+
+def test_a_server_that_is_started_with_few_files_takes_what_it_may(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = 4096
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        server = RunningServer("--storage", "memory", cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with server:
+        taken, granted = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        assert granted == hard and taken > few
 
 
 def limited(soft: int, hard: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
