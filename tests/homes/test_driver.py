@@ -138,6 +138,20 @@ def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyP
         one.close()
 
 
+def test_a_lease_whose_renewal_was_answered_too_late_counts_from_when_the_home_gave_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home()
+    home.is_slow, home.is_given, home.term, home.remaining_s = True, True, Term(1, 7), 1.0
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
+    one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
+    one._renew(home.term, driver.boot_time_s())
+    told = [one._events.get_nowait() for _ in range(one._events.qsize())]
+    [renewed] = [each for each in told if isinstance(each, events.LeaseRenewed)]
+    assert renewed.term == home.term
+    assert renewed.sent_at <= driver.boot_time_s() - (TIMES.length_s - home.remaining_s)
+
+
 def test_nobody_takes_the_lease_before_its_copy_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home()
     monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
