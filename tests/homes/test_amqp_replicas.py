@@ -77,6 +77,7 @@ def test_receivers_are_served_at_a_replica_and_all_else_is_sent_to_the_primary(p
             (lambda: client.receiver("$events"), "$events"),
             (lambda: client.receiver(None, source=ON_DEMAND), None),
             (lambda: client.receiver("orders", properties=bound(group="g")), "orders"),
+            (lambda: client.receiver("orders/$group/g"), "orders/$group/g"),
             (lambda: client.receiver("orders", source=DURABLE), "orders"),
             (lambda: client.receiver("orders", source={"timeout": 5}), "orders"),
             (lambda: client.receiver("none"), "none"),  # it may have been created a moment ago

@@ -1,6 +1,7 @@
 """Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6).
 
 `LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver begins that names no position.
+`LOG/$group/NAME` is the log as one consumer group receives it; NAME is percent-encoded.
 `queue://LOG` and `topic://LOG`, as clients of ActiveMQ write addresses, are the log: it is served as either.
 `$management` and `$events` are of the server as a whole, `$reply/...` are made on demand.
 """
@@ -9,12 +10,15 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from ..core.errors import InvalidLogName, LogNotFound
 from ..core.settings import EARLIEST, LATEST, check_log_name
 
 INFO = "$info"
 _STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
+_GROUP = re.compile(r"\$group/((?:[^/%]|%[0-9A-Fa-f]{2})+)")
+"""The rest of a consumer group's address, after the log. In its name `/` and `%` are escaped, and others may be."""
 MANAGEMENT, EVENTS = "$management", "$events"
 CLAIMS = "$cbs"
 """Where clients of Azure's services send tokens (claims-based security). It is not served."""
@@ -25,12 +29,14 @@ _USER_INFORMATION = re.compile(r"(amqps?://)[^/]*@", re.IGNORECASE)
 
 
 class Address(NamedTuple):
-    """A node: a log, or its runtime information."""
+    """A node: a log, its runtime information, or a consumer group of it."""
 
     log: str
     is_info: bool = False
     start: str | None = None
     """EARLIEST or LATEST where the address says so: where a receiver begins that names no position."""
+    group: str | None = None
+    """The consumer group that the address names, decoded; `streams.links.check_group` looks at it."""
 
 
 def server_node(text: str | None) -> str | None:
@@ -59,9 +65,19 @@ def parse_address(text: str) -> Address:
         check_log_name(log)
     except InvalidLogName:
         raise LogNotFound(shown_address(text)) from None
-    if rest not in ("", INFO, *_STARTS):
+    group = _group(rest)
+    if group is None and rest not in ("", INFO, *_STARTS):
         raise LogNotFound(shown_address(text))
-    return Address(log, rest == INFO, _STARTS.get(rest))
+    return Address(log, rest == INFO, _STARTS.get(rest), group)
+
+
+def _group(rest: str) -> str | None:
+    """The consumer group that follows the log in an address; None for anything else."""
+    found = _GROUP.fullmatch(rest)
+    try:
+        return None if found is None else unquote(found[1], errors="strict")
+    except UnicodeDecodeError:
+        return None
 
 
 def _path(text: str) -> str:

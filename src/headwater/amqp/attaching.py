@@ -15,6 +15,7 @@ from .protocol.link import Link, Receiver, Sender
 from .protocol.performatives import Source, Target
 from .protocol.types import Symbol
 from .streams.consuming import attach_consumer
+from .streams.group_links import attach_group_link
 from .streams.info_source import InfoSource
 from .streams.links import CONSUMER_GROUP
 from .streams.producing import attach_producer
@@ -61,7 +62,8 @@ def check_is_served(link: Link) -> None:
         raise ConnectionFault(conditions.NOT_IMPLEMENTED, problem)
     if isinstance(link, Sender) and isinstance(source, Source) and SHARED in (source.capabilities or ()):
         problem = "shared subscriptions are not served: receivers share a log in a consumer group"
-        raise LinkFault(conditions.NOT_IMPLEMENTED, f"{problem} (link property {CONSUMER_GROUP})")
+        how = f"address LOG/$group/NAME, or link property {CONSUMER_GROUP}"
+        raise LinkFault(conditions.NOT_IMPLEMENTED, f"{problem} ({how})")
 
 
 async def _attach_again(container: Container, transport: Transport, link: Sender) -> None:
@@ -104,7 +106,7 @@ async def _attach_receiver(
 
 
 async def attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
-    """The peer wants to receive from a log, or what is known of it."""
+    """The peer wants to receive from a log, for a group of it perhaps, or what is known of it."""
     address = parse_address(source.address or "")
     node = await container.node(transport, address.log, Right.READ)
     if not link.is_waiting:
@@ -112,5 +114,7 @@ async def attach_reader(container: Container, transport: Transport, link: Sender
     transport.steal(link)
     if address.is_info:
         InfoSource.attach(transport, link, node)
+    elif address.group is not None:
+        await attach_group_link(transport, link, source, node, address.group)
     else:
         await attach_consumer(transport, link, source, node, address.start)

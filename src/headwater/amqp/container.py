@@ -123,7 +123,7 @@ class Container:
     async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
         """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
-        if parsed.is_info:
+        if parsed.is_info or parsed.group is not None:
             raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
         return await self.node(transport, parsed.log, Right.APPEND)
 

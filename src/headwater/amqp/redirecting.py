@@ -63,7 +63,10 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
         raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
     if source.durable or source.timeout or Expiry.of(source.expiry_policy) > Expiry.SESSION_END:
         raise link_redirect(elsewhere, "positions are not remembered at this port", asked)
-    log = parse_address(source.address or "").log
+    address = parse_address(source.address or "")
+    if address.group is not None:
+        raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
+    log = address.log
     assert transport.user is not None
     container.shared.guard.authorize(transport.user, Right.READ, log)
     if (stale := elsewhere.stale(log)) is not None:

@@ -291,16 +291,19 @@ LINK = EntityType(
             "waitsFor",
             "what must come before the next message: from a receiver of a log `outcomes` (it settles nothing), "
             "`credit` (it asks for nothing), `window` (of its session) or `reading` (it reads nothing), for it "
-            "`events` (it has all there is); from a producer `messages`, for it `the log` (which has much to write); "
-            "null: none",
+            "`events` (it has all there is), `partition` (its consumer group has none for it); from a producer "
+            "`messages`, for it `the log` (which has much to write); null: none",
         ),
         _time("waitsSince", "since when at the earliest: when a message or, for `outcomes`, an outcome last came"),
         _flag("isAttached", "whether both sides have attached and neither has detached"),
-        _number("partition", "of a receiver: the partition that it is bound to; null: all"),
+        _number(
+            "partition",
+            "of a receiver: the partition that it is bound to; null: all, or all that its group has given it",
+        ),
         _text("group", "of a receiver: its consumer group; null: none"),
         _number("epoch", "of a member of a consumer group: the epoch under which it has its partition"),
         _map("filter", "of a receiver: the filters in effect, as texts"),
-        _number("position", "of a receiver: everything up to this number is done with"),
+        _number("position", "of a receiver: everything up to this number is done with; null: it has no partition"),
         _number("lag", "of a receiver: how many events the log has after it"),
         _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
         _number("sentAgain", "of a receiver: messages that it released, and that were sent again"),

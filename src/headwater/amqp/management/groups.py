@@ -15,10 +15,8 @@ from ...management.names import joined, parted
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..container import Container
-from ..streams.consuming import GroupMember
-from ..streams.node import EventLogNode
+from ..streams.node import EventLogNode, Member
 from ..streams.positions import GroupRecord, Positions, load, load_group
-from ..streams.workers import WorkerMember
 
 
 class ConsumerGroups(ReadOnly):
@@ -49,8 +47,7 @@ class ConsumerGroups(ReadOnly):
             known, owners = node.positions.of_group(group, node.partitions), node.groups.owners(group)
         if not (known.afters or known.epochs or any(owners)):
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
-        members = [each if isinstance(each, GroupMember | WorkerMember) else None for each in owners]
-        named = {str(number): owner.link_name for number, owner in enumerate(members) if owner is not None}
+        named = {str(number): owner.link_name for number, owner in enumerate(owners) if isinstance(owner, Member)}
         lags = await asyncio.to_thread(self._lags, log, known.afters)
         return {
             "log": log,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
-from ...core.following import NO_LAG, events_behind, lag_of
+from ...core.following import NO_LAG, Lag, events_behind, lag_of
 from ...core.limits import show
 from ...management.catalog import is_own
 from ...management.entities import SELF
@@ -23,8 +23,9 @@ from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
-from ..protocol.types import Described
+from ..protocol.types import Described, Symbol
 from ..streams.consumer import Consumer
+from ..streams.group_links import GroupLink
 from ..transport import Transport
 
 TEXT_CHARS_MAX = 256
@@ -212,10 +213,11 @@ class Links(_OfServer):
             "credit": link.credit,  # type: ignore[attr-defined]
             "deliveries": end.deliveries,
             "unsettled": link.unsettled if isinstance(link, Sender) else None,
-            "unsettledMax": end.unsettled_max if isinstance(end, Consumer) else None,
+            "unsettledMax": end.unsettled_max if isinstance(end, Consumer | GroupLink) else None,
             **_times(end),
             "isAttached": link.is_attached,
             **(await _of_receiver(end) if isinstance(end, Consumer) else {}),
+            **(await _of_group_link(end) if isinstance(end, GroupLink) else {}),
         }
 
     async def delete(self, user: User, name: str) -> None:
@@ -248,23 +250,50 @@ def _times(end: LinkEnd) -> Attributes:
 
 async def _of_receiver(consumer: Consumer) -> Attributes:
     """What a receiver of a log has, and others have not."""
-    log, after, lag = consumer.log, consumer.position.after, NO_LAG
-    assert log is not None
-    if events_behind(log, after, consumer.upto):
-        now_ms = time.time_ns() // 1_000_000
-        found = partial(lag_of, log, after, now_ms, partition=consumer.partition, upto=consumer.upto)
-        lag = await asyncio.to_thread(found)
-    filters = list(consumer.filters.items())[:PROPERTIES_MAX]
+    after = consumer.position.after
+    (lag,) = await _lags([consumer]) or (NO_LAG,)
     return {
         "partition": consumer.partition,
         "group": consumer.group,
         "epoch": consumer.epoch,
-        "filter": {_cut(str(name)): _cut(_filter_text(value)) for name, value in filters},
+        "filter": _filters(consumer.filters),
         "position": after,
         "lag": lag.events,
         "lagMs": lag.age_ms,
         "sentAgain": consumer.sent_again,
     }
+
+
+async def _of_group_link(link: GroupLink) -> Attributes:
+    """The same, of a receiver whose address names its group: of all partitions that it has."""
+    parts = tuple(link.parts)
+    lags = await _lags(parts)
+    return {
+        "partition": None,
+        "group": link.group,
+        "epoch": None,
+        "filter": _filters(link.filters),
+        "position": min((part.position.after for part in parts), default=None),
+        "lag": max((lag.events for lag in lags), default=0),
+        "lagMs": max((lag.age_ms for lag in lags), default=0),
+        "sentAgain": link.sent_again,
+    }
+
+
+async def _lags(consumers: Sequence[Consumer]) -> list[Lag]:
+    """How far each of them is behind that is; on a thread if there is one."""
+    now_ms = time.time_ns() // 1_000_000
+    behind = [
+        partial(lag_of, log, after, now_ms, partition=each.partition, upto=each.upto)
+        for each in consumers
+        if (log := each.log) is not None and events_behind(log, after := each.position.after, each.upto)
+    ]
+    return await asyncio.to_thread(lambda: [lag() for lag in behind]) if behind else []
+
+
+def _filters(given: Mapping[Symbol, object]) -> Attributes:
+    """The filters of a receiver, as texts."""
+    return {_cut(str(name)): _cut(_filter_text(value)) for name, value in list(given.items())[:PROPERTIES_MAX]}
 
 
 def _filter_text(value: object) -> str:

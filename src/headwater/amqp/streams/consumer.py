@@ -67,9 +67,11 @@ class Consumer(LinkEnd):
         """Messages that it has given back, and was sent once more."""
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
-        self._associated = range(node.partitions) if partition is None else None
+        self._associated: Sequence[int] | None = range(node.partitions) if partition is None else None
         """Partitions to be named with the next event (4.6.5)."""
         self._is_presettled = link.sends_settled
+        self._transfer: Callable[..., object] = link.send
+        """Sends a message, with its tag and the context that its outcome brings back: its sequence number, as both."""
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver takes (2.7.3)."""
         self._turns, self._flow = transport.shared.turns, transport.flow
@@ -174,14 +176,14 @@ class Consumer(LinkEnd):
         self._is_turn_due = False
         self._turns.doing.what = self._doing
         if self._on_drained is not None:
-            if not self._link.unsettled and not self._is_over:
+            if self._has_outcomes and not self._is_over:
                 self._on_drained()
             return
         room = self._room()
         if room <= 0:
             # A drain ends where the credit is used up, or where more would wait for outcomes that may come after it.
             if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
-                self._link.drained()
+                self._has_drained()
                 self._transport.flush_soon()
             return
         try:
@@ -205,7 +207,7 @@ class Consumer(LinkEnd):
             self._take_turn_soon()
         else:
             if self._link.is_draining:
-                self._link.drained()
+                self._has_drained()
             self._node.waiting.add(self)
         self._transport.flush_soon()
 
@@ -213,6 +215,15 @@ class Consumer(LinkEnd):
         if not self._is_turn_due:
             self._is_turn_due = True
             self._turns.soon(self._flow, self._turn)
+
+    @property
+    def _has_outcomes(self) -> bool:
+        """Whether nothing that it has sent waits for its outcome."""
+        return not self._link.unsettled
+
+    def _has_drained(self) -> None:
+        """There is nothing more to send on a link whose receiver drains it."""
+        self._link.drained()
 
     @property
     def _is_full(self) -> bool:
@@ -298,9 +309,9 @@ class Consumer(LinkEnd):
         number = event.sequence_number
         if self._resumed and number in self._resumed:
             self._resumed.discard(number)
-            self._link.send(message, number, number, is_settled=self._is_presettled, is_resumed=True)
+            self._transfer(message, number, number, is_settled=self._is_presettled, is_resumed=True)
         else:
-            self._link.send(message, number, number, is_settled=self._is_presettled)
+            self._transfer(message, number, number, is_settled=self._is_presettled)
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:

@@ -75,15 +75,8 @@ class Attaching:
     ) -> Consumer:
         """Attach, and begin to send."""
         remote, source = self.remote, self.source
-        first_retained = self._skip_trimmed(position)
-        self.link.accept(
-            source=_answered_source(source, self.filter),
-            target=remote.target,
-            properties=properties or None,
-            snd_settle_mode=remote.snd_settle_mode,
-            unsettled=unsettled.named or None,
-            incomplete_unsettled=not unsettled.is_all,
-        )
+        first_retained = self.skip_trimmed(position)
+        self.accept(properties, unsettled)
         consumer = Consumer(
             self.transport,
             self.link,
@@ -103,7 +96,18 @@ class Attaching:
         self.transport.flush_soon()  # the answer of an attach that had to wait
         return consumer
 
-    def _skip_trimmed(self, position: Position) -> int | None:
+    def accept(self, properties: dict[Symbol, object], unsettled: Unsettled = NOTHING_UNSETTLED) -> None:
+        """Answer the attach, with those properties of the link."""
+        self.link.accept(
+            source=_answered_source(self.source, self.filter),
+            target=self.remote.target,
+            properties=properties or None,
+            snd_settle_mode=self.remote.snd_settle_mode,
+            unsettled=unsettled.named or None,
+            incomplete_unsettled=not unsettled.is_all,
+        )
+
+    def skip_trimmed(self, position: Position) -> int | None:
         """Go on with the first retained event, which is answered, where the position lies below it.
 
         None where nothing is missed, or the consumer asked for the earliest event, whichever that is.
@@ -117,6 +121,19 @@ class Attaching:
         return None
 
 
+async def read_attach(
+    transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
+) -> Attaching | None:
+    """What a consumer's attach asks for; `default_start` is what its address says of where it begins.
+
+    None where the peer does not wait for its answer any more. Raises LinkFault and EventLogError where it is refused.
+    """
+    head = node.log.head()
+    read = partial(_filter, source, node, head)
+    wanted = await transport.shared.read_filter(transport.flow, link, source.filter, read)
+    return None if wanted is None else Attaching(transport, link, source, node, wanted, head, default_start)
+
+
 async def attach_consumer(
     transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
 ) -> None:
@@ -124,12 +141,9 @@ async def attach_consumer(
 
     Raises LinkFault and EventLogError where it is refused.
     """
-    head = node.log.head()
-    read = partial(_filter, source, node, head)
-    wanted = await transport.shared.read_filter(transport.flow, link, source.filter, read)
-    if wanted is None:
+    attaching = await read_attach(transport, link, source, node, default_start)
+    if attaching is None:
         return
-    attaching = Attaching(transport, link, source, node, wanted, head, default_start)
     binding = binding_of(attaching.remote.properties)
     partition = bound_partition(binding, node.partitions)
     if binding.group is not None:
@@ -274,16 +288,8 @@ class GroupMember(LinkEnd):
         """Emit that about the partition that it has, if it has one."""
         if self._owned is None:
             return
-        partition, epoch = self._owned
-        self._node.bus.emit(
-            type,
-            log=self._node.log.name,
-            group=self._group,
-            partition=partition,
-            epoch=epoch,
-            container=self._attaching.transport.container_id,
-            link=self._attaching.link.name,
-        )
+        container = self._attaching.transport.container_id
+        self._node.notify_owner(type, self._group, *self._owned, container, self.link_name)
 
 
 def bound_partition(binding: Binding, partitions: int) -> int | None:

@@ -12,6 +12,8 @@ at most one owner at every moment, because the action that ends the old one come
   newest of those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are
   shared evenly. Connections are counted, not container ids: many processes may share one of those. A link that asked
   for its partition is never asked to leave.
+- A worker, and a link whose address names the group, may have several partitions: each counts as a connection of its
+  own, and asks for one more partition than it has, as another link of that connection.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
   its link in order: one that gave none says nothing of them.
 - A worker that asks over another protocol gets its partitions under epochs that are each the next one (`raises_epoch`).
@@ -35,6 +37,8 @@ from ..protocol.types import Symbol
 from ..settings import AmqpSettings
 
 EPOCH_MAX = 2**64 - 1
+ASK_AGAIN_S = 1.0
+"""How long a member that may have several partitions, and was refused one, waits before it asks again by itself."""
 Link = Hashable
 """Whatever names one attached link, or one attach that waits: never reused for another."""
 

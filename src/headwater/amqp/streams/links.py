@@ -36,9 +36,8 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
     given = properties or {}
     partition, group = _text(given, PARTITION), _text(given, CONSUMER_GROUP)
     epoch, is_reset = given.get(EPOCH), given.get(RESET, False)
-    if group is not None and not (1 <= len(group) <= GROUP_CHARS_MAX and group.isprintable()):
-        problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(group)} given"
-        raise LinkFault(INVALID_FIELD, f"{CONSUMER_GROUP}: {problem}")
+    if group is not None:
+        check_group(group, CONSUMER_GROUP)
     if not isinstance(is_reset, bool):
         raise LinkFault(INVALID_FIELD, f"{RESET}: true or false is expected, {show(is_reset)} given")
     if is_reset and group is None:
@@ -50,6 +49,13 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
     if group is None:
         raise LinkFault(INVALID_FIELD, f"{EPOCH}: it counts within a consumer group; give {CONSUMER_GROUP} too")
     return Binding(partition, group, int(epoch), is_reset)
+
+
+def check_group(name: str, where: str) -> None:
+    """Raises LinkFault where a consumer group cannot have that name; `where` is what gave it."""
+    if not (1 <= len(name) <= GROUP_CHARS_MAX and name.isprintable()):
+        problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(name)} given"
+        raise LinkFault(INVALID_FIELD, f"{where}: {problem}")
 
 
 def bound_properties(partition: int | None, group: str | None = None, epoch: int | None = None) -> dict[Symbol, object]:

@@ -53,6 +53,10 @@ class Reading(Protocol):
 class Member(Protocol):
     """Who has, or wants, a partition for its consumer group: what its groups call a link."""
 
+    @property
+    def link_name(self) -> str:
+        """What its group shows of it."""
+
     def assigned(self, partition: int, epoch: int) -> None:
         """The partition is its own, under that epoch."""
 
@@ -170,6 +174,20 @@ class EventLogNode:
         self._information = None
         if not task.cancelled():
             task.exception()  # whoever asked has gone perhaps, and does not look at it
+
+    def notify_owner(
+        self, type: NotificationType, group: str, partition: int, epoch: int, container: str, link: str
+    ) -> None:
+        """Emit that a member of a group, who is that link of that container, was given a partition, or lost it."""
+        self.bus.emit(
+            type,
+            log=self.log.name,
+            group=group,
+            partition=partition,
+            epoch=epoch,
+            container=container,
+            link=link,
+        )
 
     def forget_group(self, group: str) -> None:
         """Forget a consumer group that has no members: its positions, and its epochs."""

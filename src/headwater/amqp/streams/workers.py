@@ -31,6 +31,7 @@ from ..container import Container
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.types import Symbol
+from .groups import ASK_AGAIN_S
 from .node import EventLogNode
 from .position import Position
 
@@ -38,8 +39,6 @@ WORKERS_MAX = 1000
 """Of one log."""
 WORKERS_OF_USER_MAX = 100
 """Of one log and one user, or one address where nobody logs in, so that nobody takes the places of all others."""
-ASK_AGAIN_S = 1.0
-"""How long a worker that was refused a partition waits before it asks again by itself."""
 CONTAINER = "http"
 """What notifications name as the container of a worker."""
 
@@ -330,16 +329,7 @@ class WorkerMember:
     def _notify(self, type: NotificationType) -> None:
         if self.owned is None:
             return
-        partition, epoch = self.owned
-        self._node.bus.emit(
-            type,
-            log=self._node.log.name,
-            group=self._group,
-            partition=partition,
-            epoch=epoch,
-            container=CONTAINER,
-            link=self.link_name,
-        )
+        self._node.notify_owner(type, self._group, *self.owned, CONTAINER, self.link_name)
 
 
 def _check_places(workers: Iterable[Worker], key: WorkerKey, peer: str) -> None:

@@ -1,0 +1,343 @@
+"""Links whose address names a consumer group, `LOG/$group/NAME`: for clients that can set no link property.
+
+Such a link is attached at once, and partition-agnostic (event streams, 4.5.1): while it is attached the group's rules
+give it partitions and take them away, and it may have none. It is a member of the group for each partition that it has,
+and asks for one more while there are others. Each partition is read by a `Part`; they share the credit of the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import count, groupby
+from operator import itemgetter
+
+from ...core.limits import show
+from ...core.notification_types import NotificationType
+from ..link_end import Ending, LinkEnd, now_ms
+from ..protocol.conditions import (
+    INVALID_FIELD,
+    LINK_DETACH_FORCED,
+    LINK_STOLEN,
+    RESOURCE_LIMIT_EXCEEDED,
+    LinkFault,
+)
+from ..protocol.link import Sender
+from ..protocol.performatives import DeliveryState, Source
+from ..protocol.types import Described, Symbol
+from ..transport import Transport
+from .consumer import Consumer
+from .consuming import Attaching, read_attach
+from .groups import ASK_AGAIN_S
+from .links import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
+from .node import EventLogNode
+
+AT_ONCE = 32
+"""So many free partitions are given to a link in one turn of the loop."""
+
+
+async def attach_group_link(transport: Transport, link: Sender, source: Source, node: EventLogNode, group: str) -> None:
+    """Answer the attach of a receiver whose address names that group. Raises LinkFault where it is refused."""
+    check_group(group, "address")
+    assert link.remote is not None
+    given = link.remote.properties or {}
+    for name in (CONSUMER_GROUP, PARTITION, EPOCH, RESET):
+        if given.get(name) is not None:
+            problem = f"{show(given[name])} given; the address names the consumer group, which deals the partitions"
+            raise LinkFault(INVALID_FIELD, f"{name}: {problem}")
+    attaching = await read_attach(transport, link, source, node)
+    if attaching is None:
+        return
+    attaching.accept({})
+    end = GroupLink(attaching, group)
+    transport.adopt(link, end)
+    end.ask()
+    end.on_ready()
+
+
+class GroupLink(LinkEnd):
+    """This side's end of such a link: its partitions, and what they share."""
+
+    def __init__(self, attaching: Attaching, group: str) -> None:
+        self.attaching, self.group = attaching, group
+        self.node, self._link, self._transport = attaching.node, attaching.link, attaching.transport
+        self.log = attaching.node.log
+        self.parts: deque[Part] = deque()
+        """What reads its partitions; the first one has its turn first."""
+        self.members: list[LinkMember] = []
+        """One for each partition that it has; the last one may wait for one."""
+        self.tags = count(1)
+        """A partition may come back while deliveries from it are unsettled: sequence numbers are no tags here."""
+        self._unsettled = 0
+        """How many messages wait for their outcome; its `Sender` counts outcomes before they are heard of here."""
+        self._sent_again = 0
+        """Messages sent again from partitions that it has no longer."""
+        self._idle: set[Part] = set()
+        """The parts that have nothing to send while the receiver drains the link."""
+        self._has_changed = False
+        """Whether the next transfer names the partitions (4.6.5)."""
+        self._named: tuple[int, ...] | None = None
+        """Their numbers, ascending; made when they are first asked for."""
+        self._asking: asyncio.TimerHandle | None = None
+        self._is_over = False
+
+    @property
+    def name(self) -> str:
+        """What the receiver calls its link."""
+        return self._link.name
+
+    @property
+    def container(self) -> str:
+        """What the receiver's container calls itself."""
+        return self._transport.container_id
+
+    @property
+    def unsettled_max(self) -> int:
+        """How many messages may wait for their outcome."""
+        return self.node.settings.unsettled_max
+
+    @property
+    def filters(self) -> Mapping[Symbol, object]:
+        """The filters in effect, as they were given."""
+        return self.attaching.filter.accepted
+
+    @property
+    def sent_again(self) -> int:
+        """Messages that it has given back, and was sent once more."""
+        return self._sent_again + sum(part.sent_again for part in self.parts)
+
+    # Its partitions
+
+    def ask(self) -> None:
+        """Ask for one more partition, unless there is no other, or a request waits."""
+        waits = bool(self.members) and self.members[-1].part is None
+        if self._is_over or waits or len(self.members) >= self.node.partitions:
+            return
+        member = LinkMember(self)
+        self.members.append(member)
+        self.node.perform(self.node.groups.attach(self.group, member, self, self.node.now()))
+
+    def ask_later(self) -> None:
+        """Ask again in a while."""
+        if self._asking is None and not self._is_over:
+            self._asking = self.node.loop.call_later(ASK_AGAIN_S, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._asking = None
+        self.ask()
+
+    def gain(self, part: Part) -> None:
+        """It has one more partition."""
+        self.parts.append(part)
+        self._has_changed, self._named = True, None
+        self.node.loop.call_soon(part.on_ready)  # when it has all that it gets at once
+
+    def lose(self, part: Part) -> None:
+        """It has a partition no longer; what of that was not settled goes to the next owner."""
+        self.parts.remove(part)
+        self._sent_again += part.sent_again
+        self._idle.discard(part)
+        part.on_detached(Ending.DETACHED)
+        if not self._is_over:
+            self._has_changed, self._named = True, None
+            self._end_drain()
+
+    def expel(self, condition: Symbol, description: str) -> None:
+        """Detach the link, with the reason."""
+        self._transport.expel(self._link, condition, description)
+
+    # What its parts ask and tell
+
+    def news(self) -> Sequence[int] | None:
+        """The partitions that it has, if they are others than its last transfer has named."""
+        if self._has_changed and self._named is None:
+            self._named = tuple(sorted(part.number for part in self.parts))
+        return self._named
+
+    def has_sent(self, messages: int, unsettled: int, at: int) -> None:
+        """A part has sent so many messages, so many of them unsettled, the last one at that time, in ms since 1970."""
+        self.deliveries += messages
+        self._unsettled += unsettled
+        self.message_at = at
+        self._has_changed, self._named = False, None
+
+    def has_drained(self, part: Part) -> None:
+        """That part has nothing more to send now: the drain ends where none has."""
+        self._idle.add(part)
+        self._end_drain()
+
+    def _end_drain(self) -> None:
+        if self._link.is_draining and self._idle.issuperset(self.parts):
+            self._idle.clear()
+            self._link.drained()
+            self._transport.flush_soon()
+
+    # LinkEnd
+
+    @property
+    def waits_for(self) -> str | None:
+        """See LinkEnd."""
+        if not self.parts:
+            return "partition"
+        return next((found for part in self.parts if (found := part.waits_for) != "events"), "events")
+
+    def on_ready(self) -> None:
+        """See LinkEnd: each part goes on, another one first each time."""
+        self._idle.clear()
+        self._end_drain()
+        self.parts.rotate(-1)
+        for part in tuple(self.parts):
+            part.on_ready()
+
+    def on_outcomes(self, contexts: Sequence[tuple[Part, int]], state: DeliveryState | Described | None) -> None:
+        """See LinkEnd; contexts are parts and sequence numbers. A part that is gone hears nothing of them."""
+        self.outcome_at = now_ms()
+        was_full = self._unsettled >= self.unsettled_max
+        self._unsettled -= len(contexts)
+        if was_full:  # all parts waited for that, not these alone
+            self.on_ready()
+        for part, settled in groupby(contexts, key=itemgetter(0)):
+            part.on_outcomes([number for _, number in settled], state)
+
+    def on_detached(self, ending: Ending) -> None:
+        """See LinkEnd."""
+        self._is_over = True
+        if self._asking is not None:
+            self._asking.cancel()
+        members, self.members = self.members, []
+        for member in reversed(members):  # one that waits for a partition gets none of the others
+            member.detach()
+
+
+class Part(Consumer):
+    """Reads one partition of a group link, with a position of its own, which is the group's."""
+
+    def __init__(self, shared: GroupLink, partition: int) -> None:
+        """Raises LinkFault: too many positions of groups are remembered."""
+        attaching, node = shared.attaching, shared.node
+        position = node.positions.group_position(shared.group, partition, after=attaching.start)
+        super().__init__(
+            attaching.transport,
+            attaching.link,
+            node,
+            attaching.filter,
+            partition,
+            position,
+            default_outcome=attaching.source.default_outcome,
+            first_retained=attaching.skip_trimmed(position),
+            resumed=set(),
+            on_ended=lambda ending: position.detached(),
+            group=shared.group,
+        )
+        node.is_changed = True
+        self.number = partition
+        self._shared, self._transfer = shared, self._send_tagged
+        self._unsettled = 0
+        """How many of its messages wait for their outcome; those of other parts go over the same link."""
+
+    def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
+        """See LinkEnd. Where the partition is another's by now, the position is, too."""
+        self._unsettled -= len(contexts)
+        if not self._is_over:
+            super().on_outcomes(contexts, state)
+
+    def _turn(self) -> None:
+        deliveries = self.deliveries
+        self._associated = self._shared.news() if self._link.sendable else None
+        super()._turn()
+        if sent := self.deliveries - deliveries:
+            unsettled = 0 if self._is_presettled else sent
+            self._unsettled += unsettled
+            self._shared.has_sent(sent, unsettled, self.message_at)
+
+    def _send_tagged(self, message: bytes, tag: int, context: int, *, is_settled: bool) -> None:
+        self._link.send(message, next(self._shared.tags), (self, context), is_settled=is_settled)
+
+    @property
+    def _has_outcomes(self) -> bool:
+        return not self._unsettled
+
+    def _has_drained(self) -> None:
+        self._shared.has_drained(self)
+
+
+class LinkMember:
+    """A partition that a group link has, or wants: what `Groups` knows it by."""
+
+    def __init__(self, shared: GroupLink) -> None:
+        self._shared, self._node = shared, shared.node
+        self.part: Part | None = None
+        """What reads the partition that it has."""
+        self._epoch = 0
+
+    @property
+    def link_name(self) -> str:
+        """What the receiver calls its link."""
+        return self._shared.name
+
+    def detach(self) -> None:
+        """Its link is over."""
+        self._release(NotificationType.PARTITION_RELEASED)
+        self._leave()
+
+    # What the group decides
+
+    def assigned(self, partition: int, epoch: int) -> None:
+        """The link has one more partition."""
+        shared = self._shared
+        if self not in shared.members:
+            return  # its link ended meanwhile, and said so
+        try:
+            self.part = Part(shared, partition)
+        except LinkFault as fault:
+            self.refused(fault.condition, fault.description)
+            return
+        self._epoch = epoch
+        self._notify(NotificationType.PARTITION_ASSIGNED, self.part)
+        shared.gain(self.part)
+        if len(shared.members) % AT_ONCE:
+            shared.ask()
+        else:
+            self._node.loop.call_soon(shared.ask)
+
+    def refused(self, condition: Symbol, description: str) -> None:
+        """There is no partition for it, or it must give up the one that it has. The link stays, and asks again.
+
+        It is detached where it has no partition, and a limit or a fault keeps it from one.
+        """
+        shared, had_one = self._shared, self.part is not None
+        if self not in shared.members:
+            return
+        shared.members.remove(self)
+        stolen = condition == LINK_STOLEN
+        self._release(NotificationType.PARTITION_STOLEN if stolen else NotificationType.PARTITION_RELEASED)
+        self._leave()
+        if condition == RESOURCE_LIMIT_EXCEEDED and shared.members:
+            shared.ask_later()
+        elif condition not in (LINK_DETACH_FORCED, LINK_STOLEN):
+            shared.expel(condition, description)
+        elif had_one:
+            self._node.loop.call_soon(shared.ask)
+        else:
+            shared.ask_later()
+
+    def drain(self) -> None:
+        """Give the partition up once nothing of it waits for its outcome."""
+        node = self._node
+        if self.part is not None:
+            self.part.leave(lambda: node.perform(node.groups.drained(self, node.now())))
+
+    def _release(self, type: NotificationType) -> None:
+        part, self.part = self.part, None
+        if part is not None:
+            self._shared.lose(part)
+            self._notify(type, part)
+
+    def _leave(self) -> None:
+        node = self._node
+        node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=False))
+
+    def _notify(self, type: NotificationType, part: Part) -> None:
+        shared = self._shared
+        self._node.notify_owner(type, shared.group, part.number, self._epoch, shared.container, shared.name)
