@@ -7,15 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.cne import service
+from headwater.cne.endpoint import Endpoint
+from headwater.cne.timestamps import now_ms
 from headwater.cne.webhook import shown
 from headwater.core import NotificationType
 
 from ..management.told import Told
 from .builders import NODE_SYNC_STATE
 from .test_delivery import failing, node
-from .world import PATIENCE_S, Call, World
+from .world import PATIENCE_S, V2, Call, World
 
 FAILING, RECOVERED = NotificationType.WEBHOOK_FAILING, NotificationType.WEBHOOK_RECOVERED
+FORGOTTEN = NotificationType.WEBHOOK_FORGOTTEN
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -88,6 +92,52 @@ def test_an_endpoint_that_is_suspended_and_resumed_in_vain_is_reported_once(play
             await subscriber.until(lambda subscriber, count=count: subscriber.values.count("x") == count)
         await until(lambda: told.of(RECOVERED))
         assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
+
+    play(scenario)
+
+
+async def suspended(world: World, *resources: str) -> tuple[str, Endpoint]:
+    """The publisher of a state whose subscriber is suspended, and that endpoint."""
+    id = await node(world)
+    subscriber = await world.subscriber(failing(410, 1))
+    for resource in resources:
+        await world.subscribe(subscriber.uri(), resource)
+    await world.publish(id, "x")
+    (endpoint,) = world.app.service.endpoints()
+    await until(lambda: endpoint.kept.is_suspended)
+    return id, endpoint
+
+
+def test_an_endpoint_that_is_suspended_for_too_long_is_forgotten(play, monkeypatch):
+    monkeypatch.setattr(service, "FORGET_S", 0.01)
+
+    async def scenario(world: World) -> None:
+        told = Told(world.bus)
+        id, endpoint = await suspended(world, NODE_SYNC_STATE, "/sync")
+        await world.publish(id, "y", "z")
+        endpoint.kept.suspended_at = now_ms() - 604_800_001
+        await until(lambda: told.of(FORGOTTEN))
+        assert told.of(FORGOTTEN) == [{"log": "cne", "endpoint": endpoint.uri, "subscriptions": 2, "missed": 3}]
+        assert (await world.ask("GET", f"{V2}/subscriptions")).json == []
+        assert world.app.service.endpoints() == []
+
+    play(scenario)
+
+
+def test_a_suspended_endpoint_costs_nothing_while_events_come(play):
+    async def scenario(world: World) -> None:
+        id, endpoint = await suspended(world, NODE_SYNC_STATE)
+        feed, state = world.app.service._supervisor.present, world.store.state
+        await feed.save()
+        kept = state.get("cne/endpoint", endpoint.uri)
+        asked = []
+        endpoint.concerns = endpoint.recipient = endpoint.offer = asked.append
+        await world.publish(id, "y", "z")
+        await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")
+        await feed.save()
+        assert asked == []
+        assert state.get("cne/endpoint", endpoint.uri) == kept
+        assert b"127.0.0.1" not in state.get("cne/position", "cne").value
 
     play(scenario)
 

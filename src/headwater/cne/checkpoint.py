@@ -28,7 +28,7 @@ _SEPARATOR = "\n"
 
 
 class Positions(msgspec.Struct):
-    """Where everybody stands: the feed, and the endpoints that lag behind it."""
+    """Where everybody stands: the feed, and the endpoints that lag behind it. Suspended ones have `Kept.cursor`."""
 
     position: int
     behind: dict[str, int] = {}

@@ -207,7 +207,7 @@ class Endpoint:
 
     def resume(self) -> None:
         """Send again to a suspended endpoint, from its cursor on; and to one that waits for its next try, at once."""
-        self.kept.is_suspended = False
+        self.kept.resume()
         self._failing_since = None
         self._resumed.set()
         self._upstream.changed(self.uri)
@@ -224,6 +224,7 @@ class Endpoint:
                     self._replay()
                     await asyncio.sleep(0)
                 else:
+                    self._note_caught_up()
                     self._wake.clear()
                     await self._wake.wait()
             except _Suspended:
@@ -250,6 +251,12 @@ class Endpoint:
         """A state that is owed goes out later; other events are read from the log again."""
         if item is not None and item.is_owed and item.extra_for is not None:
             self._owed.put_back(item.stored, item.extra_for)
+
+    def _note_caught_up(self) -> None:
+        """After a suspension: from here on the feed's position says where it stands."""
+        if self.kept.cursor is not None:
+            self.kept.cursor = None
+            self._upstream.changed(self.uri)
 
     def _start_over(self) -> None:
         """Go on at the cursor, from the log."""
@@ -339,7 +346,7 @@ class Endpoint:
             log, endpoint = self._settings.log, shown(self.uri)
             self._bus.emit(NotificationType.WEBHOOK_FAILING, log=log, endpoint=endpoint, reason=outcome.text)
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
-            self.kept.is_suspended = True
+            self.kept.suspend(self.cursor)
             self._upstream.changed(self.uri)
             raise _Suspended
         if self._is_stopping:

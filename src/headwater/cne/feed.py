@@ -72,6 +72,8 @@ class Feed:
         self.states = States(settings.states_max)
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
+        self._active: dict[str, Endpoint] = {}
+        """Those that are not suspended: no others cost anything while events come."""
         self._delivery, self._settings, self._bus = delivery, settings, bus
         self._checkpoints = Checkpoints(log, state)
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
@@ -132,6 +134,7 @@ class Feed:
         if endpoint is None or endpoint.unsubscribe(subscription):
             return None
         self._unsaved.add(endpoint.uri)
+        self._active.pop(endpoint.uri, None)
         return self.endpoints.pop(endpoint.uri)
 
     async def run(self) -> None:
@@ -196,6 +199,19 @@ class Feed:
     def changed(self, uri: str) -> None:
         """See Upstream."""
         self._unsaved.add(uri)
+        endpoint = self.endpoints.get(uri)
+        if endpoint is not None and endpoint.kept.is_suspended is (uri in self._active):
+            self._routes.clear()
+            if endpoint.kept.is_suspended:
+                del self._active[uri]
+            else:
+                self._active[uri] = endpoint
+
+    def suspended(self) -> list[Endpoint]:
+        """The endpoints to which nothing is sent."""
+        if len(self._active) == len(self.endpoints):
+            return []
+        return [endpoint for uri, endpoint in self.endpoints.items() if uri not in self._active]
 
     async def save(self) -> None:
         """Write down what changed since the last time, and acknowledge it to the log."""
@@ -215,10 +231,16 @@ class Feed:
             self._saved = positions
 
     def _endpoint(self, uri: str, start: int, kept: Kept | None) -> Endpoint:
-        cursor = max(self._positions.behind.pop(uri, self._positions.position), start)
-        kept = kept or Kept(uri=uri)
+        kept, behind = kept or Kept(uri=uri), self._positions.behind.pop(uri, None)
+        known = [number for number in (behind, kept.cursor) if number is not None]
+        cursor = max(*known, start) if known else max(self._positions.position, start)
+        if kept.is_suspended and kept.suspended_at == 0:  # by an earlier version
+            kept.suspend(cursor)
+            self._unsaved.add(uri)
         made = Endpoint(uri, self, self._delivery, self._settings, self._bus, cursor=cursor, kept=kept)
         self.endpoints[uri] = made
+        if not kept.is_suspended:
+            self._active[uri] = made
         made.start()
         return made
 
@@ -238,12 +260,12 @@ class Feed:
         self.position = event.sequence_number
 
     def _route(self, stored: Stored) -> tuple[Endpoint, ...]:
-        """The endpoints with a subscription for these addresses."""
+        """The endpoints with a subscription for these addresses, but for suspended ones."""
         found = self._routes.get(stored.addresses)
         if found is None:
             if len(self._routes) >= ROUTES_MAX:
                 self._routes.clear()
-            found = tuple(endpoint for endpoint in self.endpoints.values() if endpoint.concerns(stored.addresses))
+            found = tuple(endpoint for endpoint in self._active.values() if endpoint.concerns(stored.addresses))
             self._routes[stored.addresses] = found
         return found
 
@@ -294,7 +316,7 @@ class Feed:
     def _present_positions(self) -> Positions:
         lagging = {
             uri: endpoint.cursor
-            for uri, endpoint in self.endpoints.items()
+            for uri, endpoint in self._active.items()  # of suspended ones it is kept beside them
             if not endpoint.is_current or endpoint.cursor > self.position
         }
         return Positions(self.position, lagging)

@@ -36,9 +36,21 @@ class Kept(msgspec.Struct, kw_only=True):
     problem: str = ""
     since: int = 0
     """When the present failures began, ms since 1970 UTC; 0 if the last delivery went well."""
+    suspended_at: int = 0
+    """When it was suspended, ms since 1970 UTC; 0 where it is not, or was by an earlier version."""
+    cursor: int | None = None
+    """Up to where it was done when it was suspended; None once it has caught up."""
     dead_letters: list[DeadLetter] = []
     dead_letters_total: int = 0
     gaps: list[Gap] = []
+
+    def suspend(self, cursor: int) -> None:
+        """Nothing is sent any more; everything up to that number is done with."""
+        self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or now_ms(), cursor
+
+    def resume(self) -> None:
+        """It is sent to again. The cursor stays until it has caught up, for where the server ends before."""
+        self.is_suspended, self.suspended_at = False, 0
 
     def bury(self, number: int, id: str, reason: str) -> None:
         """Record an event as a dead letter."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
 from ..core.following import Follower, FollowerKind, events_behind
+from ..core.notification_types import NotificationType
 from ..core.slices import Slices
 from ..core.spans import Spans
 from ..core.store import LogStore
@@ -26,10 +28,13 @@ from .registry import AlreadyThere, Registry, ResourceUnknown, StatesFull
 from .settings import Settings
 from .stored import Stored
 from .supervision import Supervisor
-from .webhook import Webhooks, endpoint_uri
+from .timestamps import now_ms
+from .webhook import Webhooks, endpoint_uri, shown
 
 APPEND_ATTEMPTS = 5
 """How often an append is tried whose ids others append at the same time."""
+FORGET_S = 60.0
+"""So often it is looked which endpoints are suspended for too long."""
 LANDED_S = 1.0
 """So often it is looked whether a change was made of which that is not known."""
 _logger = logging.getLogger("headwater.cne")
@@ -54,11 +59,12 @@ class Service:
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
         self.conflicts = Conflicts()
         self.webhooks = Webhooks(settings, may_act=store.may_act)
+        self._bus, self._may_act = bus, store.may_act
         self._delivery = Delivery(self.webhooks, settings, spans)
         self.traffic = self._delivery.traffic
         self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
-        self._landing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Load what is registered, and go on delivering."""
@@ -69,13 +75,16 @@ class Service:
         await asyncio.to_thread(self.subscriptions.load)
         await asyncio.to_thread(self.publishers.load)
         self._supervisor.start()
-        self._landing = asyncio.create_task(self._take_landed(), name="late cloud native events")
+        self._tasks = [
+            asyncio.create_task(self._take_landed(), name="late cloud native events"),
+            asyncio.create_task(self._forget_suspended(), name="suspended webhooks"),
+        ]
 
     async def close(self) -> None:
         """Stop delivering, and write down where everybody stands."""
-        if self._landing is not None:
-            self._landing.cancel()
-            await asyncio.gather(self._landing, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._supervisor.close()
         await self.webhooks.close()
 
@@ -257,6 +266,35 @@ class Service:
                 _logger.error("late changes of subscriptions cannot be taken up at present: %s", error)
             except Exception:
                 _logger.exception("taking up late changes of subscriptions failed; it is tried again")
+
+    async def _forget_suspended(self) -> None:
+        """Delete the subscriptions of endpoints that are suspended for longer than is set."""
+        pause_s = min(FORGET_S, self.settings.forget_after_ms / 1000)
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                if (feed := self._supervisor.present) is not None and self._may_act():
+                    await self._forget(feed, now_ms() - self.settings.forget_after_ms)
+            except EventLogError as error:
+                _logger.error("subscriptions of suspended webhooks cannot be deleted at present: %s", error)
+            except Exception:
+                _logger.exception("deleting subscriptions of suspended webhooks failed; it is tried again")
+
+    async def _forget(self, feed: Feed, before: int) -> None:
+        due = {endpoint.uri: endpoint for endpoint in feed.suspended() if endpoint.kept.suspended_at <= before}
+        if not due:
+            return
+        forgotten = [each for each in self.subscriptions.by_id.values() if each.endpoint in due]
+        counts = Counter(each.endpoint for each in forgotten)
+        await self.unsubscribe(*forgotten)
+        for uri, endpoint in due.items():
+            self._bus.emit(
+                NotificationType.WEBHOOK_FORGOTTEN,
+                log=self.settings.log,
+                endpoint=shown(uri),
+                subscriptions=counts[uri],
+                missed=events_behind(feed.log, endpoint.cursor),
+            )
 
     def _mode(self, dialect: Dialect) -> str:
         """How events are delivered to a subscription that does not say."""

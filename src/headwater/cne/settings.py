@@ -71,6 +71,11 @@ class Settings:
         3_600_000, duration_ms(0, 10**12), "how long a webhook may fail before it is suspended until resumed"
     )
     """How long a webhook may fail before it is suspended until it is resumed."""
+    forget_after_ms: int = setting(
+        604_800_000, duration_ms(1, 10**12), "how long a webhook may be suspended before its subscriptions are deleted"
+    )
+    """How long a webhook may be suspended before its subscriptions are deleted. The event
+    `io.headwater.webhook.forgotten` tells it."""
     subscriptions_max: int = setting(
         10_000, whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be"
     )

@@ -48,6 +48,7 @@ class NotificationType(StrEnum):
     ARCHIVE_PROGRESSED = "io.headwater.archive.progressed"
     WEBHOOK_FAILING = "io.headwater.webhook.failing"
     WEBHOOK_RECOVERED = "io.headwater.webhook.recovered"
+    WEBHOOK_FORGOTTEN = "io.headwater.webhook.forgotten"
     AUTHENTICATION_FAILED = "io.headwater.authentication.failed"
     USER_CREATED = "io.headwater.user.created"
     USER_CHANGED = "io.headwater.user.changed"

@@ -53,6 +53,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.ARCHIVE_PROGRESSED: (_DEBUG, "archive progressed"),
     NotificationType.WEBHOOK_FAILING: (_WARNING, "webhook fails"),
     NotificationType.WEBHOOK_RECOVERED: (_INFO, "webhook recovered"),
+    NotificationType.WEBHOOK_FORGOTTEN: (_WARNING, "webhook forgotten"),
     NotificationType.AUTHENTICATION_FAILED: (_WARNING, "login refused"),
     NotificationType.USER_CREATED: (_INFO, "user created"),
     NotificationType.USER_CHANGED: (_INFO, "user changed"),
