@@ -105,7 +105,7 @@ def test_a_stream_tells_what_goes_on(setting_of):
     setting = setting_of()
 
     async def scenario(connection):
-        assert connection.headers["content-type"] == "text/event-stream"
+        assert connection.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert connection.headers["cache-control"] == "no-store"
         setting.live.add(sample(1000.0, 7, orders=counts(5)))
         await connection.until(lambda each: told(each, "stats"))

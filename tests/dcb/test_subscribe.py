@@ -57,7 +57,7 @@ def test_subscription_catches_up_then_follows(client, store):
     async def scenario():
         connection = subscribe(client)
         await connection.until(lambda self: len(numbers(self)) == 2)
-        assert connection.headers["content-type"] == "text/event-stream"
+        assert connection.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert connection.headers["headwater-head"] == "2"
         log.append([Event("T")])
         await connection.until(lambda self: len(numbers(self)) == 3)

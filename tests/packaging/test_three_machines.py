@@ -62,6 +62,13 @@ def test_the_sample_for_machines_of_a_home_is_taken_with_what_it_only_shows(tmp_
     assert list(load({}, file=shown, environment={}).users) == ["admin"]
 
 
+def test_the_load_balancer_holds_no_event_of_a_subscription_back() -> None:
+    backends = dict(re.findall(r"^backend (\S+)\n((?:[ #].*\n|\n)*)", BALANCER, re.MULTILINE))
+    serving = {name for name in re.findall(r"default_backend (\S+)", BALANCER) if "mode http\n" in backends[name]}
+    assert serving == {"primary", "reads"}
+    assert all("    option http-no-delay\n" in backends[name] for name in serving)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_finds_nothing_wrong_with_the_unit_and_its_drop_in(tmp_path: Path) -> None:
     unit = tmp_path / "headwater.service"

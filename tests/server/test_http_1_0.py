@@ -110,7 +110,7 @@ def test_a_subscription_comes_event_by_event(server: RunningServer) -> None:
     with socket.create_connection((host, int(port)), 60) as sock, sock.makefile("rb") as file:
         sock.sendall(request("GET", f"/logs/pages/subscribe?query=all&after={EVENTS - 1}", None))
         lines = iter(file.readline, b"")
-        assert b"content-type: text/event-stream\r\n" in list(iter(lambda: next(lines), b"\r\n"))
+        assert b"content-type: text/event-stream; charset=utf-8\r\n" in list(iter(lambda: next(lines), b"\r\n"))
         assert next(line for line in lines if line.startswith(b"id: ")) == b"id: %d\n" % EVENTS
 
 

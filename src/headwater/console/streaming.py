@@ -25,6 +25,7 @@ from ..formats.previewing import beginning
 from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.errors import Disconnected, InvalidParameter
+from ..http.exchange import EVENT_STREAM
 from ..management.catalog import as_seen_by, may_see
 from ..management.queue import NotificationQueue
 from .host import ConsoleHost
@@ -94,7 +95,7 @@ def _without_place(host: ConsoleHost, user: User) -> str | None:
 
 
 async def _tell(host: ConsoleHost, exchange: Exchange, user: User, logs: list[LocalLog]) -> None:
-    await exchange.start(b"text/event-stream", [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")])
+    await exchange.start(EVENT_STREAM, [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")])
     one = _Stream(host, exchange, user, logs)
     gone, stopping = (asyncio.ensure_future(each) for each in (exchange.disconnected(), host.stopping.wait()))
     running = asyncio.ensure_future(one.run())

@@ -23,6 +23,7 @@ from ..core.readers import Reader, Waiting
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, misplaced
+from ..http.exchange import EVENT_STREAM
 from ..http.parameters import whole_number
 from .events import envelope_texts
 from .host import Host, Opened
@@ -56,7 +57,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
     data_bytes_max = _data_bytes_max(parameters)
     selection = _selection(exchange, opened, parameters)
     fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
-    await exchange.start(b"text/event-stream", fields)
+    await exchange.start(EVENT_STREAM, fields)
     texts = partial(
         envelope_texts,
         has_partitions=opened.view.has_partitions,

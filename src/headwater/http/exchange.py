@@ -24,8 +24,9 @@ _LONG_BYTES = 4 * 1024 * 1024
 """Once so much of a body has come, there is space for the longest that is allowed."""
 COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 """Of a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
-EVENT_STREAM = b"text/event-stream"
-"""Such an answer has no end, and its reader goes on where it was: HTTP/1.0 gets it piece by piece, too."""
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+"""Such an answer has no end, and its reader goes on where it was: HTTP/1.0 gets it piece by piece, too. Its events are
+always UTF-8; without the parameter some clients read it as any other text, as Latin-1."""
 HOLD_KEY = "headwater.hold"
 """The key in the scope of the function that counts the bytes of a collected answer; it may give the request up."""
 
