@@ -63,7 +63,7 @@ class LogSettings:
     event_bytes_max: int = 1024 * 1024
     """The largest event taken, data and envelope together."""
     id_horizon: int | None = None
-    """Ids are unique over so many newest events; None = over all that are retained."""
+    """Ids are unique over so many newest events; None = over all that are retained. A trim forgets ids."""
     keeps_history: bool = True
     """Whether conditions stay exact over trimmed events (their postings are kept)."""
     consumer_age_ms_max: int | None = None
