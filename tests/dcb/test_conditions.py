@@ -137,7 +137,12 @@ def test_no_criteria_are_every_event_in_the_seeds_form(client, event):
 def test_every_event_is_said_explicitly_in_todays_form(client, event):
     client.append(event())
     assert len(client.read({"all": True})) == len(client.read("all")) == 1
-    for query, path in (({"items": []}, "$.query.items"), ({}, "$.query"), ({"all": False}, "$.query.all")):
+    assert len(client.read({"all": True, "items": []})) == 1, "clients that generators make send lists that are empty"
+    refused = (
+        ({"items": []}, "$.query.items"), ({}, "$.query"), ({"all": False}, "$.query.all"),
+        ({"all": False, "items": []}, "$.query.all"), ({"all": True, "items": [{"types": ["A"]}]}, "$.query"),
+    )  # fmt: skip
+    for query, path in refused:
         answer = client.post("/logs/courses/read", {"query": query})
         assert (answer.status, answer.json["path"]) == (400, path)
     assert client.post("/logs/courses/read", {}).status == 400

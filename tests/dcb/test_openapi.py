@@ -113,6 +113,27 @@ def schemas():
             waiting += node
 
 
+def contents():
+    """The forms of every body, in their order."""
+    waiting = [yaml.safe_load(DOCUMENT)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("content"), dict):
+                yield list(node["content"])
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+
+
+def test_generators_make_clients_of_the_document_that_compile_and_read():
+    """Some take the first form of a body for all, name a parameter as its schema, or make a class of `true`."""
+    assert all(forms[0] == "application/json" for forms in contents() if "application/x-ndjson" in forms)
+    reserved = {"arguments", "await", "class", "default", "delete", "function", "import", "interface", "package"}
+    assert reserved.isdisjoint(name.lower() for name in yaml.safe_load(DOCUMENT)["components"]["schemas"])
+    assert not [each for each in schemas() if each["type"] == "boolean" and "enum" in each]
+
+
 def test_document_has_one_spelling_of_each_field():
     for schema in schemas():
         names = [name.replace("_", "").lower() for name in schema.get("properties", ())]
@@ -125,7 +146,7 @@ def test_integers_of_the_document_say_how_wide_they_are():
 
 
 @pytest.mark.parametrize(
-    "name", ["Append", "Event", "Read", "Query", "QueryItem", "Condition", "Settings", "Arguments"]
+    "name", ["Append", "Event", "Read", "Query", "QueryItem", "Condition", "Settings", "OperationArguments"]
 )
 def test_what_is_sent_is_closed_and_has_no_alternatives(name):
     schema = yaml.safe_load(DOCUMENT)["components"]["schemas"][name]

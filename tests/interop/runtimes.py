@@ -355,6 +355,44 @@ class OpenapiJava(Generated):
         return ["java", *small, "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Lend"]
 
 
+class OpenapiGenerated(Generated):
+    """What openapi-generator makes of the document as it is, with its defaults: Java, Python, TypeScript for two."""
+
+    name = "openapi-generated"
+    by_night = True
+    programs = ("java", "javac", "mvn", "node", "npm")
+    debian = ("openjdk-17-jdk-headless", "maven", "nodejs", "npm")
+    GENERATOR = "openapi-generator-maven-plugin"
+
+    def build(self) -> None:
+        """See Runtime."""
+        self.copy()
+        for made in ("target", "fetch", "axios"):
+            shutil.rmtree(self.built / made, ignore_errors=True)
+        _run("mvn", "-q", "-B", f"-Dinterop.build={self.built / 'target'}", "package", cwd=self.built)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+        _run(str(self.built / "node_modules" / ".bin" / "tsc"), cwd=self.built)
+
+    def command(self) -> list[str]:
+        """See Runtime: the programs are in `commands`."""
+        return self.commands()["java"]
+
+    def lending(self) -> list[str]:
+        """See Generated: there is no such program."""
+        raise NotImplementedError
+
+    def commands(self) -> dict[str, list[str]]:
+        """The command line of each program, to which the URL of the server and a log are added."""
+        target = self.built / "target"
+        return {
+            "java": ["java", "-Xmx256m", "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Program"],
+            "python": ["env", f"PYTHONPATH={target / 'python'}", sys.executable, str(self.sources / "program.py")],
+            "fetch": ["node", str(self.built / "fetch.js")],
+            "axios": ["node", str(self.built / "axios.js")],
+        }
+
+
 class PostgreSql(Runtime):
     """No client: the database in whose transactions `tests/client/test_outbox.py` writes. Nothing is built."""
 
@@ -517,8 +555,8 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, PostgreSql, MariaDb,
-    DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
+    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
+    PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
 )  # fmt: skip
 
 

@@ -11,8 +11,10 @@ import subprocess
 
 import pytest
 
+from tests.night import night
+
 from .install import unavailable
-from .runtimes import HERE, Generated, OpenapiGo, OpenapiJava, OpenapiTypescript
+from .runtimes import HERE, Generated, OpenapiGenerated, OpenapiGo, OpenapiJava, OpenapiTypescript, Unavailable
 from .serving import Broker
 
 GUIDE = HERE.parents[1] / "docs" / "guides" / "other-languages.md"
@@ -88,6 +90,22 @@ class TestTheProgramOfTheGuide:
         [source] = [path for path in kind().sources.rglob("*") if path.name in ("Lend.java", "lend.ts", "main.go")
                     and "lend" in str(path.relative_to(kind().sources)).lower()]  # fmt: skip
         assert source.read_text(encoding="utf-8") in GUIDE.read_text(encoding="utf-8")
+
+
+@night
+@pytest.mark.timeout(900)
+def test_what_a_generator_makes_by_its_defaults_compiles_appends_and_reads(broker: Broker) -> None:
+    """By day `tests/dcb/test_openapi.py` keeps what they stumbled over out of the document."""
+    pytest.importorskip("pydantic")
+    runtime = OpenapiGenerated()
+    try:
+        runtime.install()
+    except Unavailable as error:
+        unavailable(str(error))
+    log, said = broker.log(), []
+    for number, (name, command) in enumerate(runtime.commands().items(), 1):
+        said.append(f"{number} by {'okhttp' if name == 'java' else 'urllib3' if name == 'python' else name}\n")
+        assert ran([*command, broker.url, log]) == (0, "".join(said))
 
 
 def ran(command: list[str]) -> tuple[int, str]:

@@ -26,6 +26,7 @@ _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exac
 def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
     """The query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
 
+    Beside `all`, an empty list counts as none: clients that generators make send one of what is not given.
     `none_is_all` makes `items: []` every event, as the benchmark suite means it.
     """
     if isinstance(given, str):
@@ -37,7 +38,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     lists = [
         (name, items)
         for name, items in (("items", given.items), ("criteria", given.criteria), ("criterias", given.criterias))
-        if items is not UNSET
+        if items is not UNSET and (items or given.all is UNSET)
     ]
     if len(lists) + (given.all is not UNSET) > 1:
         raise InvalidQuery("give one of `all`, `items` and `criteria`", where)
