@@ -97,6 +97,10 @@ class ReadOptions:
         """Whether it is one of the logs to be read."""
         return is_meant(log, self.logs)
 
+    def may_lose(self, log: str) -> bool:
+        """Whether it is no error that the log is gone: it is one of a pattern, and the options say to go on."""
+        return not self.fails_on_loss and log not in self.logs
+
     @property
     def has_pattern(self) -> bool:
         """Whether only the server can say which logs are meant."""

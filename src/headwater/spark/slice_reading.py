@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..core.errors import PositionTrimmed
+from ..core.errors import LogNotFound, PositionTrimmed
 from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
@@ -74,6 +74,11 @@ def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ti
                 yield pa.record_batch([batch.column(name) for name in schema.names], schema=schema)
                 if has_number and batch.num_rows:
                     ticket = replace(ticket, after=batch.column("sequence_number")[-1].as_py())
+            return
+        except LogNotFound as error:
+            if not options.may_lose(ticket.log):
+                raise
+            logger.warning("%s; the rest of this batch of it is lost", error)
             return
         except PositionTrimmed:
             trims += 1

@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lose(self, log: str) -> None:
         """A log that was read is gone. Raises LogNotFound unless it was of a pattern and the options say to go on."""
-        if self.options.fails_on_loss or log in self.options.logs:
+        if not self.options.may_lose(log):
             raise LogNotFound(log)
         if log not in self._lost:
             self._lost.add(log)

@@ -54,6 +54,7 @@ def with_noted(options: Mapping[str, str], schema: StructType) -> Mapping[str, s
     if not comment.startswith(NOTE) or _NAMES_LOGS & lowered.keys():
         return options
     try:
-        return {**json.loads(comment.removeprefix(NOTE)), **lowered}
-    except (ValueError, TypeError):  # somebody has changed the comment
+        kept = json.loads(comment.removeprefix(NOTE))
+        return {**{name: str(value) for name, value in kept.items()}, **lowered}
+    except (ValueError, AttributeError):  # somebody has changed the comment
         return options
