@@ -152,5 +152,10 @@ def test_the_page_is_told_what_the_server_wants_of_it() -> None:
     host = console_host(MemoryStore(), OpenGuard())
     host.wants, host.lag_events = ConsoleSettings(read_only=True), 7
     client = Client(Application(host))  # type: ignore[arg-type]
-    assert client.get("/console/session").json["console"] == {"read_only": True, "lag_events": 7, "lag_ms": 0}
+    assert client.get("/console/session").json["console"] == {
+        "read_only": True,
+        "lag_events": 7,
+        "lag_ms": 0,
+        "ports": {},
+    }
     client.close()

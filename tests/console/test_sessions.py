@@ -9,7 +9,7 @@ from headwater.console.sessions import IDLE_S, OF_USER_MAX, SESSION_S, SESSIONS_
 from headwater.core import Event, OpenGuard
 from headwater.core.access import ANYBODY, Credentials, Grant, Right, User
 from headwater.dcb import Application
-from headwater.http.sessions import secret_of
+from headwater.http.sessions import both_secrets, secret_of
 from headwater.server.accounts import KIND, Account, AccountDirectory, encode_account, hash_token
 from headwater.server.app import by_room
 from headwater.server.security import AccountGuard
@@ -57,16 +57,24 @@ class Setting:
 
         closing.close = data.close
         self.client = Client(closing)
+        self.fields = dict[str, str]()
+        """By cookie, what its page sends beside it."""
 
     def keep(self, account: Account) -> None:
         self.state.put(KIND, account.name, encode_account(account))
 
     def log_in(self, given=None, **headers):
         body = {"name": "alice", "password": PASSWORD} if given is None else given
-        return self.client.post("/console/session", body, headers={**OWN, **headers})
+        answer = self.client.post("/console/session", body, headers={**OWN, **headers})
+        if "set-cookie" in answer.headers:
+            self.fields[cookie_of(answer)] = answer.json["session"]["secret"]
+        return answer
 
     def ask(self, method, path, cookie=None, **headers):
-        shown = {**OWN, **headers, **({} if cookie is None else {"cookie": cookie})}
+        """As a page that logged in last, or by that very cookie."""
+        field = self.fields.get(cookie, ([None, *self.fields.values()])[-1])
+        beside = {} if cookie is None else {"cookie": cookie, "headwater-console": field}
+        shown = {**OWN, **beside, **headers}
         return self.client.ask(method, path, headers={name: value for name, value in shown.items() if value})
 
     def is_in(self, cookie, **headers):
@@ -93,35 +101,50 @@ def test_a_login_opens_a_session_with_the_rights_of_its_user(setting, given):
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json == {
         "user": "alice", "has_users": True, "grants": [{"logs": "orders*", "rights": ["read"]}], "server": [],
-        "console": {"read_only": False, "lag_events": 0, "lag_ms": 0},
-        "session": {"idle_ms": 1_800_000, "left_ms": 43_200_000},
+        "console": {"read_only": False, "lag_events": 0, "lag_ms": 0, "ports": {}},
+        "session": {"idle_ms": 1_800_000, "left_ms": 43_200_000, "secret": setting.fields[cookie_of(answer)]},
     }  # fmt: skip
     cookie = cookie_of(answer)
     assert setting.is_in(cookie)
     assert setting.ask("GET", "/logs/secret", cookie).code == "forbidden"
     assert setting.ask("DELETE", "/logs/orders", cookie).code == "forbidden"
-    asked = setting.client.get("/console/session", headers={**OWN, "cookie": cookie}, parameters={"log": "orders-1"})
-    assert asked.json == answer.json | {"on": {"log": "orders-1", "rights": ["read"]}}
+    own = {**OWN, "cookie": cookie, "headwater-console": answer.json["session"]["secret"]}
+    asked = setting.client.get("/console/session", headers=own, parameters={"log": "orders-1"})
+    without = {"session": {"idle_ms": 1_800_000, "left_ms": 43_200_000}}
+    assert asked.json == answer.json | {"on": {"log": "orders-1", "rights": ["read"]}} | without, "it is told once"
 
 
 def test_the_cookie_is_for_this_server_and_no_script(setting):
     fields = setting.log_in().headers["set-cookie"].split("; ")
     name, _, secret = fields[0].partition("=")
-    assert name == "headwater" and len(secret) == 43
+    assert name == "headwater-8380" and len(secret) == 43
     assert fields[1:] == ["Path=/", "HttpOnly", "SameSite=Strict"]
-    assert secret not in repr(vars(setting.guard.sessions))
+    other = setting.fields[fields[0]]
+    assert len(other) == 43 and other != secret
+    assert not any(each in repr(vars(setting.guard.sessions)) for each in (secret, other))
+
+
+def test_servers_on_other_ports_of_a_host_have_sessions_of_their_own(setting):
+    cookie, other = cookie_of(setting.log_in()), cookie_of(setting.log_in(host="localhost:9999"))
+    assert other.startswith("headwater-9999=") and setting.is_in(other, host="localhost:9999")
+    both = f"{cookie}; {other}"
+    assert setting.is_in(both, **{"headwater-console": setting.fields[cookie]})
+    assert not setting.is_in(both, **{"headwater-console": setting.fields[other]})
+    assert cookie_of(setting.log_in(host="localhost")).startswith("headwater-80=")
 
 
 def test_over_tls_the_cookie_is_of_this_host_alone(setting):
     scope = {"scheme": "https", "headers": [
-        (b"headwater-console", b"1"), (b"sec-fetch-site", b"same-origin"), (b"cookie", b"a=b; __Host-headwater=xyz"),
+        (b"headwater-console", b"own"), (b"sec-fetch-site", b"same-origin"),
+        (b"cookie", b"a=b; __Host-headwater-443=xyz"),
     ]}  # fmt: skip
-    assert secret_of(scope) == "xyz"
+    assert secret_of(scope) == "xyz.own"
     assert secret_of(scope | {"scheme": "http"}) is None
 
 
 @pytest.mark.parametrize("headers", [
-    {"headwater-console": ""}, {"headwater-console": "0"}, {"sec-fetch-site": "same-site"},
+    {"headwater-console": ""}, {"headwater-console": "1"}, {"headwater-console": "x" * 43},
+    {"headwater-console": "x" * 10_000}, {"sec-fetch-site": "same-site"},
     {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "none"}, {"sec-fetch-site": ""},
     {"sec-fetch-site": "", "origin": "http://evil.example"}, {"sec-fetch-site": "", "origin": "null"},
     {"sec-fetch-site": "", "origin": "http://localhost:8381"}, {"sec-fetch-site": "", "origin": "https://localhost:8380"},
@@ -137,8 +160,9 @@ def test_a_page_of_this_origin_may_say_so_by_origin(setting):
 
 
 @pytest.mark.parametrize("cookie", [
-    "", "headwater", "headwater=", "headwater=x", "other=1; headwater=; a", "headwater=" + "x" * 10_000, "=;=;;",
-    "__Host-headwater={}", "Headwater={}", "headwater={}x", "headwater=\u00e9",
+    "", "headwater-8380", "headwater-8380=", "headwater-8380=x", "other=1; headwater-8380=; a",
+    "headwater-8380=" + "x" * 10_000, "=;=;;", "__Host-headwater-8380={}", "Headwater-8380={}", "headwater-8380={}x",
+    "headwater-8380=\u00e9", "headwater={}", "headwater-8381={}",
 ])  # fmt: skip
 def test_other_cookies_open_nothing(setting, cookie):
     secret = cookie_of(setting.log_in()).partition("=")[2]
@@ -156,7 +180,7 @@ def test_a_logout_ends_it_for_good(setting):
     cookie, other = cookie_of(setting.log_in()), cookie_of(setting.log_in())
     answer = setting.ask("DELETE", "/console/session", cookie)
     assert answer.status == 204
-    assert answer.headers["set-cookie"] == "headwater=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+    assert answer.headers["set-cookie"] == "headwater-8380=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
     assert answer.headers["clear-site-data"] == '"cache", "storage"'
     assert not setting.is_in(cookie) and setting.is_in(other)
     assert setting.ask("DELETE", "/console/session").status == 204
@@ -261,7 +285,7 @@ def test_a_user_has_so_many_sessions_and_the_newest_of_them(setting):
 
 def test_all_users_together_have_so_many():
     sessions = Sessions(OpenGuard(), Clock())
-    first = sessions.open(User("u0", ()), "seal")
+    first = both_secrets(*sessions.open(User("u0", ()), "seal"))
     for number in range(SESSIONS_MAX):
         sessions.open(User(f"u{number + 1}", ()), "seal")
     assert len(sessions) == SESSIONS_MAX
@@ -278,7 +302,7 @@ class Sealed(OpenGuard):
 def test_a_session_ends_with_the_login_that_it_was_opened_by():
     wall = Clock()
     sessions = Sessions(Sealed(), Clock(), wall)
-    secret = sessions.open(User("alice", (), expires_at=wall.now + 60), "seal")
+    secret = both_secrets(*sessions.open(User("alice", (), expires_at=wall.now + 60), "seal"))
     session = sessions.find(secret)
     assert session is not None and sessions.left_ms(session) == 60_000
     assert sessions.user(secret, "") is ANYBODY
@@ -297,7 +321,7 @@ def test_where_nobody_has_to_log_in_everybody_may_do_everything():
         assert answer.status == 200 and "set-cookie" not in answer.headers
         assert answer.json == {
             "user": "", "has_users": False, "grants": [{"logs": "*", "rights": list(Right)}], "server": list(Right),
-            "console": {"read_only": False, "lag_events": 0, "lag_ms": 0},
+            "console": {"read_only": False, "lag_events": 0, "lag_ms": 0, "ports": {}},
         }  # fmt: skip
     assert client.get("/console/session", parameters={"log": "$system"}).json["on"]["rights"] == ["read", "manage"]
     client.close()

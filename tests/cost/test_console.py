@@ -10,10 +10,11 @@ from .measuring import ObservedServer
 from .shapes import ANY_JSON
 
 SIZES = (4 * 1024, 8 * 1024, 16 * 1024)
+COOKIE = "headwater-80"
 COOKIES = {
-    "many": lambda size: "; ".join(["headwater=x"] * (size // 13)),
+    "many": lambda size: "; ".join([f"{COOKIE}=x"] * (size // (len(COOKIE) + 4))),
     "empty": lambda size: ";" * size,
-    "long": lambda size: "headwater=" + "x" * size,
+    "long": lambda size: f"{COOKIE}=" + "x" * size,
 }
 
 

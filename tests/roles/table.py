@@ -310,7 +310,7 @@ CONSOLE = Protocol(
     "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
     "there is nothing that a user has no right to",
     "A session counts as the login of its user on every call over HTTP of this page, but for FutoIn's, together with "
-    "`Headwater-Console: 1` and where the browser says that a page of this server sent the call.",
+    "its second secret in `Headwater-Console` and where the browser says that a page of this server sent the call.",
     (
         Row("GET /console/", NOTHING, "the page alone, and its files; what it shows is asked for by other calls"),
         Row("POST /console/session", ANY_USER, "the credentials are in the body"),

@@ -30,15 +30,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 class Browser:
-    """A page of the server: it keeps the cookie that it was given."""
+    """A page of the server: it keeps the cookie that it was given, and the secret beside it."""
 
     def __init__(self, server: RunningServer) -> None:
         self.host = urlsplit(server.url).netloc
-        self.cookie = ""
+        self.cookie, self.secret = "", "1"
 
     def ask(self, method: str, path: str, body: object = None, **fields: str):
         connection = HTTPConnection(self.host, timeout=SILENCE_S_MAX)
-        given = {**OWN, **fields, **({"Cookie": self.cookie} if self.cookie else {})}
+        given = {**OWN, "Headwater-Console": self.secret, **fields, **({"Cookie": self.cookie} if self.cookie else {})}
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {**given, **({"Content-Type": "application/json"} if data else {})})
         answer = connection.getresponse()
@@ -51,6 +51,7 @@ class Browser:
     def log_in(self) -> None:
         status, who = self.ask("POST", "/console/session", {"name": "alice", "password": PASSWORD})
         assert status == 200 and who["user"] == "alice"
+        self.secret = who["session"]["secret"]
 
 
 def test_a_session_opens_every_room_but_only_to_a_page_of_the_server(server: RunningServer) -> None:
@@ -63,7 +64,8 @@ def test_a_session_opens_every_room_but_only_to_a_page_of_the_server(server: Run
     assert browser.ask("POST", "/logs/orders/append", append)[0] == 200
     for path in paths:
         assert browser.ask("GET", path)[0] == 200, path
-    assert browser.ask("GET", "/logs", **{"Headwater-Console": "2"})[0] == 401
+    for other in ("1", "2", "x" * 43):  # of a page on another port of the host, which gets the cookie, too
+        assert browser.ask("GET", "/logs", **{"Headwater-Console": other})[0] == 401
     assert browser.ask("GET", "/logs", **{"Sec-Fetch-Site": "none"})[0] == 401
     assert browser.ask("POST", "/logs/orders/append", append, **{"Sec-Fetch-Site": "cross-site"})[0] == 403
     cookie = browser.cookie
@@ -76,7 +78,8 @@ def test_a_stream_tells_what_goes_on_and_history_what_went_on(server: RunningSer
     browser = Browser(server)
     browser.log_in()
     with socket.create_connection(tuple(browser.host.rsplit(":", 1)), timeout=SILENCE_S_MAX) as stream:
-        fields = "\r\n".join(f"{name}: {value}" for name, value in {**OWN, "Cookie": browser.cookie}.items())
+        own = {**OWN, "Headwater-Console": browser.secret, "Cookie": browser.cookie}
+        fields = "\r\n".join(f"{name}: {value}" for name, value in own.items())
         stream.sendall(f"GET /console/stream?log=orders HTTP/1.1\r\nHost: {browser.host}\r\n{fields}\r\n\r\n".encode())
         seen = b""
         while b"event: stats" not in seen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..core.access import Guard
 from ..core.bus import Bus
 from ..core.store import LogStore
@@ -25,10 +27,14 @@ class ConsoleHost(Host):
         turns: Turns | None = None,
         wants: ConsoleSettings | None = None,
         lag: tuple[int, int] = (0, 0),
+        ports: Mapping[str, int] | None = None,
     ) -> None:
-        """`lag`: from how many events and ms on a consumer lags, for the page to show; 0 is however far."""
+        """`lag`: from how many events and ms on a consumer lags, for the page to show; 0 is however far.
+
+        `ports`: where the server listens for other protocols, by their names.
+        """
         super().__init__(guard)
-        self.wants = wants or ConsoleSettings()
+        self.wants, self.ports = wants or ConsoleSettings(), ports or {}
         self.lag_events, self.lag_ms = lag
         self.store, self.sessions, self.bus, self.live = store, sessions, bus, live
         self.turns = turns or Turns()

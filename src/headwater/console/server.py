@@ -24,7 +24,7 @@ from ..formats import jsontext
 from ..http import Exchange, FrontEnd, Header, Receive, Routes, Scope, Send
 from ..http.errors import InvalidParameter, RouteNotFound
 from ..http.front_end import Handler
-from ..http.sessions import FIELD, cookie_name, has_field, secret_of
+from ..http.sessions import FIELD, both_secrets, cookie_name, has_field, secret_of
 from . import pages
 from .history import history
 from .host import ConsoleHost
@@ -62,6 +62,8 @@ class SessionOut(Struct):
 
     idle_ms: int
     left_ms: int
+    secret: str | UnsetType = UNSET
+    """Of the answer to a login: what the page sends as FIELD from then on."""
 
 
 class LogRightsOut(Struct):
@@ -78,6 +80,8 @@ class ConsoleOut(Struct):
     lag_events: int
     lag_ms: int
     """From where on a consumer lags; 0: however far."""
+    ports: dict[str, int]
+    """Where else the server listens: `amqp`, and `flight` where that is served."""
 
 
 class WhoOut(Struct, omit_defaults=True):
@@ -134,13 +138,13 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     before = host.guard.seal(credentials.name, is_login=True)  # a password changed while it is checked opens nothing
     user = await host.guard.authenticate(credentials, exchange.peer)
     seal = before if credentials.name else host.guard.seal(user.name, is_login=True)
-    secret = host.sessions.open(user, seal)
-    session = host.sessions.find(secret)
+    of_cookie, of_field = host.sessions.open(user, seal)
+    session = host.sessions.find(both_secrets(of_cookie, of_field))
     if session is None:  # the accounts have changed while the credentials were checked
         raise host.guard.refused(user.name, exchange.peer)
     shown = _shown(host, user)
-    shown.session = SessionOut(int(IDLE_S * 1000), host.sessions.left_ms(session))
-    await exchange.answer_json(200, shown, (_NO_STORE, _cookie(exchange, secret)))
+    shown.session = SessionOut(int(IDLE_S * 1000), host.sessions.left_ms(session), of_field)
+    await exchange.answer_json(200, shown, (_NO_STORE, _cookie(exchange, of_cookie)))
 
 
 async def who(host: ConsoleHost, exchange: Exchange) -> None:
@@ -193,7 +197,7 @@ def _cookie(exchange: Exchange, secret: str | None) -> Header:
 
 
 def _shown(host: ConsoleHost, user: User, *, has_users: bool = True) -> WhoOut:
-    wants = ConsoleOut(host.wants.read_only, host.lag_events, host.lag_ms)
+    wants = ConsoleOut(host.wants.read_only, host.lag_events, host.lag_ms, dict(host.ports))
     grants = [GrantOut(each.logs, [right for right in Right if right in each.rights]) for each in user.grants]
     return WhoOut(user.name, has_users, grants, [right for right in Right if user.may(right, "*")], wants)
 

@@ -1,4 +1,4 @@
-"""Sessions of consoles: who logged in, by the hash of a secret that only the browser has. A restart ends them all.
+"""Sessions of consoles: who logged in, by the hash of two secrets that only the browser has. A restart ends them all.
 
 A session is a login that was right once. It ends by itself, and with what it was right by: another password, a token or
 a user that is removed. What its user may do is asked of the guard at every request.
@@ -14,12 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.access import Guard, User
+from ..http.sessions import both_secrets
 
 IDLE_S, SESSION_S = 1800.0, 12 * 3600.0
 """How long a session lasts after it was last used, and in all."""
 OF_USER_MAX, SESSIONS_MAX = 20, 1000
 """Sessions of one user, and of all; beyond, the one that was used longest ago ends."""
 SECRET_BYTES = 32
+"""Of each of the two secrets of a session."""
 
 
 @dataclass(slots=True)
@@ -47,24 +49,28 @@ class Sessions:
         """`clock` is in s; `wall_clock` in s since 1970."""
         self._guard, self._clock, self._wall_clock = guard, clock, wall_clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        """By the hash of each one's secret; who was used last is last."""
+        """By the hash of each one's secrets; who was used last is last."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, user: User, seal: str) -> str:
-        """A new session of somebody who was authenticated; answers its secret, which is kept nowhere here."""
+    def open(self, user: User, seal: str) -> tuple[str, str]:
+        """A new session of somebody who was authenticated; answers its secrets, which are kept nowhere here.
+
+        The first is for the cookie, the second for the page, which sends it in a header field. All else here takes them
+        as `both_secrets` joins them.
+        """
         own = [key for key, session in self._sessions.items() if session.user == user.name]
         if len(own) >= OF_USER_MAX:
             del self._sessions[own[0]]
         if len(self._sessions) >= SESSIONS_MAX:
             self._sessions.popitem(last=False)
-        secret, now = secrets.token_urlsafe(SECRET_BYTES), self._clock()
-        self._sessions[_hash(secret)] = Session(user.name, seal, now + SESSION_S, now, user.expires_at)
-        return secret
+        made, now = (secrets.token_urlsafe(SECRET_BYTES), secrets.token_urlsafe(SECRET_BYTES)), self._clock()
+        self._sessions[_hash(both_secrets(*made))] = Session(user.name, seal, now + SESSION_S, now, user.expires_at)
+        return made
 
     def find(self, secret: str) -> Session | None:
-        """The session of that secret, if it goes on; it counts as used."""
+        """The session of these secrets, if it goes on; it counts as used."""
         key = _hash(secret)
         session = self._sessions.get(key)
         if session is None:

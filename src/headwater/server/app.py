@@ -54,7 +54,6 @@ from . import pushing
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .allocators import give_memory_back
-from .bulk.serving import BulkPlane
 from .config import Config
 from .configured_logs import create_logs, seed_home
 from .errors import InvalidConfiguration
@@ -438,7 +437,7 @@ class Server:
         serve_management(
             management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)
         )
-        front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
+        front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:
             ending.push_async_callback(front_end.close)
         await messages.start()
@@ -483,11 +482,12 @@ class Server:
         http: HttpServer,
         container: Container,
         clouds: cne.Application,
-        bulk: BulkPlane | None,
+        ports: Ports,
         turns: Turns,
         entities: Management,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
+        bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
         data = self._data(store, guard, turns, GroupWorkers(container))
         traffic = protocol_traffic(
@@ -522,7 +522,9 @@ class Server:
             live = Live(measuring.sample, lags=lags)
             lag = self._config.management.lag_events, self._config.management.lag_ms
             page = console.Application(
-                ConsoleHost(store, guard, guard.sessions, self._bus, live, turns, wants=wants, lag=lag)
+                ConsoleHost(
+                    store, guard, guard.sessions, self._bus, live, turns, wants=wants, lag=lag, ports=ports.by_protocol
+                )
             )
             self._live = self._threads.task("measuring", live.run)
             own_rooms["console"] = page

@@ -44,6 +44,12 @@ class Ports:
         if self.local is not None:
             self.http.append(self.local.bound)
 
+    @property
+    def by_protocol(self) -> dict[str, int]:
+        """The ports beside that of HTTP: `amqp`, and `flight` where that is served."""
+        found = {"amqp": int(self.amqp[0].getsockname()[1])}
+        return found if self.bulk is None else {**found, "flight": self.bulk.port}
+
     def give_back(self, ending: AsyncExitStack) -> None:
         """Have them closed with that, whether they were served or not; those of HTTP are its server's."""
         ending.callback(close_all, [*self.amqp, *self.amqp_read])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -57,16 +58,66 @@ def test_who_logs_in_sees_what_was_asked_for_and_nothing_is_kept_by_the_page(
     seen.page.get_by_role("dialog").get_by_role("button", name="Log in").click()
     seen.page.get_by_text("40 events match").wait_for()
     cookies = seen.page.context.cookies()
-    assert [(each["name"], each["httpOnly"], each["sameSite"]) for each in cookies] == [("headwater", True, "Strict")]
+    own = (f"headwater-{urlsplit(guarded.url).port}", True, "Strict")
+    assert [(each["name"], each["httpOnly"], each["sameSite"]) for each in cookies] == [own]
     secret = cookies[0]["value"]
     stored = seen.page.evaluate(
         "JSON.stringify([document.cookie, {...localStorage}, {...sessionStorage}, location.href])"
     )
     assert PASSWORD not in stored and secret not in stored
     assert not [url for url in seen.requests if secret in url or PASSWORD in url]
-    seen.page.get_by_title("Log out").click()
-    seen.page.get_by_role("dialog", name="Log in").wait_for()
+    second = seen.page.evaluate("localStorage.getItem('headwater.session')")
+    assert len(second) == 43 and not [url for url in seen.requests if second in url]
+    seen.page.reload()
+    seen.page.get_by_text("40 events match").wait_for()
+    log_out(seen)
     assert seen.page.context.cookies() == []
+    assert second not in seen.page.evaluate("JSON.stringify({...localStorage})")
+
+
+def log_out(seen: Seen) -> None:
+    """By what the window has for it, whatever its size."""
+    seen.page.locator("[title='Log out']:visible, #menu:visible").click()
+    dialog = seen.page.get_by_role("dialog", name="Menu")
+    dialog.get_by_text("Logged in as alice").wait_for()
+    dialog.get_by_role("button", name="Log out").click()
+    seen.page.get_by_role("dialog", name="Log in").wait_for()
+
+
+@pytest.mark.parametrize("width", [1440, 1000, 700, 320])
+def test_a_user_logs_out_and_gets_to_every_page_at_any_width(
+    guarded: RunningServer, opening: Opening, width: int
+) -> None:
+    """As at any zoom: 200 % of 1,440 pixels are 720."""
+    seen = opening(guarded, viewport={"width": width, "height": 600})
+    log_in(seen, "alice", "/logs")
+    seen.page.locator("td a", has_text="flights").wait_for()
+    if width < 720:
+        seen.page.get_by_role("button", name="Menu").click()
+        seen.page.get_by_role("dialog", name="Menu").get_by_role("link", name="Users and rights").click()
+        seen.page.wait_for_url("**/console/users")
+        seen.page.get_by_role("dialog", name="Menu").wait_for(state="detached")
+    log_out(seen)
+
+
+def test_a_second_server_on_the_host_has_a_login_of_its_own(
+    guarded: RunningServer, opening: Opening, home: Path, tmp_path: Path
+) -> None:
+    config = (home / "headwater.toml").read_text()
+    (tmp_path / "headwater.toml").write_text(config)
+    with RunningServer("--storage", "memory", "--log", "other", cwd=tmp_path) as second:
+        seen = opening(guarded)
+        log_in(seen, "alice", "/logs/flights")
+        seen.page.locator(".list .line[data-number='400']").wait_for()
+        seen.page.goto(f"{second.url}/console/logs")
+        dialog = seen.page.get_by_role("dialog", name="Log in")
+        dialog.get_by_label("Name").fill("alice")
+        dialog.get_by_label("Password or token").fill(PASSWORD)
+        dialog.get_by_role("button", name="Log in").click()
+        seen.page.locator("td a", has_text="other").wait_for()
+        seen.open("/logs/flights").locator(".list .line[data-number='400']").wait_for()
+        seen.requests = [url for url in seen.requests if not url.startswith(second.url)]
+        seen.page.context.close()
 
 
 def test_who_may_only_read_sees_no_act_and_no_other_log(guarded: RunningServer, opening: Opening) -> None:

@@ -11,15 +11,18 @@ import {
   count,
   crumbs,
   effect,
+  factList,
   fetched,
   get,
   h,
   icon,
   keep,
+  keepSecret,
   kept,
   link,
   loggedOut,
   may,
+  over,
   plural,
   put,
   restartStream,
@@ -316,10 +319,12 @@ function railed() {
       "footer",
       {},
       who.value?.has_users
-        ? [
+        ? h(
+            "button",
+            { class: "plain clip", title: "Log out", onclick: menu },
             h("span", { class: "initial", "aria-hidden": "true" }, who.value.user[0] ?? "?"),
-            h("button", { class: "plain name clip", title: "Log out", onclick: logOut }, who.value.user),
-          ]
+            h("span", { class: "name clip" }, who.value.user),
+          )
         : who.value
           ? h("span", { class: "name dim small" }, "nobody has to log in")
           : null,
@@ -402,11 +407,9 @@ function logIn() {
         button.disabled = true;
         put(error, "");
         try {
-          who.value = await ask(
-            "POST",
-            "/console/session",
-            byToken.checked ? { token: secret.value } : { name: name.value, password: secret.value },
-          );
+          keepSecret();
+          const shown = byToken.checked ? { token: secret.value } : { name: name.value, password: secret.value };
+          keepSecret((await ask("POST", "/console/session", shown)).session?.secret);
           who.value = await get("/console/session");
           loggedOut.value = false;
           secret.value = "";
@@ -454,7 +457,32 @@ async function logOut() {
     say(problem.message);
     return;
   }
+  keepSecret();
   location.assign("/console/");
+}
+
+/** Who is logged in, what a narrow window has no room for, and the way out: from the rail, or from the top. */
+function menu() {
+  const dialog = h(
+    "dialog",
+    { class: "menu", "aria-label": "Menu", onclick: () => dialog.close() },
+    who.value?.has_users ? h("h2", {}, `Logged in as ${who.value.user}`) : null,
+    h(
+      "nav",
+      {},
+      PAGES.filter((page) => !NARROW.includes(page.path) && allowed(page)).map((page) =>
+        link(page.path, {}, icon(page.icon), page.title),
+      ),
+    ),
+    h(
+      "footer",
+      {},
+      h("button", { onclick: turnTheme }, icon("sun"), "Light or dark"),
+      h("span", { class: "space" }),
+      who.value?.has_users ? h("button", { class: "primary", onclick: logOut }, "Log out") : null,
+    ),
+  );
+  over(dialog);
 }
 
 // ---- Go anywhere: a log, a number, a tag, a page ------------------------------------------------
@@ -477,7 +505,6 @@ function jump() {
   const close = () => {
     forget();
     dialog.close();
-    dialog.remove();
   };
   const draw = () =>
     put(
@@ -569,8 +596,7 @@ function jump() {
     field,
     list,
   );
-  document.body.append(dialog);
-  dialog.showModal();
+  over(dialog);
   const forget = effect(() => {
     const names = (world.value?.logs ?? []).map((log) => log.name).join("\n");
     if (names === known) return; // the logs are asked for again and again: only new ones are news
@@ -651,13 +677,9 @@ function help() {
   ];
   const dialog = h(
     "dialog",
-    { "aria-label": "Keyboard", onclose: () => dialog.remove() },
+    { "aria-label": "Keyboard" },
     h("h2", {}, "Keyboard"),
-    h(
-      "dl",
-      { class: "facts" },
-      keys.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]),
-    ),
+    factList(keys),
     h(
       "footer",
       {},
@@ -665,8 +687,7 @@ function help() {
       h("button", { autofocus: true, onclick: () => dialog.close() }, "Close"),
     ),
   );
-  document.body.append(dialog);
-  dialog.showModal();
+  over(dialog);
 }
 
 // ---- Start --------------------------------------------------------------------------------------
@@ -699,6 +720,7 @@ class HwShell extends View {
             h("kbd", {}, "Ctrl K"),
           ),
           state,
+          h("button", { id: "menu", class: "plain", "aria-label": "Menu", onclick: menu }, icon("logs")),
         ),
         notice,
         h("main", { id: "page", tabindex: "-1" }, skeleton(6)),

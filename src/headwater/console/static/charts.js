@@ -1,7 +1,7 @@
 /* Charts, as inline SVG. What is not known is a gap; zero is in the axis of rates; a chart has its numbers as a
    table, too. */
 
-import { View, clock, count, day, h, minute, put, rate, signal, svg, table, zone } from "./core.js";
+import { View, clock, count, day, h, minute, put, rate, signal, svg, table, td, zone } from "./core.js";
 
 /** A path through points; where a value is null, there is a gap. Answers [line, area down to `floor`]. */
 function paths(points, floor) {
@@ -298,7 +298,7 @@ class HwSeries extends Chart {
           {},
           h("td", {}, clock(ms(at))),
           series.map((each, index) =>
-            h("td", { class: "n" }, thin[index][at] === null ? "not measured" : rate(thin[index][at])),
+            td("n", thin[index][at] === null ? "not measured" : rate(thin[index][at])),
           ),
         ),
       );
@@ -372,7 +372,7 @@ class HwBars extends Chart {
                       `${day(each.at)} ${clock(each.at)}`,
                     ),
                   ),
-                  h("td", { class: "n" }, count(each.events)),
+                  td("n", count(each.events)),
                 ),
               ),
             ),

@@ -63,7 +63,9 @@ export function queryCard(page, broken) {
     { class: "same" },
     choice(
       "The same by",
-      Object.keys(shown).map((name) => [name, name]),
+      Object.keys(shown)
+        .filter((name) => shown[name])
+        .map((name) => [name, name]),
       page.same,
       (name) => {
         page.same = name;

@@ -1,6 +1,6 @@
 /* Columns that somebody chose for a log, in this browser: a key of tags, or a member of the data. */
 
-import { h, icon, keep, kept, put } from "./core.js";
+import { h, icon, keep, kept, over, put } from "./core.js";
 import { completing, terms } from "./completion.js";
 import { members } from "./forms.js";
 
@@ -112,7 +112,7 @@ export function choosing(page, rows, done) {
     );
   const dialog = h(
     "dialog",
-    { class: "columns", "aria-label": `Columns of ${page.log}`, onclose: () => dialog.remove() },
+    { class: "columns", "aria-label": `Columns of ${page.log}` },
     h("h2", {}, `Columns of ${page.log}`),
     h("p", { class: "dim" }, `At most ${MOST}, kept in this browser: here, and in the stories of this log.`),
     list,
@@ -126,7 +126,6 @@ export function choosing(page, rows, done) {
     ),
   );
   draw();
-  document.body.append(dialog);
-  dialog.showModal();
+  over(dialog);
   field.input.focus();
 }

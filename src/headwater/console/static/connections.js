@@ -31,6 +31,7 @@ import {
   segment,
   skeleton,
   table,
+  td,
   time,
   trouble,
   who,
@@ -289,7 +290,7 @@ class HwConnections extends View {
                   h(
                     "tr",
                     {},
-                    h("td", { class: "mono" }, time(Number(each.lastAt))),
+                    td("mono", time(Number(each.lastAt))),
                     h("td", {}, each.kind),
                     h(
                       "td",
@@ -300,9 +301,9 @@ class HwConnections extends View {
                         : null,
                     ),
                     h("td", {}, each.user ?? NOTHING),
-                    h("td", { class: "mono" }, each.peer ?? NOTHING),
-                    h("td", { class: "n" }, count(each.count)),
-                    h("td", { class: "n dim" }, time(Number(each.firstAt))),
+                    td("mono", each.peer ?? NOTHING),
+                    td("n", count(each.count)),
+                    td("n dim", time(Number(each.firstAt))),
                   ),
                 ),
             )
@@ -318,7 +319,7 @@ class HwConnections extends View {
                 h(
                   "tr",
                   {},
-                  h("td", { class: "mono" }, time(each.time, clock(each.time))),
+                  td("mono", time(each.time, clock(each.time))),
                   h(
                     "td",
                     {},
@@ -326,7 +327,7 @@ class HwConnections extends View {
                     " ",
                     each.eventType.replace("io.headwater.", ""),
                   ),
-                  h("td", { class: "wide dim" }, worded(each)),
+                  td("wide dim", worded(each)),
                 ),
               ),
             )
@@ -395,18 +396,17 @@ class HwConnections extends View {
           ),
           h("td", { class: "clip", title: each.containerId }, h("strong", {}, each.containerId || NOTHING)),
           h("td", { class: "dim hide clip", title: each.product }, each.product ?? NOTHING),
-          h("td", { class: "hide clip" }, each.user || NOTHING),
-          h("td", { class: "mono hide" }, each.peer),
-          h("td", { class: "dim hide" }, time(Number(each.openedAt), lasting(Date.now() - Number(each.openedAt)))),
-          h("td", { class: "n hide" }, count(each.links)),
-          h("td", { class: "n hide" }, rate(each.in)),
-          h("td", { class: "n hide" }, rate(each.out)),
-          h("td", { class: "hide" }, spark(each.past, { kind: each.tells?.[1] === "warn" ? "warn" : "" })),
-          h("td", { class: "n dim hide" }, bytes(each.bytesHeld)),
+          td("hide clip", each.user || NOTHING),
+          td("mono hide", each.peer),
+          td("dim hide", time(Number(each.openedAt), lasting(Date.now() - Number(each.openedAt)))),
+          td("n hide", count(each.links)),
+          td("n hide", rate(each.in)),
+          td("n hide", rate(each.out)),
+          td("hide", spark(each.past, { kind: each.tells?.[1] === "warn" ? "warn" : "" })),
+          td("n dim hide", bytes(each.bytesHeld)),
           h("td", {}, each.tells ? pill(`${each.tells[1]} plain`, each.tells[0]) : null),
-          h(
-            "td",
-            { class: "n" },
+          td(
+            "n",
             mayAct("manage")
               ? h(
                   "button",
@@ -441,7 +441,7 @@ class HwConnections extends View {
               h(
                 "tr",
                 {},
-                h("td", { class: "mono" }, link.name),
+                td("mono", link.name),
                 h("td", {}, link.role),
                 h("td", {}, h("strong", {}, link.log ?? link.address ?? NOTHING)),
                 h(
@@ -451,18 +451,16 @@ class HwConnections extends View {
                     ? `${link.group}${link.partition === null ? "" : `, partition ${link.partition}`}`
                     : link.linkName,
                 ),
-                h(
-                  "td",
-                  { class: `n ${Number(link.credit) === 0 && link.role === "receiver" ? "warn" : ""}` },
+                td(
+                  `n ${Number(link.credit) === 0 && link.role === "receiver" ? "warn" : ""}`,
                   count(link.credit),
                 ),
-                h("td", { class: "n" }, link.unsettled === null ? NOTHING : count(link.unsettled)),
-                h("td", { class: "n" }, link.lag === null || link.lag === undefined ? NOTHING : count(link.lag)),
-                h("td", { class: "n" }, count(link.deliveries)),
-                h("td", { class: "n" }, rate(link.rate)),
-                h(
-                  "td",
-                  { class: "n" },
+                td("n", link.unsettled === null ? NOTHING : count(link.unsettled)),
+                td("n", link.lag === null || link.lag === undefined ? NOTHING : count(link.lag)),
+                td("n", count(link.deliveries)),
+                td("n", rate(link.rate)),
+                td(
+                  "n",
                   mayAct("manage")
                     ? h("button", { class: "plain small", onclick: () => this.detach(link) }, "Detach")
                     : null,
@@ -527,12 +525,12 @@ class HwConnections extends View {
                 {},
                 h("td", {}, each.name),
                 h("td", {}, h("strong", {}, each.log)),
-                h("td", { class: "mono wide" }, each.component ?? each.wants ?? "all"),
+                td("mono wide", each.component ?? each.wants ?? "all"),
                 h("td", {}, each.user || NOTHING),
-                h("td", { class: "mono hide" }, each.peer),
-                h("td", { class: "n mono" }, each.position === null ? NOTHING : count(each.position)),
-                h("td", { class: "n" }, each.lag === null ? NOTHING : count(each.lag)),
-                h("td", { class: "n" }, count(each.events)),
+                td("mono hide", each.peer),
+                td("n mono", each.position === null ? NOTHING : count(each.position)),
+                td("n", each.lag === null ? NOTHING : count(each.lag)),
+                td("n", count(each.events)),
                 h(
                   "td",
                   {},
@@ -544,9 +542,8 @@ class HwConnections extends View {
                       )
                     : null,
                 ),
-                h(
-                  "td",
-                  { class: "n" },
+                td(
+                  "n",
                   mayAct("manage")
                     ? h("button", { class: "plain small", onclick: () => this.endReader(each) }, "End")
                     : null,
@@ -567,19 +564,17 @@ class HwConnections extends View {
               h(
                 "tr",
                 {},
-                h("td", { class: "mono" }, `${each.peer}${each.port ? `:${each.port}` : ""}`),
+                td("mono", `${each.peer}${each.port ? `:${each.port}` : ""}`),
                 h("td", {}, each.user || NOTHING),
-                h("td", { class: "dim" }, time(Number(each.openedAt), lasting(Date.now() - Number(each.openedAt)))),
-                h(
-                  "td",
-                  { class: "mono wide" },
+                td("dim", time(Number(each.openedAt), lasting(Date.now() - Number(each.openedAt)))),
+                td(
+                  "mono wide",
                   each.request ??
                     (each.seenAt ? `last heard of ${lasting(Date.now() - Number(each.seenAt))} ago` : NOTHING),
                 ),
                 h("td", {}, each.isAnswering ? pill("good plain", "is answered") : null),
-                h(
-                  "td",
-                  { class: "n" },
+                td(
+                  "n",
                   mayAct("manage") && this.kind !== "flight"
                     ? h("button", { class: "plain small", onclick: () => this.end(each) }, "Close")
                     : null,

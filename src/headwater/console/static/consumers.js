@@ -15,6 +15,7 @@ import {
   crumbs,
   dropping,
   empty,
+  factList,
   fetched,
   formDialog,
   get,
@@ -41,6 +42,7 @@ import {
   stats,
   svg,
   table,
+  td,
   time,
   trends,
   typedTime,
@@ -369,26 +371,23 @@ class HwConsumers extends View {
               )
             : null,
         ),
-        h("td", { class: "dim hide" }, each.kindName),
-        h("td", { class: "clip" }, each.log),
-        h("td", { class: "n" }, count(each.lag)),
-        h(
-          "td",
-          { class: `n ${kind}` },
+        td("dim hide", each.kindName),
+        td("clip", each.log),
+        td("n", count(each.lag)),
+        td(
+          `n ${kind}`,
           Number(each.lag) ? (each.lagMs === null ? "?" : lasting(Number(each.lagMs))) : NOTHING,
         ),
-        h("td", { class: "hide" }, spark(trend, { kind, unit: `s behind, ${hour ? LATELY : SEEN}` })),
-        h("td", { class: "n hide" }, rate(each.takes)),
-        h(
-          "td",
-          { class: "n dim hide" },
+        td("hide", spark(trend, { kind, unit: `s behind, ${hour ? LATELY : SEEN}` })),
+        td("n hide", rate(each.takes)),
+        td(
+          "n dim hide",
           each.seenAt
             ? time(each.seenAt, Date.now() - each.seenAt < 2000 ? "now" : lasting(Date.now() - each.seenAt))
             : NOTHING,
         ),
-        h(
-          "td",
-          { class: `n hide ${held && each.lags ? "bad" : "dim"}` },
+        td(
+          `n hide ${held && each.lags ? "bad" : "dim"}`,
           held ? bytes(held) : held === null && each.kind === "registered" ? "?" : NOTHING,
         ),
       ),
@@ -418,11 +417,11 @@ class HwConsumers extends View {
                     "tr",
                     {},
                     h("td", {}, one.number),
-                    h("td", { class: "n" }, count(one.lag)),
-                    h("td", { class: "n" }, one.lag ? lasting(one.lagMs) : NOTHING),
-                    h("td", { class: "n mono" }, count(one.position)),
+                    td("n", count(one.lag)),
+                    td("n", one.lag ? lasting(one.lagMs) : NOTHING),
+                    td("n mono", count(one.position)),
                     h("td", { class: one.owner ? "" : "dim" }, one.owner ?? "nobody"),
-                    h("td", { class: "n dim" }, one.epoch ?? 0),
+                    td("n dim", one.epoch ?? 0),
                   ),
                 ),
               ),
@@ -440,7 +439,7 @@ class HwConsumers extends View {
       isRising = trend.length > 3 && trend.at(-1)[1] > trend[0][1];
     const head = stats.value?.logs?.[each.log]?.head ?? now.logs.find((log) => log.name === each.log)?.head ?? 0;
     if (this.detailed?.key !== each.key) {
-      this.detailed = { key: each.key, numbers: h("div"), acts: h("div"), next: h("dd", {}, NOTHING) };
+      this.detailed = { key: each.key, numbers: h("div"), acts: h("div"), next: h("span", {}, NOTHING) };
       put(this.detailed.acts, this.acts(each));
       put(this.side, h("div", { class: "card" }, this.detailed.numbers, this.detailed.acts));
       this.nextAfter = null;
@@ -514,11 +513,7 @@ class HwConsumers extends View {
       h(
         "section",
         {},
-        h(
-          "dl",
-          { class: "facts" },
-          facts.map(([key, value]) => [h("dt", {}, key), key === "next for it" ? value : h("dd", {}, value)]),
-        ),
+        factList(facts),
       ),
     );
     if (this.nextAfter !== String(each.position)) {

@@ -412,13 +412,20 @@ export function parse(text) {
   );
 }
 
+let secret = "1";
+/** Keep the second secret of a session, for all windows if the browser keeps anything; without one, forget it. */
+export function keepSecret(next = "1") {
+  secret = next;
+  keep("headwater.session", next);
+}
+
 /** The answer to a request, whose status is 2xx. Raises Problem.
     @param {string} method
     @param {string} path
     @param {{body?: any, accept?: string, signal?: AbortSignal}} [how]
     @returns {Promise<Response>} */
 export async function fetched(method, path, { body, accept, signal: ending } = {}) {
-  const headers = { "Headwater-Console": "1" };
+  const headers = { "Headwater-Console": kept("headwater.session", secret) };
   if (accept) headers.Accept = accept;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
@@ -928,6 +935,13 @@ export function noLog() {
     headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'),
   );
 }
+/** What is known of something: [what, how it is]. */
+export const factList = (facts) =>
+  h(
+    "dl",
+    { class: "facts" },
+    facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
+  );
 export const empty = (title, ...more) => h("div", { class: "empty" }, h("strong", {}, title), more);
 /** A part of a page: its title, what stands to the right of that, and what it shows. */
 export const card = (title, right, ...children) =>
@@ -955,6 +969,8 @@ export function table(titles, rows, properties = {}) {
     h("tbody", {}, rows),
   );
 }
+/** A cell of a row, of that class. */
+export const td = (kind, ...children) => h("td", { class: kind }, ...children);
 /** What a row is called, as what opens it: also by the keyboard. */
 export const opener = (text, open) =>
   h(
@@ -1054,6 +1070,13 @@ export const complain = (problem) => {
   if (problem.name !== "AbortError") say(problem.message);
 };
 
+/** Show a dialog over the page; it is gone when it is closed. */
+export function over(dialog) {
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 /** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given.
     @param {string} title
     @param {any[]} lines
@@ -1063,7 +1086,6 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
   return new Promise((resolve) => {
     const close = (answer) => {
       dialog.close();
-      dialog.remove();
       resolve(answer);
     };
     const typed =
@@ -1099,8 +1121,7 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
       typed ? h("label", {}, "Type ", h("code", {}, name), " to do it", typed) : null,
       h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), keeper, doing),
     );
-    document.body.append(dialog);
-    dialog.showModal();
+    over(dialog);
     keeper.focus();
   });
 }
@@ -1142,7 +1163,7 @@ export function formDialog(title, act, fields, same, send, worded) {
     draw = () => put(command, same()),
     dialog = h(
       "dialog",
-      { "aria-label": title, oninput: draw, onclose: () => dialog.remove() },
+      { "aria-label": title, oninput: draw },
       h("h2", {}, title),
       h(
         "form",
@@ -1161,8 +1182,7 @@ export function formDialog(title, act, fields, same, send, worded) {
       ),
     );
   draw();
-  document.body.append(dialog);
-  dialog.showModal();
+  over(dialog);
 }
 
 /** Do what may drop events of a log. Where it would, this says which, and wants the log's name before they go.

@@ -8,12 +8,21 @@ try {
   // a browser that keeps nothing: what the system asks for
 }
 
+/** Whose session this browser has: a secret beside that of its cookie, which goes to every port of the host. */
+function secret() {
+  try {
+    return localStorage.getItem("headwater.session") ?? "1";
+  } catch {
+    return "1";
+  }
+}
+
 /* By path, an answer; null where it is to be asked for again, by who waits for it, and says why. */
 /** @type {any} */ (window).headwaterBegun = (() => {
   const ending = new AbortController();
   const asked = (/** @type {string} */ path, /** @type {AbortSignal} */ signal = undefined) =>
     fetch(path, {
-      headers: { "Headwater-Console": "1", Accept: "application/json" },
+      headers: { "Headwater-Console": secret(), Accept: "application/json" },
       credentials: "same-origin",
       cache: "no-store",
       signal,

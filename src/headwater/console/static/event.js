@@ -27,6 +27,7 @@ import {
   stamp,
   stats,
   svg,
+  td,
   time,
   trouble,
   utc,
@@ -612,11 +613,10 @@ class HwEvent extends View {
                       "tr",
                       {},
                       h("td", {}, h("strong", {}, each.title)),
-                      h("td", { class: "dim" }, each.kindName),
-                      h("td", { class: "n mono" }, count(each.position)),
-                      h(
-                        "td",
-                        { class: "n" },
+                      td("dim", each.kindName),
+                      td("n mono", count(each.position)),
+                      td(
+                        "n",
                         left <= 0n ? pill("good plain", "past it") : pill("plain", `${count(left)} before it`),
                       ),
                     );

@@ -23,6 +23,7 @@ import {
   say,
   skeleton,
   table,
+  td,
   time,
   trends,
   world,
@@ -117,9 +118,8 @@ class HwHappenings extends View {
               return h(
                 "tr",
                 {},
-                h(
-                  "td",
-                  { class: "mono" },
+                td(
+                  "mono",
                   h("span", { class: "hide" }, `${day(Number(each.time))} `),
                   time(Number(each.time), clock(Number(each.time))),
                 ),
@@ -131,7 +131,7 @@ class HwHappenings extends View {
                   h("strong", {}, each.eventType.replace("io.headwater.", "")),
                 ),
                 h("td", { class: "wide dim", title: worded(each) }, worded(each)),
-                h("td", { class: "n" }, to ? h("a", { class: "link", href: to }, "open") : null),
+                td("n", to ? h("a", { class: "link", href: to }, "open") : null),
               );
             }),
           )
@@ -207,25 +207,23 @@ class HwPipelines extends View {
                   "tr",
                   {},
                   h("td", {}, link(`/consumers?c=${encodeURIComponent(each.key)}`, {}, h("strong", {}, each.title))),
-                  h("td", { class: "dim hide" }, each.kindName),
+                  td("dim hide", each.kindName),
                   h("td", {}, each.log),
-                  h("td", { class: "n" }, count(each.lag)),
-                  h(
-                    "td",
-                    { class: `n ${each.lags ? "bad" : ""}` },
+                  td("n", count(each.lag)),
+                  td(
+                    `n ${each.lags ? "bad" : ""}`,
                     Number(each.lag) ? lasting(Number(each.lagMs)) : NOTHING,
                   ),
-                  h(
-                    "td",
-                    { class: "hide" },
+                  td(
+                    "hide",
                     spark(
                       (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
                       { unit: "s behind" },
                     ),
                   ),
-                  h("td", { class: "n hide" }, rate(each.takes)),
-                  h("td", { class: "n dim" }, each.seenAt ? lasting(Date.now() - Number(each.seenAt)) : NOTHING),
-                  h("td", { class: "dim hide" }, last ? [clock(last.time), ` ${worded(last)}`] : NOTHING),
+                  td("n hide", rate(each.takes)),
+                  td("n dim", each.seenAt ? lasting(Date.now() - Number(each.seenAt)) : NOTHING),
+                  td("dim hide", last ? [clock(last.time), ` ${worded(last)}`] : NOTHING),
                 );
               }),
             )

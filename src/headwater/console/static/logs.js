@@ -5,9 +5,11 @@ import {
   View,
   ask,
   bytes,
+  confirm,
   count,
   crumbs,
   dropping,
+  factList,
   fetched,
   formDialog,
   get,
@@ -27,6 +29,7 @@ import {
   skeleton,
   stats,
   table,
+  td,
   trouble,
   world,
   go,
@@ -119,22 +122,21 @@ class HwLogs extends View {
         log.problem
           ? h("td", { colspan: "8", class: "bad" }, log.problem)
           : [
-              h(
-                "td",
-                { class: "n" },
+              td(
+                "n",
                 count(
                   numbers?.logs?.[log.name]
                     ? Math.max(0, Number(numbers.logs[log.name].head) - Number(log.firstRetained) + 1)
                     : log.events,
                 ),
               ),
-              h("td", { class: "n" }, rate(grown(numbers, log.name, "events_appended") ?? 0)),
-              h("td", { class: "n" }, bytes(log.bytes)),
-              h("td", { class: "n hide" }, count(log.segments)),
-              h("td", { class: "n hide" }, count(log.partitions)),
-              h("td", { class: "n hide" }, count(now.consumers.filter((each) => each.log === log.name).length)),
-              h("td", { class: "dim" }, keptFor(log)),
-              h("td", { class: "n hide dim" }, Number(log.queuedBytes) ? `${bytes(log.queuedBytes)} wait` : NOTHING),
+              td("n", rate(grown(numbers, log.name, "events_appended") ?? 0)),
+              td("n", bytes(log.bytes)),
+              td("n hide", count(log.segments)),
+              td("n hide", count(log.partitions)),
+              td("n hide", count(now.consumers.filter((each) => each.log === log.name).length)),
+              td("dim", keptFor(log)),
+              td("n hide dim", Number(log.queuedBytes) ? `${bytes(log.queuedBytes)} wait` : NOTHING),
             ],
       ),
     );
@@ -348,19 +350,15 @@ class HwSettings extends View {
         {},
         h("td", {}, h("label", { for: `setting-${key}` }, h("code", {}, key))),
         h("td", {}, input),
-        h("td", { class: "dim wide hide" }, about),
+        td("dim wide hide", about),
       );
     });
-    const facts = h(
-      "dl",
-      { class: "facts" },
-      [
-        ["partitions", count(log.settings.partitions)],
-        ["partition by", log.settings.partition_by || "group key, else the tags and type"],
-        ["incarnation", h("code", {}, log.incarnation)],
-        ["events", `${count(log.first_retained)} to ${count(log.head)}`],
-      ].map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
-    );
+    const facts = factList([
+      ["partitions", count(log.settings.partitions)],
+      ["partition by", log.settings.partition_by || "group key, else the tags and type"],
+      ["incarnation", h("code", {}, log.incarnation)],
+      ["events", `${count(log.first_retained)} to ${count(log.head)}`],
+    ]);
     const body = [
       h("header", {}, h("h2", {}, "For ever")),
       h("div", { class: "in" }, facts),
@@ -396,7 +394,6 @@ class HwSettings extends View {
   }
 
   async drop(name) {
-    const { confirm, command, shell } = await import("./core.js");
     const now = await get(logPath(name)),
       consumers = (world.peek()?.consumers ?? []).filter((each) => each.log === name);
     const done = await confirm(
@@ -406,7 +403,7 @@ class HwSettings extends View {
         `${plural(consumers.length, "position")} of consumers are forgotten`,
         "Readers and producers of it are ended",
       ],
-      { act: "Delete it", name, command: command(shell("headwater", "logs", "delete", name)) },
+      { act: "Delete it", name, command: headwater("logs", "delete", name) },
     );
     if (!done) return;
     try {

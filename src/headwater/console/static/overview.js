@@ -39,6 +39,7 @@ import {
   standing,
   stats,
   table,
+  td,
   time,
   trends,
   trouble,
@@ -574,15 +575,14 @@ class HwOverview extends View {
     return h(
       "tr",
       {},
-      h("td", { class: "clip" }, h("strong", {}, each.server), " ", h("span", { class: "dim" }, each.addresses?.http)),
+      td("clip", h("strong", {}, each.server), " ", h("span", { class: "dim" }, each.addresses?.http)),
       h("td", {}, each.role, each.term ? h("span", { class: "dim" }, `, term ${count(each.term)}`) : null),
-      h("td", { class: "n" }, each.role === "primary" ? NOTHING : count(each.lag)),
-      h(
-        "td",
-        { class: `n ${late ? "warn" : ""}` },
+      td("n", each.role === "primary" ? NOTHING : count(each.lag)),
+      td(
+        `n ${late ? "warn" : ""}`,
         each.role === "primary" ? NOTHING : each.lagMs === null ? "?" : lasting(Number(each.lagMs)),
       ),
-      h("td", { class: "n dim hide" }, Number(each.heardMs) < 2000 ? "now" : lasting(Number(each.heardMs))),
+      td("n dim hide", Number(each.heardMs) < 2000 ? "now" : lasting(Number(each.heardMs))),
       h(
         "td",
         {},
@@ -681,15 +681,13 @@ class HwOverview extends View {
                       data: { open: "1" },
                       onclick: () => go(at("/consumers", new URLSearchParams({ c: each.key }))),
                     },
-                    h(
-                      "td",
-                      { class: "wide" },
+                    td(
+                      "wide",
                       h("div", { class: "clip" }, link(`/consumers?c=${encodeURIComponent(each.key)}`, {}, each.title)),
                       h("div", { class: "dim small" }, each.log),
                     ),
-                    h(
-                      "td",
-                      { class: kind },
+                    td(
+                      kind,
                       past
                         ? spark(past, { kind, unit: "s behind" })
                         : spark(
@@ -697,9 +695,8 @@ class HwOverview extends View {
                             { kind, unit: "s behind, since this page was opened" },
                           ),
                     ),
-                    h(
-                      "td",
-                      { class: "n" },
+                    td(
+                      "n",
                       h("div", { class: kind }, lasting(Number(each.lagMs))),
                       h("div", { class: "dim small" }, count(each.lag)),
                     ),
@@ -744,24 +741,22 @@ class HwOverview extends View {
       return h(
         "tr",
         {},
-        h("td", { class: "clip" }, link(logPath(log.name), {}, h("strong", {}, log.name))),
+        td("clip", link(logPath(log.name), {}, h("strong", {}, log.name))),
         log.problem
           ? h("td", { class: "bad", colspan: "6" }, "cannot be opened")
           : [
-              h(
-                "td",
-                { class: "n" },
+              td(
+                "n",
                 count(head === undefined ? log.events : Math.max(0, Number(head) - Number(log.firstRetained) + 1)),
               ),
-              h(
-                "td",
-                { class: "n" },
+              td(
+                "n",
                 rate(grown(numbers, log.name, "events_appended") ?? (numbers?.before ? 0 : null)),
               ),
-              h("td", { class: "hide" }, spark(this.past?.series[`${log.name}/events_appended`])),
-              h("td", { class: "n" }, bytes(log.bytes)),
-              h("td", { class: `n ${behind?.lags ? "bad" : ""}` }, behind ? lasting(Number(behind.lagMs)) : NOTHING),
-              h("td", { class: "dim" }, keptFor(log)),
+              td("hide", spark(this.past?.series[`${log.name}/events_appended`])),
+              td("n", bytes(log.bytes)),
+              td(`n ${behind?.lags ? "bad" : ""}`, behind ? lasting(Number(behind.lagMs)) : NOTHING),
+              td("dim", keptFor(log)),
             ],
       );
     });
@@ -808,7 +803,7 @@ class HwOverview extends View {
                   h(
                     "tr",
                     {},
-                    h("td", { class: "faint" }, time(each.time, clock(each.time))),
+                    td("faint", time(each.time, clock(each.time))),
                     h(
                       "td",
                       {},
@@ -816,7 +811,7 @@ class HwOverview extends View {
                       " ",
                       h("strong", {}, each.eventType.replace("io.headwater.", "")),
                     ),
-                    h("td", { class: "wide dim" }, worded(each)),
+                    td("wide dim", worded(each)),
                   ),
                 ),
               ),

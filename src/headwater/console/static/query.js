@@ -2,7 +2,7 @@
    take.
    An alternative is {types, tags, exact}: any of the types, and all of the tags. No alternative is every event. */
 
-import { inJson, quoted, shell } from "./core.js";
+import { inJson, quoted, shell, who } from "./core.js";
 
 /** The text of `headwater read --query`: what stands in the address of a page. Empty for every event. */
 export const worded = (items) =>
@@ -153,7 +153,8 @@ export function elsewhere(log, items, { backwards, limit = 100, range = null, to
     String(limit),
   ];
   const { origin, hostname: host } = location,
-    secure = origin.startsWith("https:");
+    secure = origin.startsWith("https:"),
+    ports = who.peek()?.console.ports ?? {};
   const query = inPython(items),
     bounds = range ? `from_=${from}, upto=${upto}, ` : "",
     reading =
@@ -185,19 +186,19 @@ export function elsewhere(log, items, { backwards, limit = 100, range = null, to
         `BEGIN = Described(Symbol("amqp:event-streams-delivery-annotations-filter"), ` +
         `{Symbol("event-streams-offset"): Symbol("${begin}")})\n` +
         `QUERY = Described(Symbol("headwater:query-filter"), ${python(filter)})\n\n` +
-        `with Client(${python(`${secure ? "amqps" : "amqp"}://${host}`)}) as client:\n` +
+        `with Client(${python(`${secure ? "amqps" : "amqp"}://${host}:${ports.amqp}`)}) as client:\n` +
         `    for delivery in client.receiver(${python(log)}, filter={"begin": BEGIN, "query": QUERY})` +
         `.take(${Math.min(limit, total)}):\n` +
         `        print(delivery.message.delivery_annotations["event-streams-offset"])\n` +
         `        delivery.settle()\n`,
     ],
-    SQL: [
+    SQL: ports.flight && [
       select,
       `import duckdb\n` +
         `import pyarrow as pa\n` +
         `from headwater.flight.client import BulkClient\n` +
         `from headwater.flight.wire import Ticket\n\n` +
-        `bulk = BulkClient(${python(`grpc${secure ? "+tls" : ""}://${host}:8815`)})\n` +
+        `bulk = BulkClient(${python(`grpc${secure ? "+tls" : ""}://${host}:${ports.flight}`)})\n` +
         `ticket = ${ticket}\n` +
         `events = pa.RecordBatchReader.from_batches(bulk.schema(ticket), bulk.read(ticket))\n` +
         `print(duckdb.sql(${python(select)}))\n`,

@@ -32,6 +32,7 @@ import {
   stats,
   svg,
   table,
+  td,
   time,
   trouble,
   typedTime,
@@ -148,14 +149,13 @@ class HwStorage extends View {
               log.problem
                 ? h("td", { class: "bad", colspan: "6" }, log.problem)
                 : [
-                    h("td", { class: "n" }, count(log.events)),
-                    h("td", { class: "n" }, bytes(log.bytes)),
-                    h("td", { class: "n dim" }, bytes(log.allocatedBytes)),
-                    h("td", { class: "n hide" }, count(log.segments)),
-                    h("td", { class: "n mono hide" }, count(log.firstRetained)),
-                    h(
-                      "td",
-                      { class: "dim" },
+                    td("n", count(log.events)),
+                    td("n", bytes(log.bytes)),
+                    td("n dim", bytes(log.allocatedBytes)),
+                    td("n hide", count(log.segments)),
+                    td("n mono hide", count(log.firstRetained)),
+                    td(
+                      "dim",
                       retention(
                         log,
                         now.consumers.filter((each) => each.log === log.name),
@@ -236,14 +236,13 @@ class HwStorage extends View {
                     h(
                       "tr",
                       {},
-                      h(
-                        "td",
-                        { class: "mono" },
+                      td(
+                        "mono",
                         link(logPath(this.log, `/${each.first}`), {}, `${count(each.first)} to ${count(each.last)}`),
                       ),
-                      h("td", { class: "n" }, plural(each.events, "event")),
-                      h("td", { class: "n" }, bytes(each.bytes)),
-                      h("td", { class: "n dim hide" }, bytes(each.allocated_bytes)),
+                      td("n", plural(each.events, "event")),
+                      td("n", bytes(each.bytes)),
+                      td("n dim hide", bytes(each.allocated_bytes)),
                       h(
                         "td",
                         {},

@@ -16,6 +16,7 @@ import {
   skeleton,
   stats,
   table,
+  td,
   time,
   trouble,
   utc,
@@ -212,7 +213,7 @@ class HwStories extends View {
         "tr",
         {},
         h("td", {}, h("a", { class: "tag", href: this.address(newest.sequence_number, tag) }, tag)),
-        h("td", { class: "n" }, events),
+        td("n", events),
         h(
           "td",
           {},
@@ -220,8 +221,8 @@ class HwStories extends View {
           " ",
           h("span", { class: "clip", title: newest.event.type }, newest.event.type),
         ),
-        h("td", { class: "dim mono hide" }, time(ms)),
-        h("td", { class: "n mono hide" }, count(newest.sequence_number)),
+        td("dim mono hide", time(ms)),
+        td("n mono hide", count(newest.sequence_number)),
       );
     });
     put(

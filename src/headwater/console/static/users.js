@@ -25,6 +25,7 @@ import {
   segment,
   skeleton,
   table,
+  td,
   trouble,
   who,
   world,
@@ -130,9 +131,8 @@ class HwUsers extends View {
                   {},
                   each.grants.map((grant) => h("span", { class: "tag" }, grant)),
                 ),
-                h(
-                  "td",
-                  { class: "dim" },
+                td(
+                  "dim",
                   [
                     each.hasPassword ? "password" : null,
                     Number(each.tokens) ? plural(each.tokens, "token") : null,
@@ -141,10 +141,9 @@ class HwUsers extends View {
                     .filter(Boolean)
                     .join(", ") || "none",
                 ),
-                h("td", { class: "dim hide" }, each.origin),
-                h(
-                  "td",
-                  { class: "n" },
+                td("dim hide", each.origin),
+                td(
+                  "n",
                   acts && each.origin === "data directory"
                     ? [
                         h(
@@ -204,7 +203,7 @@ class HwUsers extends View {
 
   detail(each) {
     const logs = (world.peek()?.logs ?? []).slice(0, 100),
-      yes = (is) => h("td", { class: `n ${is ? "good" : "faint"}` }, is ? "yes" : "\u2013");
+      yes = (is) => td(`n ${is ? "good" : "faint"}`, is ? "yes" : "\u2013");
     put(
       this.side,
       h(
@@ -229,7 +228,7 @@ class HwUsers extends View {
               h(
                 "tr",
                 {},
-                h("td", { class: "dim" }, "the server"),
+                td("dim", "the server"),
                 RIGHTS.map((right) => yes(allows(each.grants, right, "*"))),
               ),
               ...logs.map((log) =>

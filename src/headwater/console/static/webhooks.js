@@ -12,6 +12,7 @@ import {
   count,
   crumbs,
   empty,
+  factList,
   fetched,
   get,
   h,
@@ -29,6 +30,7 @@ import {
   surveyNow,
   standing,
   table,
+  td,
   time,
   world,
 } from "./core.js";
@@ -104,25 +106,23 @@ class HwWebhooks extends View {
                   "aria-selected": String(each === picked),
                   onclick: () => this.choose(each),
                 },
-                h(
-                  "td",
-                  { class: "clip" },
+                td(
+                  "clip",
                   opener(each.endpoint || "pulls the state", () => this.choose(each)),
                 ),
-                h("td", { class: "dim hide clip" }, each.resource),
-                h("td", { class: "dim hide" }, each.dialect),
-                h("td", { class: "dim hide" }, each.owner || NOTHING),
+                td("dim hide clip", each.resource),
+                td("dim hide", each.dialect),
+                td("dim hide", each.owner || NOTHING),
                 h("td", {}, pill(kind, text)),
-                h(
-                  "td",
-                  { class: "n dim hide" },
+                td(
+                  "n dim hide",
                   delivery?.failing_since
                     ? time(delivery.failing_since, lasting(Date.now() - delivery.failing_since))
                     : NOTHING,
                 ),
-                h("td", { class: "n" }, delivery?.waiting === undefined ? NOTHING : count(delivery.waiting)),
-                h("td", { class: "n" }, count(each.delivered)),
-                h("td", { class: `n ${Number(each.deadLetters) ? "warn" : ""}` }, count(each.deadLetters)),
+                td("n", delivery?.waiting === undefined ? NOTHING : count(delivery.waiting)),
+                td("n", count(each.delivered)),
+                td(`n ${Number(each.deadLetters) ? "warn" : ""}`, count(each.deadLetters)),
               );
             }),
           )
@@ -197,11 +197,7 @@ class HwWebhooks extends View {
         h(
           "section",
           {},
-          h(
-            "dl",
-            { class: "facts" },
-            facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
-          ),
+          factList(facts),
         ),
         letters.length
           ? h(

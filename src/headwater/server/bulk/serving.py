@@ -28,6 +28,7 @@ class BulkPlane:
         self._supervisor: Supervisor | None = None
         self._calls: BulkCalls | None = None
         scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
+        self.port = reservation.port
         self.url = f"{scheme}://{reservation.host}:{reservation.port}"
 
     @classmethod
