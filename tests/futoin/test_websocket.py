@@ -98,6 +98,29 @@ def test_requests_side_by_side_are_all_answered_and_added_in_order(peer: Any) ->
     assert [json.loads(event.data) for event in peer.log.read()] == list(range(1, 501))
 
 
+def test_additions_of_every_kind_keep_their_order_while_the_log_opens(peer: Any) -> None:
+    def message(number: int) -> Any:
+        p = {"type": "A", "data": number}
+        if number % 9 == 4:
+            batch = {"events": [p, p]}
+            return {"f": "headwater.evt.gen:1.1:addEvents", "p": batch, "rid": f"C{number}"}
+        if number % 9 == 7:
+            return {"f": "headwater.evt.gen:1.1:addEvent", "p": {**p, "key": str(number)}, "rid": f"C{number}"}
+        body = {"f": ADD, "p": p, "rid": f"C{number}"}
+        return b"MPCK" + msgspec.msgpack.encode(body) if number % 9 == 5 else body
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        for number in range(300):
+            socket.say(message(number))
+        for _ in range(300):
+            await socket.body()
+
+    peer.run(scenario())
+    expected = [number for number in range(300) for _ in range(2 if number % 9 == 4 else 1)]
+    assert [json.loads(event.data) for event in peer.log.read()] == expected
+
+
 def test_a_consumer_may_be_ready_before_its_registration_is_answered(peer: Any) -> None:
     peer.add("A")
 

@@ -49,6 +49,9 @@ class Connection(Protocol):
     def know(self) -> None:
         """A message was verified: from now on the peer is no stranger."""
 
+    def begun(self) -> None:
+        """What a message adds has its place in the log: the next message may be looked at."""
+
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
 
@@ -132,6 +135,11 @@ class Call:
     async def log(self, right: Right) -> Opened:
         """The log that the path names, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
+
+    def begun(self) -> None:
+        """What the call adds has its place in the log, whatever the peer sends next."""
+        if self.channel.connection is not None:
+            self.channel.connection.begun()
 
     async def turn(self, work: Callable[[], T]) -> T:
         """The answer of some work that scans, done when it is its caller's turn."""

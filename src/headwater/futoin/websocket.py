@@ -32,6 +32,8 @@ REQUESTS_MAX = 128
 """Requests of one connection that run at once; the next is read when one of them is answered."""
 LARGE_REPLIES_MAX = 4
 """Of those, the ones whose reply may have 8M."""
+ADDITIONS = ("addEvent", "addEvents")
+"""Functions whose events are in the log in the order in which they were called."""
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
@@ -95,6 +97,8 @@ class Connection:
         self._is_over = False
         self._is_known = False
         """Whether it was verified who the peer is: by a message, or the head of the connection's request."""
+        self._beginning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the addition that began last has its place in the log."""
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -150,6 +154,10 @@ class Connection:
     def know(self) -> None:
         """See calls.Connection."""
         self._is_known = True
+
+    def begun(self) -> None:
+        """See calls.Connection."""
+        _end(self._beginning)
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """See calls.Connection."""
@@ -221,6 +229,14 @@ class Connection:
             task = asyncio.create_task(self._answer(message, self._turns.get(name)))
             self._running.add(task)
             task.add_done_callback(self._answered)
+            if name in ADDITIONS:
+                await self._until_begun(task)
+
+    async def _until_begun(self, addition: asyncio.Task[None]) -> None:
+        """Wait until an addition has its place in the log, or is refused: it may wait for a login, or for the log."""
+        begun = self._beginning = asyncio.get_running_loop().create_future()
+        addition.add_done_callback(lambda _: _end(begun))
+        await begun
 
     def _begin_adding(self, message: Message) -> bool:
         """Begin an addition without a task of its own; whether that was possible."""
@@ -304,3 +320,8 @@ class Connection:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+def _end(waited_for: asyncio.Future[None]) -> None:
+    if not waited_for.done():
+        waited_for.set_result(None)
