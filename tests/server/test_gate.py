@@ -56,6 +56,24 @@ def test_only_health_passes_before_the_gate_opens_and_after_it_stops() -> None:
     asyncio.run(scenario())
 
 
+def test_messages_of_futoin_are_refused_in_its_form() -> None:
+    async def scenario() -> None:
+        gate, foreign = new_gate(), [(b"host", b"stranger.example")]
+        starting = await ask(gate, "/futoin/a", method="POST")
+        assert (starting.status, starting.headers[b"retry-after"]) == (503, b"5")
+        assert starting.headers[b"content-type"] == b"application/futoin+json"
+        detail = "the server is starting; try again in a few seconds"
+        assert json.loads(starting.body) == {"e": "InternalError", "edesc": detail}
+        assert json.loads((await ask(gate, "/futoin/a", headers=foreign)).body)["e"] == "InternalError"
+        gate.read(FrontEnd(), lambda scope: False, lambda log: None)
+        gate.primary = lambda: "http://b.example"
+        away = await ask(gate, "/futoin/a", method="POST")
+        assert (away.status, away.headers[b"headwater-primary"]) == (421, b"http://b.example")
+        assert "http://b.example is the primary" in json.loads(away.body)["edesc"]
+
+    asyncio.run(scenario())
+
+
 def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_other() -> None:
     class Body:
         """A request whose body comes as it is let; the front end answers its length."""

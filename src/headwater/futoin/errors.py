@@ -9,11 +9,13 @@ name would reach its caller as InternalError.
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from ..core import access
 from ..core import errors as core
 from ..core.limits import show
+from ..formats.problem import Problem
 from ..http import errors as http
 
 UNKNOWN_INTERFACE = "UnknownInterface"
@@ -72,6 +74,13 @@ def futoin_error_of(error: core.EventLogError | http.HttpError) -> FutoInError:
             row = _TABLE[kind]
             return FutoInError(row.name, row.description(error))
     raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+def error_of_problem(problem: Problem) -> FutoInError:
+    """The reply of a problem that a request met before it came to this room: the server starts, say."""
+    name = SECURITY_ERROR if problem.status in (401, 403) else INVALID_REQUEST
+    is_ours = problem.status >= 500 or problem.status == HTTPStatus.MISDIRECTED_REQUEST
+    return FutoInError(INTERNAL_ERROR if is_ours else name, problem.detail)
 
 
 def is_fault(error: core.EventLogError) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from ..core.errors import EventLogError
 from ..core.joining import settle
 from ..core.remembered import remembered
+from ..formats.problem import Problem
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
 from ..http.asgi import raw_path
@@ -22,7 +23,7 @@ from ..http.host import USER_KEY
 from . import interface
 from .calls import Handler, Reply, answer, failed, refusal, reply_to
 from .coders import JSON
-from .errors import FutoInError, futoin_error_of, invalid
+from .errors import FutoInError, error_of_problem, futoin_error_of, invalid
 from .host import Host
 from .quick_adding import Adding, begin
 from .quick_adding import reply_to as reply_to_adding
@@ -90,6 +91,16 @@ async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:
     is_registered = any(name in (b"content-type", b"accept") and _VND in value for name, value in fields)
     media_type = b"application/vnd." if is_registered else b"application/"
     await exchange.answer(200, reply.body, media_type + reply.coder.media_type, headers)
+
+
+async def answer_problem(exchange: Exchange, problem: Problem) -> None:
+    """Answer a problem that a request met before it came to this room: as a message, with the problem's status.
+
+    Nothing of the request was read, so it is in JSON, which clients of every coder take for an error.
+    """
+    error = error_of_problem(problem)
+    body = JSON.message([("e", JSON.value(error.name)), ("edesc", JSON.value(error.description))])
+    await exchange.answer(problem.status, body, b"application/" + JSON.media_type, problem.headers)
 
 
 @remembered(1024)

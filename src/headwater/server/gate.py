@@ -19,6 +19,7 @@ from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import show
 from ..core.spans import Spans
 from ..formats.problem import Problem
+from ..futoin.http import answer_problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART, answer_websocket
 from ..http.errors import CLOSE, AskPrimary, HttpError
@@ -31,6 +32,7 @@ from .web_guard import WebGuard
 RETRY: Header = (b"retry-after", b"5")
 """To clients, and to whoever asks whether the server is ready."""
 UNMATCHED = "unmatched"
+_FUTOIN = "/futoin/"
 
 
 class State(StrEnum):
@@ -132,7 +134,7 @@ class Gate:
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"
         named = (b"headwater-primary", primary.encode())
-        await Exchange(scope, receive, send).answer_problem(Problem.of_status(421, detail, named, CLOSE))
+        await turn_away(scope, receive, send, Problem.of_status(421, detail, named, CLOSE))
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
         problem = problem_of(error)
@@ -142,7 +144,7 @@ class Gate:
             fields = [(b"content-type", PROBLEM), *problem.headers]
             await answer_websocket(scope, send, problem.status, fields, problem.to_json())
         else:
-            await Exchange(scope, receive, send).answer_problem(problem)
+            await turn_away(scope, receive, send, problem)
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is a question about the server's health."""
@@ -296,4 +298,13 @@ async def refuse(scope: Scope, receive: Receive, send: Send, detail: str) -> Non
     if scope["type"] == "websocket":
         await refuse_websocket(send, detail, SERVICE_RESTART)
     else:
-        await Exchange(scope, receive, send).answer_problem(Problem.of_status(503, detail, RETRY, CLOSE))
+        await turn_away(scope, receive, send, Problem.of_status(503, detail, RETRY, CLOSE))
+
+
+async def turn_away(scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
+    """Answer a problem that a request met before it came to a room: in the form of that room's standard."""
+    exchange = Exchange(scope, receive, send)
+    if scope["path"].startswith(_FUTOIN):
+        await answer_problem(exchange, problem)
+    else:
+        await exchange.answer_problem(problem)
