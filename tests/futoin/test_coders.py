@@ -51,6 +51,16 @@ def test_the_literal_examples() -> None:
         assert coder_of(bytes.fromhex(text)).decode(bytes.fromhex(text)).rid == "C1"
 
 
+def test_undefined_in_cbor_is_what_javascript_makes_of_it_in_json(peer: Any) -> None:
+    nothing = cbor2.undefined
+    data = {"a": nothing, "b": [nothing, {"c": nothing}], "d": None}
+    added = call(peer, PACKERS["CBOR"], ADD, {"type": "A", "data": data}, sec=nothing, rid="C1")
+    assert added == {"r": "1", "rid": "C1"}
+    polled = call(peer, PACKERS["CBOR"], POLL, {"component": "LIVE", "last_id": nothing, "want": nothing})
+    assert [event["data"] for event in polled["r"]] == [{"b": [None, {}], "d": None}]
+    assert call(peer, PACKERS["CBOR"], ADD, {"type": "A", "data": nothing})["e"] == "InvalidRequest", "as in JSON"
+
+
 def test_a_reply_has_the_coder_and_the_media_type_of_its_request(peer: Any) -> None:
     for name, (pack, unpack) in PACKERS.items():
         request = pack({"f": "futoin.evt.gen:1.1:ping", "p": {"echo": 7}, "rid": "C3"})

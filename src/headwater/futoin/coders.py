@@ -24,6 +24,8 @@ from .plain import checked_json, json_text, portable
 CBOR_BYTES_MAX = 64 * 1024
 """CBOR is decoded as a whole before it is known who sent it, so that it is taken in the default size only."""
 _MAGIC_BYTES = 4
+_UNDEFINED = b"\xf7"
+"""In CBOR (RFC 8949, 3.3); JavaScript's clients send it for whatever they leave out."""
 
 
 def coder_of(body: bytes) -> Coder:
@@ -309,11 +311,21 @@ class CborCoder:
     def tree(self, body: bytes) -> Any:
         """See Coder."""
         try:
-            return cbor2.loads(
+            given = cbor2.loads(
                 body[_MAGIC_BYTES:], semantic_decoders=_AS_TAGS, strict_hashable_types=True, max_depth=200
             )
+            return _defined(given) if _UNDEFINED in body else given
         except Exception:  # the library documents CBORDecodeError, and raises others besides
             raise _malformed("CBOR") from None
+
+
+def _defined(value: Any) -> Any:
+    """The value without `undefined`, as JavaScript writes JSON: no such member, and null as an element."""
+    if isinstance(value, dict):
+        return {name: _defined(member) for name, member in value.items() if member is not cbor2.undefined}
+    if isinstance(value, list):
+        return [_defined(element) for element in value]
+    return None if value is cbor2.undefined else value
 
 
 def _with_json(given: dict[str, Any], as_json: Container[str], size: int) -> dict[str, Any]:
