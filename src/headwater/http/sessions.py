@@ -37,7 +37,7 @@ def both_secrets(of_cookie: str, of_field: str) -> str:
 
 def secret_of(scope: Scope) -> str | None:
     """Both secrets of the session that a request shows, or None where it shows none that counts."""
-    own = next((value for field, value in scope["headers"] if field == FIELD), b"")
+    own = field_of(scope)
     if not 0 < len(own) <= SECRET_CHARS_MAX or not is_of_own_page(scope):
         return None
     wanted = cookie_name(scope)
@@ -50,9 +50,9 @@ def secret_of(scope: Scope) -> str | None:
     return None
 
 
-def has_field(scope: Scope) -> bool:
-    """Whether the request has FIELD as a login has it."""
-    return any(field == FIELD and value == b"1" for field, value in scope["headers"])
+def field_of(scope: Scope) -> bytes:
+    """The value of FIELD in a request, which no page of another origin can set; empty where there is none."""
+    return next((value for field, value in scope["headers"] if field == FIELD), b"")
 
 
 def unasked(send: Send) -> Send:
