@@ -15,12 +15,12 @@ from headwater.amqp.protocol.conditions import AmqpError, LinkFault
 from headwater.amqp.protocol.events import LinkDetached
 from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
-from headwater.amqp.protocol.types import Symbol
+from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
 
-from .asking import DURABLE, EARLIEST, annotation, drained, numbers, put, sql
+from .asking import DURABLE, EARLIEST, after, annotation, drained, numbers, put, sql
 from .served import Served
 
 LINK_DETACH = {"expiry_policy": Symbol("link-detach")}
@@ -332,6 +332,69 @@ def test_positions_go_with_their_log(served: Served, log: LocalLog) -> None:
         served.store.delete("orders")
         put(served.log("orders"), 100, 101)
         assert numbers(drained(client, subscribe(client, DURABLE), 2)) == [100, 101]
+
+
+# Another subscription under the same name
+
+
+def selector(text: str) -> dict[str, Any]:
+    return {"jms-selector": Described(Symbol("apache.org:selector-filter:string"), text)}
+
+
+def left(
+    served: Served, filter: dict[str, Any], take: int, *, name: str = "mine", address: str = "orders"
+) -> list[int]:
+    """What a durable subscription gets, before it goes away."""
+    with served.client(container_id="shop") as client:
+        receiver = client.receiver(address, credit=0, name=name, filter=filter, source=DURABLE)
+        deliveries = drained(client, receiver, take)
+        for delivery in deliveries:
+            delivery.settle()
+        receiver.close(is_closed=False)
+        return numbers(deliveries)
+
+
+def test_another_selector_is_another_subscription(served: Served, log: LocalLog) -> None:
+    """As JMS has it: it begins where a new one does."""
+    at = "orders/$earliest"
+    assert left(served, selector("JMSType = 'T'"), 5, address=at) == [1, 2, 3, 4, 5]
+    assert left(served, selector("JMSType = 'T'"), 2, address=at) == [6, 7]
+    assert left(served, selector("JMSType <> 'U'"), 2, address=at) == [1, 2]
+    assert left(served, {}, 2, address=at) == [1, 2]
+    assert left(served, selector("JMSType <> 'U'"), 2) == [], "it begins now, as a new one does without a position"
+    put(log, 21)
+    assert left(served, selector("JMSType <> 'U'"), 2) == [21]
+
+
+def test_another_position_in_the_filter_is_the_same_subscription(served: Served, log: LocalLog) -> None:
+    only = selector("JMSType = 'T'")
+    assert left(served, {**EARLIEST, **only}, 3) == [1, 2, 3]
+    assert left(served, {**after(10), **only}, 3) == [4, 5, 6]
+    assert left(served, only, 3) == [7, 8, 9]
+
+
+def test_an_invalid_selector_replaces_nothing(served: Served, log: LocalLog) -> None:
+    assert left(served, EARLIEST, 3) == [1, 2, 3]
+    served.log("others")
+    for address in ("orders", "others"):
+        with pytest.raises(AmqpError) as refused:
+            left(served, selector("1 +"), 3, address=address)
+        assert refused.value.condition == conditions.INVALID_FIELD
+    assert left(served, EARLIEST, 3) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_subscription_in_another_log_replaces_the_old_one(directory: Path, is_restarted: bool) -> None:
+    with Engine(directory) as store:
+        put(store.create("others"), *range(101, 111))
+
+    def got(*asked: tuple[str, str]) -> list[list[int]]:
+        with Engine(directory) as store, Served(store=store) as served:
+            return [left(served, EARLIEST, 2, address=log, name=name) for log, name in asked]
+
+    asked = [("orders", "mine"), ("orders", "another"), ("others", "mine"), ("orders", "another"), ("orders", "mine")]
+    expected = [[1, 2], [1, 2], [101, 102], [3, 4], [1, 2]]
+    assert [each for pair in asked for each in got(pair)] == expected if is_restarted else got(*asked) == expected
 
 
 # Without naming its source

@@ -14,12 +14,12 @@ from .protocol.conditions import ConnectionFault, LinkFault
 from .protocol.link import Link, Receiver, Sender
 from .protocol.performatives import Source, Target
 from .protocol.types import Symbol
-from .streams.consuming import attach_consumer
+from .streams.consuming import attach_consumer, is_kept
 from .streams.group_links import attach_group_link
 from .streams.info_source import InfoSource
 from .streams.links import CONSUMER_GROUP
 from .streams.producing import attach_producer
-from .streams.termini import find_terminus
+from .streams.termini import find_terminus, sources_elsewhere
 from .transport import Transport
 
 SHARED = Symbol("shared")
@@ -114,7 +114,14 @@ async def attach_reader(container: Container, transport: Transport, link: Sender
     transport.steal(link)
     if address.is_info:
         InfoSource.attach(transport, link, node)
-    elif address.group is not None:
+        return
+    if address.group is not None:
         await attach_group_link(transport, link, source, node, address.group)
-    else:
-        await attach_consumer(transport, link, source, node, address.start)
+        return
+    replaced = await sources_elsewhere(container, transport, link, node) if is_kept(source) else {}
+    if not link.is_waiting:
+        return
+    await attach_consumer(transport, link, source, node, address.start)
+    if node.positions.remembered(transport.remembered_as, link.name) is not None:
+        for other, known in replaced.items():
+            other.forget(known)

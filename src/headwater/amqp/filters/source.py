@@ -24,6 +24,8 @@ class SourceFilter:
 
     accepted: dict[Symbol, object]
     """The entries in effect, as given, to be echoed; an unsupported one is left out (AMQP 3.5.8)."""
+    selecting: dict[Symbol, object]
+    """Those of them that name no position: which events are wanted, wherever a receiver begins."""
     query: Query
     """What the index is to answer; ALL if nothing is known."""
     after: int
@@ -54,17 +56,18 @@ def source_filter(
     `latest` is the head at attach: what `@latest` means for as long as the link lives. `now` is the clock of UTC(), in
     ms. Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
     """
-    accepted, predicates, names_position, is_delivery_filter = _read_entries(given or {}, latest, now(), limits)
+    accepted, selecting, predicates, is_delivery_filter = _read_entries(given or {}, latest, now(), limits)
     conjuncts = [part for each in predicates for part in _conjuncts(each)]
     found, left = _planned(conjuncts)
     return SourceFilter(
         accepted,
+        selecting,
         found.query,
         min(found.after, SEQUENCE_NUMBER_MAX),
         found.upto,
         found.recorded_from,
         found.recorded_upto,
-        names_position,
+        len(selecting) < len(accepted),
         is_delivery_filter,
         matcher(left, now) if left else None,
     )
@@ -72,13 +75,14 @@ def source_filter(
 
 def _read_entries(
     given: Mapping[object, object], latest: int, attached_at: int, limits: FilterLimits
-) -> tuple[dict[Symbol, object], list[Node], bool, bool]:
+) -> tuple[dict[Symbol, object], dict[Symbol, object], list[Node], bool]:
     if len(given) > limits.list_items_max:
         problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"
         raise InvalidFilter(show(next(iter(given))), problem)
     accepted: dict[Symbol, object] = {}
+    selecting: dict[Symbol, object] = {}
     predicates = []
-    names_position = is_delivery_filter = False
+    is_delivery_filter = False
     budget = Budget()
     for key, value in given.items():
         context = Context(str(key), latest, attached_at, limits, budget)
@@ -86,10 +90,12 @@ def _read_entries(
             predicates.append(read_entry(key, value, context))
         except Unsupported:
             continue
-        accepted[key if isinstance(key, Symbol) else Symbol(str(key))] = value
-        names_position |= context.names_position
+        name = key if isinstance(key, Symbol) else Symbol(str(key))
+        accepted[name] = value
+        if not context.names_position:
+            selecting[name] = value
         is_delivery_filter |= context.is_delivery_filter
-    return accepted, predicates, names_position, is_delivery_filter
+    return accepted, selecting, predicates, is_delivery_filter
 
 
 def _conjuncts(node: Node) -> list[Node]:

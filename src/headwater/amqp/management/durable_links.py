@@ -65,8 +65,7 @@ class DurableLinks(ReadOnly):
         _, found = await self._found(name)
         if node.is_attached(found):
             raise Refusal(Status.CONFLICT, f"{show(name)} has a link; delete that first")
-        node.positions.closed(found)
-        node.is_changed = True
+        node.forget(found)
 
     async def _found(self, name: str) -> tuple[str, Remembered]:
         parts = parted(name, 3)

@@ -29,7 +29,7 @@ from .links import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties,
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
-from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, encoded_source, unsettled_of
+from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, decoded_source, encoded_source, unsettled_of
 
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 NODE_KINDS = frozenset({Symbol("queue"), Symbol("topic")})
@@ -153,16 +153,19 @@ async def attach_consumer(
         return
     positions = node.positions
     remembered = positions.remembered(transport.remembered_as, link.name)
-    expiry = Expiry.of(source.expiry_policy)
-    if source.durable or expiry > Expiry.SESSION_END or source.timeout or remembered is not None:
+    is_another = remembered is not None and is_kept(source) and await _is_another(attaching, remembered)
+    if not link.is_waiting:
+        return
+    if is_kept(source) or remembered is not None:
         remembered = positions.attached(
             transport.remembered_as,
             link.name,
             after=attaching.start,
-            expiry=expiry,
+            expiry=Expiry.of(source.expiry_policy),
             timeout_s=source.timeout,
             is_durable=bool(source.durable),
             source=encoded_source(source),
+            is_another=is_another,
         )
         _settle_recovered(remembered.position, attaching.remote)
         node.is_changed = True
@@ -327,6 +330,28 @@ def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) 
     A filter of the event streams draft is one over what is retained (5.2).
     """
     return asked or (EARLIEST if wanted.is_delivery_filter else node.log.settings.default_start)
+
+
+def is_kept(source: Source) -> bool:
+    """Whether a source asks to be remembered for longer than its session. Raises LinkFault: no such expiry policy."""
+    return bool(source.durable or Expiry.of(source.expiry_policy) > Expiry.SESSION_END or source.timeout)
+
+
+async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
+    """Whether the receiver wants other events than the source that is remembered: then it is another subscription.
+
+    Only filters without a position are compared: a position says where a new subscription begins.
+    """
+    transport, link = attaching.transport, attaching.link
+    had = decoded_source(remembered, attaching.node.log.name).filter
+    if not remembered.source or had == attaching.source.filter:
+        return False
+    read = partial(source_filter, had, latest=0)
+    try:
+        before = await transport.shared.read_filter(transport.flow, link, had, read)
+    except InvalidFilter:  # an older server took it
+        return True
+    return before is not None and before.selecting != attaching.filter.selecting
 
 
 def _is_browse(transport: Transport, remote: Attach, source: Source) -> bool:

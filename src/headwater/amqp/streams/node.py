@@ -189,6 +189,11 @@ class EventLogNode:
             link=link,
         )
 
+    def forget(self, remembered: Remembered) -> None:
+        """Forget the source of a receiver, with its position."""
+        self.positions.closed(remembered)
+        self.is_changed = True
+
     def forget_group(self, group: str) -> None:
         """Forget a consumer group that has no members: its positions, and its epochs."""
         self.groups.forget(group)

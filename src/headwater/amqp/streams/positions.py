@@ -117,9 +117,11 @@ class Positions:
         timeout_s: int,
         is_durable: bool,
         source: bytes = b"",
+        is_another: bool = False,
     ) -> Remembered:
         """The source of a receiver that attaches: the one that is remembered, or one that begins after that number.
 
+        With `is_another` it begins there in any case, and takes the place of the one that is remembered.
         What it asks for (expiry, timeout, durability, the source itself) is taken anew. Raises LinkFault: names that
         cannot be kept, too many sources, or too large ones.
         """
@@ -134,6 +136,8 @@ class Positions:
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
             remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable, b"")
             self._remembered[container, link] = remembered
+        elif is_another:
+            remembered.position, remembered.is_loaded = Position(after), False
         self._sources_bytes += len(source) - len(remembered.source)
         remembered.source = source
         remembered.expiry, remembered.timeout_s, remembered.is_durable = expiry, timeout_s, is_durable

@@ -77,20 +77,41 @@ async def find_terminus(container: Container, transport: Transport, link: Sender
     It looks through the logs that the peer may read: those that are in use, and what the state has of the others,
     of which none is opened but the one that is found.
     """
+    for node, known in (await _sources_of(container, transport, link)).items():
+        return node, decoded_source(known, node.log.name)
+    problem = f"no source given, and none is remembered of link {show(link.name)} of container"
+    raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
+
+
+async def sources_elsewhere(
+    container: Container, transport: Transport, link: Sender, node: EventLogNode
+) -> dict[EventLogNode, Remembered]:
+    """The sources that a link of that name has in other logs; none where it has one in the log of this node.
+
+    A link has one source: forget these once it is attached to this log.
+    """
+    if node.positions.remembered(transport.remembered_as, link.name) is not None:
+        return {}
+    found = await _sources_of(container, transport, link)
+    return {other: known for other, known in found.items() if other is not node}
+
+
+async def _sources_of(container: Container, transport: Transport, link: Sender) -> dict[EventLogNode, Remembered]:
+    """The sources of links of that name, in the logs that the peer may read; first those in use."""
     assert transport.user is not None
     user, owner = transport.user, transport.remembered_as
+    found: dict[EventLogNode, Remembered] = {}
     for node in container.nodes:
         if user.may(Right.READ, node.log.name) and (known := node.positions.remembered(owner, link.name)) is not None:
-            return node, decoded_source(known, node.log.name)
+            found[node] = known
     for name in await asyncio.to_thread(_remembering, container.store, owner, link.name):
         if not user.may(Right.READ, name):
             continue
         with suppress(EventLogError):  # deleted meanwhile, or hurt, which its own links are told
             node = await container.node_of(name)
             if (known := node.positions.remembered(owner, link.name)) is not None:
-                return node, decoded_source(known, name)
-    problem = f"no source given, and none is remembered of link {show(link.name)} of container"
-    raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
+                found[node] = known
+    return found
 
 
 def _remembering(store: LogStore, container: str, link: str) -> list[str]:
