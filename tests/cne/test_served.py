@@ -137,6 +137,18 @@ def test_malformed_settings_are_told(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "tls.client_ca" in refused.stderr
 
 
+def test_certificates_of_webhooks_that_cannot_be_used_are_told(tmp_path: Path, authority: Path) -> None:
+    for more, told in (
+        (("--cne-webhook-certificate", "server.pem"), "cne.webhook_key"),
+        (("--cne-webhook-ca", "server.key"), "cne.webhook_ca"),
+        (("--cne-webhook-ca", "nowhere.pem"), "nowhere.pem"),
+        (("--cne-webhook-certificate", "server.pem", "--cne-webhook-key", "consumer.key"), "cne.webhook_certificate"),
+    ):
+        paths = [text if text.startswith("--") else str(authority / text) for text in more]
+        refused = headwater("serve", "--http-port", "0", "--storage", "memory", *paths, cwd=tmp_path)
+        assert refused.returncode == 2 and told in refused.stderr, refused.stderr
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with an authority, and certificates of the server and of a client that it has signed."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections import Counter
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from headwater.cne.settings import Settings
 from headwater.cne.webhook import Webhooks
+from tests.amqp.certificates import Authority
 
 from .world import PATIENCE_S, Subscriber
 
@@ -90,5 +93,41 @@ def test_what_an_answer_says_is_the_outcome(run) -> None:
         assert subscriber.connections == 1
         await webhooks.close()
         await subscriber.stop()
+
+    run(scenario())
+
+
+def test_webhook_is_verified_by_the_authority_that_is_set_and_sees_our_certificate(run, tmp_path):
+    authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
+    hook, own = authority.issue("hook", "IP:127.0.0.1"), authority.issue("headwater")
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(hook.file, hook.key)
+    served.load_verify_locations(authority.own.file)
+    served.verify_mode = ssl.CERT_REQUIRED
+    ca = tmp_path / "trusted.pem"
+    names: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            names.append(dict(part[0] for part in writer.get_extra_info("peercert")["subject"])["commonName"])
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=served)
+        uri = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/event"
+        ca.write_bytes(stranger.own.file.read_bytes())
+        webhooks = Webhooks(Settings(webhook_ca=ca, webhook_certificate=own.file, webhook_key=own.key))
+        webhooks.start()
+        assert "CERTIFICATE_VERIFY_FAILED" in (await webhooks.post(uri, b"{}", timeout_s=20)).problem
+        ca.write_bytes(authority.own.file.read_bytes() + b"\n")  # renewed while it runs
+        assert (await webhooks.post(uri, b"{}", timeout_s=20)).status == 204
+        ca.write_bytes(b"half a file")
+        assert (await webhooks.post(uri, b"{}", timeout_s=20)).status == 204
+        await webhooks.close()
+        server.close()
+        assert names == ["headwater", "headwater"]
 
     run(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..formats.values import (
     KIB,
@@ -14,6 +15,7 @@ from ..formats.values import (
     log_name,
     name,
     one_of,
+    path,
     setting,
     whole_number,
 )
@@ -55,6 +57,17 @@ class Settings:
     v1_wraps: bool = setting(False, boolean, "send CloudEvents to subscribers of v1, and not bare events")
     v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, and not the subscription's")
     webhook_handshake: bool = setting(False, boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
+    webhook_ca: Path | None = setting(
+        None, path, "file with the authorities (PEM) that webhooks' certificates are verified by; default: the system's"
+    )
+    """File with the authorities (PEM) by which certificates of webhooks are verified, in place of those that the system
+    trusts. It is read again when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
+    webhook_certificate: Path | None = setting(
+        None, path, "file with the certificate chain (PEM) that webhooks are shown when they ask for one; with its key"
+    )
+    """File with the certificate chain (PEM) that a webhook is shown when it asks for a client certificate. It needs
+    `cne.webhook_key`."""
+    webhook_key: Path | None = setting(None, path, "file with the private key (PEM) of cne.webhook_certificate")
     public_reads: bool = setting(False, boolean, "where there are users, let everybody read all the same")
     """Where there are users, let everybody read subscriptions, publishers and current states all the same."""
     client_certificates: bool = setting(

@@ -15,7 +15,7 @@ from yarl import URL
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..http.outgoing import Caller, NotSent, Sockets, Target, addresses_of, lines_of, target_of
+from ..http.outgoing import Caller, NotSent, Sockets, Target, Tls, addresses_of, lines_of, target_of
 from .allowed import AllowedHosts
 from .resolving import AllowedResolver
 from .settings import Settings
@@ -96,7 +96,7 @@ class Webhooks:
     ) -> None:
         """`sockets_max` is by default a share of what the process may have: see Sockets.
 
-        `may_act` is asked before anything is sent: see LogStore.
+        `may_act` is asked before anything is sent: see LogStore. Raises BadFile for certificates that cannot be used.
         """
         self._may_act = may_act
         self._sockets_max = sockets_max
@@ -105,12 +105,13 @@ class Webhooks:
         """POSTs, greetings among them, by what became of them."""
         self._targets: dict[str, Target] = {}
         self._timeout_s = settings.timeout_ms / 1000
+        self._tls = Tls(settings.webhook_ca, settings.webhook_certificate, settings.webhook_key)
         self._caller: Caller | None = None
 
     def start(self) -> None:
         """Be ready to call."""
         self._caller = Caller(
-            Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve, self._may_act
+            Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve, self._may_act, self._tls
         )
 
     async def post(

@@ -44,6 +44,7 @@ from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
+from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
 from ..storage.frame_encoding import EncodedFrame
@@ -428,7 +429,10 @@ class Server:
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
-        clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
+        try:
+            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
+        except BadFile as error:
+            raise InvalidConfiguration(str(error), f"cne.webhook_{error.name}") from None
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)

@@ -59,6 +59,9 @@ def load(
         raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
     if config.cne.client_certificates and config.tls.client_ca is None:
         raise InvalidConfiguration("nobody could show one: set tls.client_ca", "cne.client_certificates")
+    if (config.cne.webhook_certificate is None) != (config.cne.webhook_key is None):
+        missing = "cne.webhook_key" if config.cne.webhook_key is None else "cne.webhook_certificate"
+        raise InvalidConfiguration("not set, but webhooks need both the certificate and its key", missing)
     return config
 
 

@@ -1,6 +1,6 @@
 """Calls to others over HTTP/1.1: one request and its answer, on kept connections, bounded in time and bytes."""
 
-from .caller import Caller, NotSent
+from .caller import BadFile, Caller, NotSent, Tls
 from .connection import AnswerTooLong, Reply, Unanswered
 from .resolving import Names, addresses_of
 from .sockets import Sockets
@@ -8,12 +8,14 @@ from .target import Target, lines_of, target_of
 
 __all__ = [
     "AnswerTooLong",
+    "BadFile",
     "Caller",
     "Names",
     "NotSent",
     "Reply",
     "Sockets",
     "Target",
+    "Tls",
     "Unanswered",
     "addresses_of",
     "lines_of",

@@ -1,41 +1,107 @@
 """Calls others over HTTP/1.1, on connections that are kept for each origin. Redirects are not followed.
 
-A call is one request in one write, and one future that its answer completes: no task, and hardly a timer.
+A call is one request in one write, and one future that its answer completes: no task, and hardly a timer. TLS verifies
+the peer, always; files of certificates that change are read again for the next connection, so that a renewed one needs
+no restart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from .connection import Connection, Reply, Unanswered
 from .resolving import Names, Resolve, addresses_of
 from .sockets import Sockets
 from .target import Origin, Target
 
+_logger = logging.getLogger("headwater.http")
+_Stamp = tuple[int, int, int]
+
 
 class NotSent(OSError):
     """It was not the time to send anything: nothing was."""
+
+
+class BadFile(ValueError):
+    """A file is missing, or holds no certificates, or no key of its certificate; `name` is `ca` or `certificate`."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(problem)
+
+
+class Tls:
+    """TLS of calls, on one event loop. Peers are verified, always."""
+
+    def __init__(self, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> None:
+        """`ca` has the authorities (PEM) that are trusted instead of the system's; certificate and key go together.
+
+        Reads the files, if any are given. Raises BadFile.
+        """
+        self._ca, self._certificate, self._key = ca, certificate, key
+        self._files = [path for path in (ca, certificate, key) if path is not None]
+        self._stamps = self._present()
+        self._context = self._read() if self._files else None
+
+    async def context(self) -> ssl.SSLContext:
+        """What the next connection is made with. Reading the authorities that the system trusts takes a while."""
+        if self._context is None:
+            self._context = await asyncio.to_thread(self._read)
+        elif self._files and (stamps := self._present()) != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = await asyncio.to_thread(self._read)
+                _logger.info("certificates of outgoing calls were read again: %s", ", ".join(map(str, self._files)))
+            except BadFile as error:
+                _logger.warning("certificates of outgoing calls are not renewed, the previous ones stay: %s", error)
+        return self._context
+
+    def _present(self) -> list[_Stamp | None]:
+        """What tells whether the files are those that were read."""
+        return [_stamp(path) for path in self._files]
+
+    def _read(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self._ca)
+        except (ssl.SSLError, OSError) as error:
+            raise BadFile("ca", f"{self._ca} has no certificates in PEM ({_reason(error)})") from None
+        if self._certificate is not None:
+            try:
+                context.load_cert_chain(self._certificate, self._key, password=_no_password)
+            except (ssl.SSLError, OSError, ValueError) as error:
+                pair = f"{self._certificate} and {self._key}"
+                problem = f"{pair} are not a certificate and its key in PEM ({_reason(error)})"
+                raise BadFile("certificate", problem) from None
+        context.set_alpn_protocols(["http/1.1"])
+        return context
 
 
 class Caller:
     """Calls others, on one event loop. `close` it at the end."""
 
     def __init__(
-        self, sockets: Sockets, resolve: Resolve = addresses_of, may_send: Callable[[], bool] = lambda: True
+        self,
+        sockets: Sockets,
+        resolve: Resolve = addresses_of,
+        may_send: Callable[[], bool] = lambda: True,
+        tls: Tls | None = None,
     ) -> None:
         """`resolve` answers the addresses of a name where a connection may be made to; else it raises OSError.
 
-        `may_send` is asked right before a request is written.
+        `may_send` is asked right before a request is written. Without `tls`, the system's authorities are trusted.
         """
         self._may_send = may_send
         self._sockets = sockets
         self.names = Names(resolve)
         self._kept: dict[Origin, list[Connection]] = {}
         self._all: set[Connection] = set()
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls or Tls()
 
     async def call(
         self, target: Target, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool = False
@@ -111,7 +177,7 @@ class Caller:
     async def _connect(self, origin: Origin, until: float) -> Connection:
         """A connection to the first address that takes one; each has its share of the time. Raises OSError."""
         addresses = [origin.host] if origin.is_address else await self.names.addresses(origin.host)
-        tls = await self._context() if origin.is_tls else None
+        tls = await self._tls.context() if origin.is_tls else None
         problem: OSError = OSError("the name has no address")
         for index, address in enumerate(addresses):
             try:
@@ -140,15 +206,24 @@ class Caller:
         if not kept:
             self._kept.pop(origin, None)
 
-    async def _context(self) -> ssl.SSLContext:
-        """Certificates are verified as the system does; reading those that it trusts takes a while."""
-        if self._tls is None:
-            context = await asyncio.to_thread(ssl.create_default_context)
-            context.set_alpn_protocols(["http/1.1"])
-            self._tls = context
-        return self._tls
-
 
 def _share(addresses: Sequence[str], until: float) -> float:
     """The time of the first of these addresses: one that does not answer leaves the others theirs."""
     return (until - asyncio.get_running_loop().time()) / len(addresses)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _no_password() -> str:
+    """Without this, OpenSSL would ask for one on the terminal."""
+    raise ValueError("the key is encrypted")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
