@@ -137,6 +137,46 @@ class TestOne:
             assert take(other, 3) == [1, 2, 3]
         assert "billing" in [name.partition("/")[2] for name in groups_of(log)]
 
+    def test_gets_batches_of_the_size_that_it_asks_for(self, log: RemoteLog, begin: Begin) -> None:
+        expected, sizes, numbers = put(log, 5), list[int](), list[int]()
+        for batch in begin(batch_events=2):
+            sizes.append(len(batch.events))
+            numbers += [event.sequence_number for event in batch]
+            if len(numbers) == len(expected):
+                break
+        assert sorted(numbers) == expected and sorted(sizes) == [1] * PARTITIONS + [2] * 2 * PARTITIONS
+        for wrong in (0, 10_001):
+            with pytest.raises(errors.InvalidInput, match=f"batch_events: {wrong} given, 1 to 10000 are allowed"):
+                log.work("other", batch_events=wrong)
+
+    def test_gets_again_only_what_it_did_not_acknowledge_inside_of_a_batch(self, log: RemoteLog, begin: Begin) -> None:
+        log.append([Event("T")] * 4, partition=1)
+        with pytest.raises(ZeroDivisionError), begin() as work:
+            for batch in work:
+                assert work.acknowledge(batch, upto=2) and work.acknowledge(batch, upto=1)
+                with pytest.raises(errors.InvalidInput, match="upto: 5 given, 1 to 4 is allowed"):
+                    work.acknowledge(batch, upto=5)
+                assert 1 / 0
+        assert take(begin(), 2) == [3, 4]
+
+    def test_acknowledges_inside_of_a_batch_on_an_event_loop_too(
+        self, served: tuple[str, str], log: RemoteLog, begin: Begin
+    ) -> None:
+        log.append([Event("T")] * 4, partition=1)
+
+        async def take_two() -> None:
+            async with (
+                asyncio.timeout(60),
+                aio.connect(served[0]) as server,
+                server.log(log.name).work("billing", start="earliest", batch_events=3) as work,
+            ):
+                async for batch in work:
+                    assert len(batch.events) == 3 and await work.acknowledge(batch, upto=2)
+                    break
+
+        asyncio.run(take_two())
+        assert take(begin(), 2) == [3, 4]
+
     def test_sees_what_matches_and_passes_over_the_rest(self, log: RemoteLog, begin: Begin) -> None:
         for type in ("A", "B", "A", "B"):
             log.append([Event(type)], partition=0)
@@ -157,7 +197,7 @@ class TestOne:
         assert list(work) == []
 
     def test_says_so_where_another_log_has_the_name(self, server: Server, log: RemoteLog) -> None:
-        share = Share(log._routes, "g", "w", ALL, 10, "earliest")
+        share = Share(log._routes, "g", "w", ALL, 10, "earliest", 100)
         put(log, 1)
         share.hold(log._transport.call(share.beat()))
         share.hold(log._transport.call(share.beat()))

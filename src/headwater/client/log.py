@@ -17,7 +17,7 @@ from .routes import LogRoutes
 from .subscription import RemoteSubscription
 from .transport import Transport
 from .work import Work
-from .working import Share
+from .working import BATCH_EVENTS, Share
 
 
 class RemoteLog:
@@ -113,14 +113,15 @@ class RemoteLog:
         query: Query = ALL,
         lease_s: float = 10.0,
         start: Literal["earliest", "latest"] | None = None,
+        batch_events: int = BATCH_EVENTS,
     ) -> Work:
         """Share the partitions of the log with all workers of a group, and receivers of AMQP in it.
 
         `worker` is a name that no other has; one is made up otherwise. Who is not heard of for `lease_s` is dead.
-        `start` is where a group begins that was never there, otherwise as the log's settings have it. Raises
-        InvalidInput.
+        `start` is where a group begins that was never there, otherwise as the log's settings have it. A batch
+        has at most `batch_events` events, 1 to 10,000. Raises InvalidInput.
         """
-        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start))
+        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start, batch_events))
 
     def trim(self, below: int) -> int:
         """See EventLog."""

@@ -46,10 +46,14 @@ class Work(Closing):
                     yield batch
                 self.acknowledge(batch)
 
-    def acknowledge(self, batch: Batch) -> bool:
-        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now."""
+    def acknowledge(self, batch: Batch, *, upto: int | None = None) -> bool:
+        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now.
+
+        `upto`: its events up to that number are; only what follows them is done again after a crash. Raises
+        InvalidInput for a number that the batch does not have.
+        """
         with self._changing:
-            request = self._share.done(batch)
+            request = self._share.done(batch, upto)
         try:
             self._transport.call(request)
         except ConsumerFenced:

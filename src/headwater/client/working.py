@@ -22,7 +22,8 @@ from .pages import PagedRead
 from .request import Request
 from .routes import LogRoutes
 
-BATCH_EVENTS = 100
+BATCH_EVENTS, BATCH_EVENTS_MAX = 100, 10_000
+"""Of a batch: by default, and at most."""
 DRY_TURNS = 8
 """So many batches of others, and a partition that had no more is looked at again."""
 IDLE_S_MIN, IDLE_S_MAX = 0.02, 1.0
@@ -33,7 +34,7 @@ GONE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some events of one partition, in order. They are acknowledged together."""
+    """Some events of one partition, in order. They are acknowledged together, or one after the other."""
 
     partition: int
     epoch: int
@@ -50,7 +51,14 @@ class Share:
     """What one worker holds, and what it asks for."""
 
     def __init__(
-        self, routes: LogRoutes, group: str, worker: str | None, query: Query, lease_s: float, start: str | None
+        self,
+        routes: LogRoutes,
+        group: str,
+        worker: str | None,
+        query: Query,
+        lease_s: float,
+        start: str | None,
+        batch_events: int,
     ) -> None:
         """Raises InvalidInput."""
         lease_ms = round(1000 * lease_s)
@@ -59,9 +67,11 @@ class Share:
             raise InvalidInput(f"{lease_s:g} s given, {allowed} are allowed", "lease_s")
         if start not in (None, "earliest", "latest"):
             raise InvalidInput(f"{start!r} given, 'earliest' and 'latest' are allowed", "start")
+        if not 1 <= batch_events <= BATCH_EVENTS_MAX:
+            raise InvalidInput(f"{batch_events} given, 1 to {BATCH_EVENTS_MAX} are allowed", "batch_events")
         self.group, self.worker = group, worker or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._routes, self._query, self._start = routes, query, start
-        self._lease_ms = lease_ms
+        self._lease_ms, self._batch_events = lease_ms, batch_events
         self._version: int | None = None
         self._held: dict[int, wire.HeldPartition] = {}
         self._dry: dict[int, int] = {}
@@ -107,9 +117,8 @@ class Share:
             if self._dry.get(held.partition):
                 self._dry[held.partition] -= 1
             else:
-                asked = wire.ReadBody(
-                    wire.query_json(self._query), after=held.after, limit=BATCH_EVENTS, partition=held.partition
-                )
+                query, limit = wire.query_json(self._query), self._batch_events
+                asked = wire.ReadBody(query, after=held.after, limit=limit, partition=held.partition)
                 self._read = PagedRead(self._routes, asked, self._read.incarnation if self._read else None)
                 return held, self._read
         self._dry.clear()
@@ -117,7 +126,7 @@ class Share:
 
     def batch(self, held: wire.HeldPartition, events: Sequence[SequencedEvent], head: int) -> Batch | None:
         """What was read of a partition; None if that is nothing."""
-        is_full = len(events) == BATCH_EVENTS
+        is_full = len(events) == self._batch_events
         self._dry[held.partition] = 0 if is_full else DRY_TURNS
         upto = events[-1].sequence_number if is_full else max(head, held.after)
         if held.partition in self._held:  # the next one has its turn first
@@ -127,12 +136,17 @@ class Share:
         self.idle_s = IDLE_S_MIN
         return Batch(held.partition, held.epoch, events, upto)
 
-    def done(self, batch: Batch) -> Request[None]:
-        """What acknowledges a batch."""
+    def done(self, batch: Batch, upto: int | None) -> Request[None]:
+        """What acknowledges a batch, or its events up to that number. Raises InvalidInput for one that it has not."""
+        if upto is None:
+            upto = batch.upto
+        elif not batch.events or not batch.events[0].sequence_number <= upto <= batch.upto:
+            allowed = f"{batch.events[0].sequence_number} to {batch.upto}" if batch.events else "none"
+            raise InvalidInput(f"{upto} given, {allowed} is allowed: what the batch has", "upto")
         held = self._held.get(batch.partition)
         if held is not None and held.epoch == batch.epoch:
-            held.after = batch.upto
-        return self._done(batch.partition, batch.epoch, batch.upto)
+            held.after = upto = max(held.after, upto)  # an earlier event of it changes nothing
+        return self._done(batch.partition, batch.epoch, upto)
 
     def lost(self, partition: int, epoch: int) -> None:
         """The partition is another's already."""

@@ -14,7 +14,7 @@ from ...core.query import ALL, Query
 from .. import wire
 from ..pages import PagedRead
 from ..routes import LogRoutes
-from ..working import Share
+from ..working import BATCH_EVENTS, Share
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
 from .transport import Transport
@@ -119,11 +119,12 @@ class RemoteLog:
         query: Query = ALL,
         lease_s: float = 10.0,
         start: Literal["earliest", "latest"] | None = None,
+        batch_events: int = BATCH_EVENTS,
     ) -> Work:
         """Share the partitions of the log with all workers of a group, from `async with` on. See
         `headwater.client.RemoteLog.work`.
         """
-        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start))
+        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start, batch_events))
 
     async def trim(self, below: int) -> int:
         """See EventLog."""

@@ -52,10 +52,14 @@ class Work:
                     yield batch
                 await self.acknowledge(batch)
 
-    async def acknowledge(self, batch: Batch) -> bool:
-        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now."""
+    async def acknowledge(self, batch: Batch, *, upto: int | None = None) -> bool:
+        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now.
+
+        `upto`: its events up to that number are; only what follows them is done again after a crash. Raises
+        InvalidInput for a number that the batch does not have.
+        """
         try:
-            await self._transport.call(self._share.done(batch))
+            await self._transport.call(self._share.done(batch, upto))
         except ConsumerFenced:
             self._share.lost(batch.partition, batch.epoch)
             return False
