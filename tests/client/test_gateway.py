@@ -16,13 +16,16 @@ from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
 from headwater.client import RemoteLog, ServerUnreachable, aio, connect
-from headwater.core import AppendResult, Event, errors
+from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.decisions import Decision, decide, event
 
 WAIT_S = 60.0
 STOPPING = Failure(503, body=json.dumps({"type": "urn:headwater:problem:stopping", "detail": "stopping"}).encode())
 STARTING = Failure(503, body=b'{"type": "about:blank", "detail": "the server is starting"}')
-FAILURES = (Failure(502), Failure(504), Failure(504, is_after=True), Failure(502, is_after=True), Failure(503))
+FAILURES = (
+    Failure(502), Failure(504), Failure(504, is_after=True), Failure(502, is_after=True), Failure(503), Failure(408),
+    Failure(520, is_after=True), Failure(526),
+)  # fmt: skip
 FOR_EVER = 1000
 
 
@@ -160,6 +163,52 @@ def test_a_refusal_says_nothing_of_an_attempt_before_it(gateway: Gateway, log: R
         gateway.failures += [Failure(504, is_after=True), *[STOPPING] * FOR_EVER]
         with pytest.raises(errors.OutcomeUnknown, match="stopping"):
             client.log("orders").append([Event("A")])
+    assert log.head() == 1
+
+
+def _refusal(status: int, code: str, **members: object) -> Failure:
+    problem = {"type": f"urn:headwater:problem:{code}", "detail": f"it is {code}", **members}
+    return Failure(status, body=json.dumps(problem).encode())
+
+
+UNSETTLED = (
+    _refusal(401, "unauthenticated"), _refusal(403, "forbidden", right="append", log="orders"),
+    _refusal(500, "internal"), _refusal(507, "disk_full", free_bytes=1, needed_bytes=2), Failure(500),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("refusal", UNSETTLED, ids=lambda failure: f"{failure.status}")
+def test_a_refusal_after_a_lost_answer_leaves_the_append_in_doubt(
+    gateway: Gateway, log: RemoteLog, refusal: Failure
+) -> None:
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        gateway.failures += [Failure(504, is_after=True), refusal]
+        with pytest.raises(errors.OutcomeUnknown, match=r"is not known: .*; append them again, with the same ids"):
+            client.log("orders").append([Event("A")])
+        gateway.failures.append(refusal)
+        with pytest.raises(errors.EventLogError) as caught:
+            client.log("orders").append([Event("A")])
+        assert not isinstance(caught.value, errors.OutcomeUnknown), "no answer was lost"
+    assert log.head() == 1
+
+
+def test_a_refusal_of_a_task_after_a_lost_answer_leaves_the_append_in_doubt(gateway: Gateway, log: RemoteLog) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S), aio.connect(gateway.url, retry_s=WAIT_S) as client:
+            gateway.failures += [Failure(502, is_after=True), Failure(500)]
+            with pytest.raises(errors.OutcomeUnknown, match="append them again"):
+                await client.log("orders").append([Event("A")])
+
+    asyncio.run(scenario())
+    assert log.head() == 1
+
+
+def test_a_condition_that_fails_after_a_lost_answer_settles_the_append(gateway: Gateway, log: RemoteLog) -> None:
+    log.append([Event("A")])
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        gateway.failures.append(Failure(504))
+        with pytest.raises(errors.AppendConditionFailed):
+            client.log("orders").append([Event("A")], AppendCondition(Query.where(types=["A"]), 0))
     assert log.head() == 1
 
 

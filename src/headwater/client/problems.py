@@ -57,7 +57,10 @@ _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[InvalidInput]], ...] = (
 """What kind of input stands at a path; it is the server's path, without `$.`."""
 
 
-BAD_GATEWAY, SERVICE_UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
+SERVICE_UNAVAILABLE = 503
+OF_GATEWAYS = frozenset({408, 502, 504, *range(520, 527)})
+"""What proxies answer whose server, or client, is away or slow, where no code of the server's is with it. 520 to 526
+are those of a content delivery network."""
 
 
 class UnexpectedAnswer(EventLogError):
@@ -89,7 +92,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
     """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
 
     A 503 that is a problem document without a code is one of a server that starts or stops: Closed. Any other 503, and
-    a 502 or 504 without a code, is a proxy's: GatewayFailed. Both are repeated.
+    a 408, 502, 504 or 520 to 526 without a code, is a proxy's: GatewayFailed. Both are repeated.
     """
     try:
         members = msgspec.json.decode(body, type=_Members)
@@ -131,7 +134,7 @@ def outcome_unknown(log: str, error: EventLogError) -> OutcomeUnknown:
 
 
 def _uncoded(status: int, detail: str, log: str, *, is_problem: bool) -> EventLogError:
-    if status in (BAD_GATEWAY, GATEWAY_TIMEOUT) or (status == SERVICE_UNAVAILABLE and not is_problem):
+    if status in OF_GATEWAYS or (status == SERVICE_UNAVAILABLE and not is_problem):
         return GatewayFailed(log, status, detail)
     if status != SERVICE_UNAVAILABLE:
         return UnexpectedAnswer(status, detail)

@@ -10,11 +10,17 @@ import socket
 from collections.abc import Generator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ..core.access import Forbidden
-from ..core.errors import EventLogError, PositionOfOtherIncarnation
+from ..core.access import Forbidden, Unauthenticated
+from ..core.errors import (
+    DiskFull,
+    EventLogError,
+    PositionOfOtherIncarnation,
+    SequenceExhausted,
+    StorageCorrupted,
+)
 from ..formats.answer import Answer
 from .identity import Identity
-from .problems import GatewayFailed, outcome_unknown
+from .problems import GatewayFailed, UnexpectedAnswer, outcome_unknown
 from .request import Request
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
@@ -32,6 +38,10 @@ C = TypeVar("C", bound=Closable)
 
 _NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
 """Errors after which no server can have carried out the request."""
+
+
+_UNSETTLED = (Unauthenticated, Forbidden, UnexpectedAnswer, StorageCorrupted, DiskFull, SequenceExhausted)
+"""Refusals that do not depend on whether the events are in the log already."""
 
 
 class Asking(NamedTuple, Generic[C]):
@@ -140,6 +150,13 @@ class Trying(Generic[C]):
             if isinstance(error, OSError) or not (self._request.appends and self._may_be_done):
                 raise
             raise outcome_unknown(self._request.log, last) from error
+
+    def check_settled(self, error: EventLogError) -> None:
+        """Look at an error that no further attempt mends. Raises OutcomeUnknown for an append that may have put its
+        events into the log before, where the error says nothing of that.
+        """
+        if self._request.appends and self._may_be_done and isinstance(error, _UNSETTLED):
+            raise outcome_unknown(self._request.log, error) from error
 
 
 class Opened(Generic[C]):

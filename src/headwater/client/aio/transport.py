@@ -40,7 +40,7 @@ class Transport(Sending[Connection]):
     async def call(self, request: Request[T]) -> T:
         """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
 
-        An append whose outcome is not known when no attempt is left raises OutcomeUnknown: see `Trying`.
+        An append whose outcome is not known when no attempt is left, or helps, raises OutcomeUnknown: see `Trying`.
         """
         trying = None
         while True:
@@ -49,6 +49,10 @@ class Transport(Sending[Connection]):
             except PASSING as error:
                 trying = trying or Trying(self, request)
                 await asyncio.sleep(trying.pause_s(error))
+            except EventLogError as error:
+                if trying is not None:
+                    trying.check_settled(error)
+                raise
             else:
                 self.give_back(*sent)
                 return request.decode(sent.answer)
