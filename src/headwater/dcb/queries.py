@@ -26,7 +26,7 @@ _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exac
 def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
     """The query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
 
-    Beside `all`, an empty list counts as none: clients that generators make send one of what is not given.
+    Beside `all`, an empty list counts as none: some generated clients send every list.
     `none_is_all` makes `items: []` every event, as the benchmark suite means it.
     """
     if isinstance(given, str):

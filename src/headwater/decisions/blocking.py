@@ -30,8 +30,8 @@ def decide(
 ) -> Decided[E]:
     """Read what the decision needs, ask its rule, and append what follows if nothing came in between.
 
-    If something did, that is read, and the rule is asked again: with states as they are then, and with copies of those
-    that handlers change (`Projection.made_by`).
+    If something did, `decide` reads the new events and asks the rule again. The rule gets copies of the states that
+    handlers change (`Projection.made_by`).
 
     `key` is the command's idempotency key: a command that comes again with it stores nothing, and is answered as the
     first time. One key is for one command. `source` and `attributes` are put on the events.

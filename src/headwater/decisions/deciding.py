@@ -148,7 +148,7 @@ def _condition(query: Query | None, head: int) -> AppendCondition | None:
 
 
 def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> Steps[tuple[States, int]]:
-    """The states, and the head up to which they are known, after what came since that head."""
+    """The states with the events after that head, and the new head."""
     query = plan.asked(range(len(plan.projections)), key)
     assert query is not None, "others were faster with what the decision reads"
     try:

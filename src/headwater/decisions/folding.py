@@ -108,7 +108,7 @@ class States:
         self._changing = [index for index, each in enumerate(plan.projections) if each.factory is not None]
 
     def for_rule(self) -> Sequence[Any]:
-        """The states as a rule gets them: copies of those that handlers change, which a next attempt goes on with."""
+        """The states as a rule gets them: copies where handlers change a state, which the next attempt needs."""
         if not self._changing:
             return self.values
         values = list(self.values)
@@ -153,7 +153,7 @@ class States:
                 raise
 
     def _take_one(self, stored: SequencedEvent, type: EventType[Any], parts: list[Part], happened: object) -> None:
-        """The same for one event, and for parts that are not plain; `happened` is the event where it has been read."""
+        """Fold one event into the parts that are not plain; `happened` is the event where it has been read."""
         values, tags = self.values, stored.tags
         for index, asked, apply, takes_stored, skips in parts:
             if not asked or all([each in tags for each in asked]):

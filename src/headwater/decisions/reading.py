@@ -35,9 +35,9 @@ def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
 
 
 def catching_up(plan: Plan, states: States, query: Query, since: int) -> Steps[int]:
-    """What came since that head, up to which the states are known. Answers the new head.
+    """Fold the events after that head, up to which the states are known. Answers the new head.
 
-    One read serves all projections: it has no more than what came between two attempts.
+    One read serves all projections: it has only the events between two attempts.
     """
     read = Read(query, partial(states.take, table=plan.table(range(len(plan.projections)))), since)
     yield read

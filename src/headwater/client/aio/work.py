@@ -55,7 +55,7 @@ class Work:
     async def acknowledge(self, batch: Batch, *, upto: int | None = None) -> bool:
         """A batch is done with, before the next one is asked for; False if its partition is another worker's by now.
 
-        `upto`: its events up to that number are; only what follows them is done again after a crash. Raises
+        `upto`: its events up to that number are; only later events are done again after a crash. Raises
         InvalidInput for a number that the batch does not have.
         """
         try:
