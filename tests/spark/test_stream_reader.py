@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
 from headwater.flight import actions, reading
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.spark import lag, stream_reading
+from headwater.spark import clients, lag, stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
 from headwater.spark.position_reports import AGAIN_S, PositionReports
@@ -441,6 +442,23 @@ def test_a_loss_names_the_events_of_the_batch_and_where_the_log_begins(reader: M
         stream.partitions(start, end)
 
 
+def test_a_batch_of_many_logs_asks_for_their_heads_in_one_request(
+    reader: Make, store: MemoryStore, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        fill(store.create(f"shop-{number}"), 10)
+    stream = reader(log="*")
+    start = stream.initialOffset()
+    asked: list[str] = []
+    act = actions.act
+    monkeypatch.setattr(actions, "act", lambda *given: asked.append(given[2]) or act(*given))
+
+    end = stream.latestOffset(start, ALL)
+
+    assert asked == ["logs", "heads"]
+    assert len(stream.partitions(start, end)) == 41 and asked == ["logs", "heads", "heads"]
+
+
 def test_an_offset_of_another_kind_or_beyond_the_head_is_refused(reader: Make, orders: LocalLog) -> None:
     stream = reader(log="orders")
     beyond = stream.latestOffset(stream.initialOffset(), ALL)
@@ -654,6 +672,22 @@ def test_a_stream_goes_on_at_another_address_of_its_home_and_none_takes_it_back(
                 frozen = reader(url=urls, log=pattern)
                 frozen.prepareForTriggerAvailableNow()
                 assert frozen.latestOffset(end, ALL) == end
+
+
+def test_tasks_of_one_process_begin_at_one_replica_and_those_of_another_at_another(
+    reader: Make, store: MemoryStore, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning asks the first address; the last one, the primary, serves none of them."""
+    members = [Member(store) for _ in range(3)]
+    with ExitStack() as closing:
+        urls = ",".join(url_of(closing.enter_context(serving(each))) for each in members)
+        stream = reader(url=urls, log="orders")
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, ALL)
+        for process in (100, 101):
+            monkeypatch.setattr(clients.os, "getpid", lambda process=process: process)
+            assert read(stream, start, end) == orders_from(1, 100)
+    assert ["scan" in member.asked for member in members] == [True, True, False]
 
 
 def test_a_log_that_was_made_anew_is_seen_at_all_addresses(reader: Make, store: MemoryStore, orders: LocalLog) -> None:
