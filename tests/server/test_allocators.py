@@ -55,3 +55,23 @@ def test_arrow_and_its_process_share_one_allocator_unless_told_otherwise(given: 
     environment = {"PYTHONPATH": ":".join(sys.path), **given}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True, capture_output=True, text=True)
     assert ended.stdout.strip() == told
+
+
+SERVING = """
+import os, signal, sys
+from headwater.server.app import serve
+from headwater.server.sources import load
+config = load({"http.port": 0, "amqp.port": 0, "storage": "memory"}, environment={})
+before, during = dict(os.environ), []
+def stop(line):
+    during.append(dict(os.environ))
+    os.kill(os.getpid(), signal.SIGTERM)
+serve(config, stop)
+print(os.environ == before, during[0]["MALLOC_ARENA_MAX"])
+"""
+
+
+def test_a_server_in_another_program_leaves_its_environment_as_it_was() -> None:
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", SERVING], env=environment, check=True, capture_output=True, text=True)
+    assert ended.stdout.strip() == "True 2"

@@ -225,3 +225,20 @@ def test_a_side_that_takes_nothing_holds_up_the_other() -> None:
             while sent < 2**30:
                 sent += client.send(b"x" * 2**16)
     assert sent < 2**26  # buffers of the system
+
+
+def test_a_start_waits_until_a_killed_server_has_left_the_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as previous, ThreadPoolExecutor(1) as aside:
+        port = str(previous.getsockname()[1])
+        starting = aside.submit(RunningServer, "--flight-enabled", "true", "--flight-port", port, cwd=tmp_path)
+        said = tmp_path / "stderr.txt"
+        eventually(
+            lambda: (
+                said.exists()
+                and f'waiting, as it may be that of a killed server" port={port} ' in said.read_text(encoding="utf-8")
+            )
+        )
+        previous.close()
+        with starting.result() as server:
+            assert server.further_url("grpc").endswith(f":{port}")
+            assert server.terminate() == 0

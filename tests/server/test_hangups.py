@@ -118,3 +118,11 @@ def test_a_hang_up_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path) -
         assert server.ask("/health/ready")[0] == 200
         assert server.terminate() == 0
         assert "SIGHUP" not in server.errors
+
+
+def test_a_hang_up_while_the_server_starts_ends_nothing(tmp_path: Path) -> None:
+    early = "run, cli.run = cli.run, lambda given: (os.kill(os.getpid(), signal.SIGHUP), run(given))[1]"
+    program = [sys.executable, "-c", f"{HEARS}; from headwater.server import cli; {early}; cli.main()"]
+    with RunningServer(*IN_MEMORY, cwd=tmp_path, program=program) as server:
+        assert server.ask("/health/ready")[0] == 200
+        assert server.terminate() == 0

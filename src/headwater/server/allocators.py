@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 """Arrow reads it when it is first used: "system" is malloc, so that one allocator has all."""
@@ -22,8 +23,12 @@ KEPT_BYTES = 4 * 1024 * 1024
 """The same while memory is kept."""
 
 
-def give_memory_back() -> None:
-    """Have this process, and those that it starts, give free memory back. What the environment says already, holds."""
+def give_memory_back() -> Callable[[], None]:
+    """Have this process, and those that it starts, give free memory back. What the environment says already, holds.
+
+    Answers what takes out of the environment what this puts there.
+    """
+    given = [name for name in (ARROW_POOL, *MALLOC) if name not in os.environ]
     os.environ.setdefault(ARROW_POOL, "system")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc, not of musl nor of macOS
     for name, (parameter, value) in MALLOC.items():
@@ -31,6 +36,12 @@ def give_memory_back() -> None:
             os.environ[name] = str(value)
             if mallopt is not None:
                 mallopt(parameter, value)
+
+    def restore() -> None:
+        for name in given:
+            os.environ.pop(name, None)
+
+    return restore
 
 
 class Keeping:

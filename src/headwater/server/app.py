@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
 from typing import Protocol
 
@@ -124,9 +124,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     from .event_loop import EventLoop
 
     raise_open_files(config)
-    give_memory_back()
     hangups = Hangups()
-    with closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))) as manager:
+    with ExitStack() as ending:
+        ending.callback(give_memory_back())
+        manager = ending.enter_context(closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))))
         if config.home is None:
             with asyncio.Runner(loop_factory=EventLoop) as runner:
                 runner.run(Server(config, announce, hangups, manager).run())

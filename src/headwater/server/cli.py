@@ -147,6 +147,8 @@ def main() -> None:
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # it was closed
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+    if sys.argv[1:2] == ["serve"]:  # SIGHUP waits until the server knows what it means: see `hangups`
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     code = run(sys.argv[1:])
     if code == UNREAD:  # end as other programs do
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

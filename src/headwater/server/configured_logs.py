@@ -14,6 +14,7 @@ from ..core.local import LocalLog
 from ..core.settings import LogSettings, is_own
 from ..core.store import LogStore
 from ..storage.moved_home import HOME_KIND
+from ..storage.newer import WrittenByNewer
 from .errors import InvalidConfiguration
 from .log_lines import fields
 
@@ -29,7 +30,8 @@ def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) 
     """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
 
     `only_first`: do nothing where there is a log besides the server's own.
-    A damaged log is told, and does not keep the server from serving the others.
+    A log that is damaged, or was written by a newer headwater, is logged, and does not keep the server from serving the
+    others.
     Raises InvalidConfiguration where a setting was fixed at creation.
     """
     present = set(store.names())
@@ -41,8 +43,8 @@ def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) 
                 store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
             elif given:
                 _impose(store, name, given)
-        except StorageCorrupted as error:
-            logger.error("log is damaged", extra=fields(log=name, problem=error))
+        except (StorageCorrupted, WrittenByNewer) as error:
+            logger.error("log cannot be used", extra=fields(log=name, problem=error))
 
 
 def seed_home(store: LogStore, logs: Configured) -> None:

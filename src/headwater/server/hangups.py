@@ -29,6 +29,7 @@ class Hangups:
         self._certificates: Certificates | None = None
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self._stop if _has_terminal() else self._heard)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # the command line let it wait until now
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:

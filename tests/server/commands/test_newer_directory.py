@@ -170,7 +170,7 @@ def test_an_engine_calls_a_newer_log_newer(written: Path, tmp_path: Path) -> Non
 def test_a_server_calls_a_newer_log_newer_and_serves_the_others(written: Path, tmp_path: Path, kind: str) -> None:
     data = Path(shutil.copytree(written / "data", tmp_path / "data", ignore=shutil.ignore_patterns("*.sock")))
     NEWER[kind][0](data)
-    with RunningServer("--data", str(data), "--log", "default", cwd=tmp_path) as server:
+    with RunningServer("--data", str(data), "--log", "default", "--log", "orders:4", cwd=tmp_path) as server:
         status, answer = server.ask("/logs/orders/append", b'{"events":[{"type":"E"}]}')
         assert status == 503 and "it was written by a newer headwater than this one" in answer, (status, answer)
         assert server.ask("/logs/default/append", b'{"events":[{"type":"E"}]}')[0] == 200

@@ -6,10 +6,12 @@ Until it serves, its port is held by a socket that listens, on which clients wai
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
@@ -30,6 +32,8 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 10.0
 LIVES_S = 30.0
 HELD_MAX = 64
 """Connections that wait for the process; the system has more of them ask again after a second."""
+PREVIOUS_S, PREVIOUS_LOOK_S = 3.0, 0.05
+"""How long a start waits for its port, and how often it looks."""
 SILENT_S = 20
 """Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say.
 Linux counts in repetitions of its own, and makes 31 s of it."""
@@ -54,12 +58,14 @@ class Reservation:
     """Holds a port for the bulk process, from the start of the server to its end."""
 
     def __init__(self, host: str, port: int, flag: str) -> None:
-        """Raises CannotListen."""
+        """Raises CannotListen. Where somebody listens there, it waits for PREVIOUS_S: the bulk process of a server that
+        was killed takes a moment to end.
+        """
         self.family, self.address = addresses(host)[0]
         self._held = socket.socket(self.family, socket.SOCK_STREAM)
         try:
             self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._held.bind((self.address, port))  # without listening: no connection comes here
+            self._bind_after_previous(port)
             self.port: int = self._held.getsockname()[1]
             self._listening: socket.socket | None = self._listen()  # fails where anybody else listens
         except OSError as error:
@@ -82,6 +88,22 @@ class Reservation:
         if self._listening is not None:
             self._listening.close()
         self._held.close()
+
+    def _bind_after_previous(self, port: int) -> None:
+        """Bind it without listening, so that no connection comes here. Raises OSError: somebody else keeps it."""
+        deadline, is_told = time.monotonic() + PREVIOUS_S, False
+        while True:
+            try:
+                self._held.bind((self.address, port))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise
+            if not is_told:
+                what = "another process has the port of Arrow Flight; waiting, as it may be that of a killed server"
+                logger.warning(what, extra=fields(port=port, seconds=PREVIOUS_S))
+                is_told = True
+            time.sleep(PREVIOUS_LOOK_S)
 
     def _listen(self) -> socket.socket:
         listening = socket.socket(self.family, socket.SOCK_STREAM)
