@@ -20,6 +20,7 @@ SEEN_TO = {
     "server/app.py": "awaited by who starts the server",
     "server/pushing.py": "of one request, and ends with it",
     "server/password_checks.py": "a check is awaited by whoever logs in",
+    "server/service_manager.py": "asks systemd for more time during the start; without it the start may time out",
     "server/security.py": "answers are awaited by whoever asked",
     "server/websocket_protocol.py": "of one connection, and ends with it",
     "formats/late.py": "a failure is printed; reads go on without Arrow",

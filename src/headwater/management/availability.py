@@ -1,6 +1,6 @@
-"""Notifications of logs that become unavailable or in which a read finds damage, and of those that are available again.
+"""Notifies when a log becomes unavailable, when a read finds damage in it, and when it is available again.
 
-The store knows which they are and why, however that was found. Once a second that is compared with what was told last.
+The store knows which logs these are and why. Once a second its answer is compared with the one before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Availability:
         self._told: Mapping[str, str] = {}
 
     def look(self) -> None:
-        """Notify of the changes since the last look."""
+        """Notify of each change since the last look."""
         with self._looking:
             told, self._told = self._told, self._unavailable()
             for name, problem in self._told.items():

@@ -312,7 +312,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "A log cannot be used, or a read found damage in it.",
             _LOG,
-            _text("problem", "the fault, and what to do"),
+            _text("problem", "the problem, and a way out"),
         ),
         _entry(
             NotificationType.LOG_AVAILABLE,
@@ -490,14 +490,6 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "An endpoint that was reported as failing has taken a webhook again.",
             *_WEBHOOK,
-        ),
-        _entry(
-            NotificationType.WEBHOOK_FORGOTTEN,
-            Scope.SERVER,
-            "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
-            *_WEBHOOK,
-            _number("subscriptions", "how many it had"),
-            _number("missed", "events in the log after the last one that it was done with"),
         ),
         _entry(
             NotificationType.AUTHENTICATION_FAILED,

@@ -1,7 +1,7 @@
 """The command `headwater`: finds its subcommands, turns errors into one line and an exit code. Only it exits.
 
 Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the
-storage cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted; 141 nobody reads the output.
+storage cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted; 141 the output has no reader.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def main() -> None:
 
 @contextmanager
 def _ending_unread() -> Iterator[None]:
-    """Where nobody reads the output any more, the command ends with UNREAD; click would end it with 1."""
+    """If the reader of the output has gone, the command ends with UNREAD; click would end it with 1."""
     try:
         yield
     except BrokenPipeError as error:

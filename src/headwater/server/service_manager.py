@@ -1,4 +1,4 @@
-"""What systemd is told of the server (sd_notify(3)): that its start goes on, and that it is ready.
+"""Tells systemd that the start of the server goes on, and that it is ready (sd_notify(3)).
 
 So `systemctl start` returns when the server answers, and a long recovery is no failed start. Without NOTIFY_SOCKET in
 the environment nothing is sent.

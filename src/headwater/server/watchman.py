@@ -5,9 +5,8 @@ no tick comes, a thread of the watchman looks where the loop's thread is. Code i
 that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
 note of what was done last (`core.doing`) counts.
 
-A late tick alone says nothing of who is to blame: on a busy machine an idle process waits for its turn. So a lag is
-told only if this process used the CPU for that long meanwhile, in whatever thread: one that keeps the interpreter
-holds the loop, too.
+A late tick alone proves nothing: on a busy machine an idle process waits for its turn. So a lag is told only if this
+process used the CPU for that long meanwhile, in whatever thread: one that keeps the interpreter holds the loop, too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 TICK_S = 0.04
 """How often the lag is measured; what held the loop may have done so for that much longer."""
 HELD_S = 0.1
-"""From which lag on it is told, and for how long the process must have had a CPU meanwhile."""
+"""A lag of so long is told, if the process had a CPU for that long meanwhile."""
 LOOK_S = 0.04
 """How often the thread looks whether a tick is late, and by how much one must be for it to look closer."""
 TELL_S = 1.0
