@@ -95,9 +95,10 @@ def test_names_with_slashes_are_one_segment(node: Served) -> None:
 def test_a_query_answers_what_amqp_does_by_parameters(node: Served) -> None:
     asked = node.http("GET", "/management/log", attributes="name,partitions", offset=1, count=1)
     expected = node.ask("QUERY", {"attributeNames": ["name", "partitions"]}, entityType=LOG_TYPE, offset=1, count=1)
-    assert asked.json == {**expected.body, "count": expected.count} == {  # type: ignore[dict-item]
-        "attributeNames": ["name", "partitions"], "results": [["orders", 1]], "count": 1,
+    assert asked.json == {**expected.body, "count": expected.count, "total": 2} == {  # type: ignore[dict-item]
+        "attributeNames": ["name", "partitions"], "results": [["orders", 1]], "count": 1, "total": 2,
     }  # fmt: skip
+    assert "total" not in node.http("GET", "/management/log", filter="name=orders").json
     assert node.http("GET", "/management/log").json["attributeNames"] == LOG.attribute_names
 
 

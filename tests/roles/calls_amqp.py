@@ -205,6 +205,7 @@ OPERATIONS: dict[str, Sample] = {
     f"UPDATE {TYPE}consumer": Sample(World.consumer, {"acknowledged": 1}),
     f"DELETE {TYPE}consumer": Sample(World.consumer),
     f"READ {TYPE}consumerGroup": Sample(_group),
+    f"UPDATE {TYPE}consumerGroup": Sample(_group, {"positions": {"0": 1}}),
     f"DELETE {TYPE}consumerGroup": Sample(_group),
     f"READ {TYPE}stream": Sample(_stream),
     f"DELETE {TYPE}stream": Sample(_stream),

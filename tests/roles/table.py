@@ -227,6 +227,7 @@ AMQP = Protocol(
         Row(f"UPDATE {_TYPE}consumer", TO_MANAGE),
         Row(f"DELETE {_TYPE}consumer", TO_MANAGE),
         Row(f"READ {_TYPE}consumerGroup", READ_OR_MANAGE),
+        Row(f"UPDATE {_TYPE}consumerGroup", TO_MANAGE),
         Row(f"DELETE {_TYPE}consumerGroup", TO_MANAGE),
         Row(f"READ {_TYPE}stream", READ_OR_MANAGE),
         Row(f"DELETE {_TYPE}stream", TO_MANAGE),

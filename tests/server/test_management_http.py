@@ -20,7 +20,7 @@ from headwater.management.entities import MANAGEMENT_NODE, TYPES, EntityType
 from tests.amqp.asking import DURABLE, bound
 from tests.waiting import eventually
 
-from .running import SILENCE_S_MAX, RunningServer
+from .running import SILENCE_S_MAX, RunningServer, headwater
 from .test_amqp import amqp_url
 from .test_bulk import WITH_FLIGHT
 from .test_managed import HASH, PASSWORD
@@ -109,7 +109,7 @@ def test_the_same_question_has_the_same_answer(both: Both, type: EntityType) -> 
     if type.name in NOT_COMPARED:
         assert listed["count"] >= 1
         return
-    assert listed == {**asked.body, "count": len(asked.body["results"])}
+    assert listed == {**asked.body, **dict.fromkeys(("count", "total"), len(asked.body["results"]))}
     assert listed["results"] or type.word in ("user", "token", "refusal", "homeServer")
     stays = [name for name in type.attribute_names if name not in MOVES.get(type.name, ())]
     rows = both.client.manage("QUERY", {"attributeNames": stays}, entityType=type.name).body["results"]
@@ -161,6 +161,35 @@ def test_what_is_refused_is_refused_in_the_same_words(
     assert answer.status == told.status >= 400, (answer, told)
     assert answer.json["detail"] == told.description
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_group_is_moved_over_http_and_by_command_once_it_has_no_members(both: Both) -> None:
+    def offset(client: Client) -> int:
+        [delivery] = client.receiver("one", properties=bound(group="moved"), credit=1).take(1)
+        return int(delivery.message.delivery_annotations["event-streams-offset"])
+
+    assert both.entity("PUT", "log", "one", {}).status == 201
+    both.http("POST", "/logs/one/append", {"events": [{"type": "T"}] * 5})
+    with Client(both.amqp_url) as member:
+        member.receiver("one", properties=bound(group="moved"), credit=0)
+        held = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": {"0": 1}})
+        assert held.status == 409 and "the group has 1 members" in held.json["detail"]
+    eventually(lambda: both.entity("GET", "consumerGroup", "one/moved").json["members"] == 0)
+    for given in ({"1": 1}, {"x": 1}, {"0": 6}, {"0": -1}, {"0": "1"}, {"0": True}, {"0": None}, "all", ["0"]):
+        answer = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": given})
+        assert answer.status == 400 and "positions: " in answer.json["detail"], given
+    moved = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": {"0": 2}}).json
+    assert (moved["positions"], moved["lags"]) == ({"0": 2}, {"0": 3})
+    with Client(both.amqp_url) as member:
+        assert offset(member) == 3
+        address = ("one/moved", "--after", "0", "--url", both.server.url)
+        refused = headwater("groups", "reset", *address, cwd=Path())
+        assert refused.returncode == 1 and "the group has 1 members" in refused.stderr
+    eventually(lambda: both.entity("GET", "consumerGroup", "one/moved").json["members"] == 0)
+    assert headwater("groups", "reset", *address, cwd=Path()).stdout == "one/moved goes on after 0\n"
+    with Client(both.amqp_url) as member:
+        assert offset(member) == 1
+    assert both.entity("PATCH", "consumerGroup", "one/nobody", {"positions": {"0": 1}}).status == 404
 
 
 def test_a_connection_of_amqp_is_closed_over_http(both: Both) -> None:

@@ -1,7 +1,8 @@
 """Who reads a log from a position on, and how far behind that is: groups, links, consumers, streams, webhooks.
 
-Lag is the number of events after the position. Numbers that no event has, as after a restore, do not count, and trimmed
-events do not count. Its age is the time since the first event after the position was recorded: one look-up, no scan.
+Lag is the number of events after the position; of a reader of one partition, of those in that partition, which the
+index counts. Numbers that no event has, as after a restore, do not count, and trimmed events do not count. Its age is
+the time since the first event after the position was recorded: one look-up, no scan.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Lag(NamedTuple):
     """How far behind a position is."""
 
     events: int
-    """How many events the log has from the first waiting one on, in any partition; 0 if none waits."""
+    """How many events wait: those of its partition, where it reads only one."""
     age_ms: int
     """How old the first waiting event is; 0 if there is none."""
 
@@ -112,7 +113,7 @@ def lag_of(
         found = first_waiting(log, after, partition) if first is None else first()
     if found is None or (upto is not None and found.number > upto):
         return NO_LAG
-    passed = 0
     if partition is not None:
-        passed = log.events_between(max(after + 1, log.first_retained), found.number - 1)
-    return Lag(behind - passed, max(0, now_ms - found.recorded_at))
+        last = log.head() if upto is None else upto
+        behind = sum(step.events for step in log.count_steps(ALL, found.number - 1, last, partition=partition))
+    return Lag(behind, max(0, now_ms - found.recorded_at))

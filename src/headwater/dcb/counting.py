@@ -103,6 +103,6 @@ def _upto(given: int | None, head: int) -> int:
 
 
 def check_upto(given: int) -> None:
-    """Raises InvalidPosition for what is no number of an event, nor 0."""
+    """Raises InvalidPosition for a number below 0, or above that of any event."""
     if not 0 <= given <= SEQUENCE_NUMBER_MAX:
         raise InvalidPosition(f"{show(given)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "upto")

@@ -80,8 +80,8 @@ def identity_of(type: str, name: str) -> str:
     return f"{type.rpartition('.')[2]}/{name}"
 
 
-def _map(name: str, meaning: str) -> Attribute:
-    return Attribute(name, Kind.MAP, meaning)
+def _map(name: str, meaning: str, *, is_fleeting: bool = False) -> Attribute:
+    return Attribute(name, Kind.MAP, meaning, is_fleeting=is_fleeting)
 
 
 _text, _number, _flag, _time = Attribute.text, Attribute.number, Attribute.flag, Attribute.timestamp
@@ -304,7 +304,7 @@ LINK = EntityType(
         _number("epoch", "of a member of a consumer group: the epoch under which it has its partition"),
         _map("filter", "of a receiver: the filters in effect, as texts"),
         _number("position", "of a receiver: everything up to this number is done with; null: it has no partition"),
-        _number("lag", "of a receiver: how many events the log has after it"),
+        _number("lag", "of a receiver: how many events wait for it, in its partition if it reads only one"),
         _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
         _number("sentAgain", "of a receiver: messages that it released, and that were sent again"),
     ),
@@ -426,19 +426,22 @@ CONSUMER = EntityType(
 CONSUMER_GROUP = EntityType(
     "io.headwater.consumerGroup",
     "a consumer group of a log, as AMQP receivers make them. Its name is `LOG/GROUP`, written like a consumer's",
-    f"{_SEES_LOG}; DELETE: to manage the log",
-    _CLOSED,
+    f"{_SEES_LOG}; all others: to manage the log",
+    {READ: (), UPDATE: (), DELETE: ()},
     (
         _text("log", "the log"),
         _text("group", "the group's name"),
-        _map("positions", "by partition: everything up to this number is done with"),
-        _map("lags", "by partition: how many events the log has from its first event on that waits; 0 if none does"),
-        _map("lagsMs", "by partition: how old its first event is that waits; 0 if there is none"),
+        Attribute(
+            "positions", Kind.MAP, "by partition: everything up to this number is done with; UPDATE moves the given "
+            "partitions of a group without members", is_changeable=True,
+        ),
+        _map("lags", "by partition: how many of its events wait", is_fleeting=True),
+        _map("lagsMs", "by partition: how old its first event is that waits; 0 if there is none", is_fleeting=True),
         _map("epochs", "by partition: the recorded epoch, where it is not 0"),
         _map("owners", "by partition: the name of the owner's link, where it has an owner"),
         _number("members", "how many owners there are"),
     ),
-)
+)  # fmt: skip
 STREAM = EntityType(
     "io.headwater.stream",
     "a stream that tells how far it has come in a log, as those of Spark that have a `streamName` do. Its name is "

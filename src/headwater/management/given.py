@@ -14,6 +14,8 @@ from .statuses import Refusal, Status
 
 STRINGS_MAX = 1000
 """Elements of one list."""
+MEMBERS_MAX = 1024
+"""Members of one map: as many as a log may have partitions."""
 
 
 def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, Any]:
@@ -104,6 +106,8 @@ def _fits(kind: Kind, value: object) -> bool:
         return isinstance(value, bool)
     if kind is Kind.LONG:
         return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    if kind is Kind.MAP:
+        return isinstance(value, Mapping) and len(value) <= MEMBERS_MAX and all(isinstance(key, str) for key in value)
     is_list = isinstance(value, list | tuple) and len(value) <= STRINGS_MAX
     return kind is Kind.STRINGS and is_list and all(isinstance(each, str) for each in value)  # type: ignore[attr-defined]
 

@@ -81,6 +81,8 @@ class Answer:
     body: object
     description: str
     count: int | None = None
+    total: int | None = None
+    """How many there are that the user may see, where a QUERY has no filter."""
 
 
 class Management:
@@ -218,7 +220,8 @@ class Management:
             results = await self._rows(request.user, page, wanted)
         else:
             results = await self._chosen(request.user, found, wanted, chosen, offset, count)
-        return Answer(Status.OK, {"attributeNames": wanted, "results": results}, Status.OK.phrase, len(results))
+        body, total = {"attributeNames": wanted, "results": results}, None if chosen is not None else len(found)
+        return Answer(Status.OK, body, Status.OK.phrase, len(results), total)
 
     async def _rows(
         self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]

@@ -181,9 +181,8 @@ async def _answer(exchange: Exchange, answer: Answer) -> None:
             await exchange.answer(answer.status, encode(answer.body), headers=(_NO_STORE,))
         return
     slices = Slices()
-    assert isinstance(answer.body, dict)
     await exchange.start(b"application/json", [_NO_STORE])
-    for piece in pieces_of(answer.body, answer.count):
+    for piece in pieces_of(answer):
         await exchange.send(piece)
         await slices.pause()
     await exchange.finish()

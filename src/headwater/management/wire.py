@@ -84,10 +84,12 @@ def described(types: list[EntityType]) -> dict[str, object]:
     }
 
 
-def pieces_of(body: Mapping[str, Any], count: int) -> Iterator[bytes]:
+def pieces_of(answer: Answer) -> Iterator[bytes]:
     """The answer to a QUERY, in pieces that take well below a ms each."""
-    yield b'{"attributeNames":' + encode(body["attributeNames"]) + b',"count":%d,"results":[' % count
-    rows = body["results"]
+    assert isinstance(answer.body, dict)
+    total = b"" if answer.total is None else b',"total":%d' % answer.total
+    names, rows = answer.body["attributeNames"], answer.body["results"]
+    yield b'{"attributeNames":' + encode(names) + b',"count":%d%b,"results":[' % (len(rows), total)
     for start in range(0, len(rows), ROWS_AT_ONCE):
         piece = encode(rows[start : start + ROWS_AT_ONCE])[1:-1]
         yield b"," + piece if start else piece
@@ -98,10 +100,8 @@ def pieces_of_types(found: Mapping[str, Answer]) -> Iterator[bytes]:
     """The answers to a QUERY of each type, in such pieces."""
     yield b'{"entities":{'
     for index, (name, answer) in enumerate(found.items()):
-        assert isinstance(answer.body, dict)
-        assert answer.count is not None
         yield (b"," if index else b"") + encode(name) + b":"
-        yield from pieces_of(answer.body, answer.count)
+        yield from pieces_of(answer)
     yield b"}}"
 
 

@@ -68,7 +68,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "user": Entry("users", "user", "Add, list and remove users."),
         "connections": Entry("peers", "connections", "List and close AMQP connections."),
         "links": Entry("peers", "links", "List and close AMQP links."),
-        "groups": Entry("peers", "groups", "List AMQP consumer groups, and close their members' links."),
+        "groups": Entry("peers", "groups", "List and move AMQP consumer groups, and close their members' links."),
         "manage": Entry("manage", "manage", "See and change all that can be managed, by type and name."),
     },
     "Several servers": {

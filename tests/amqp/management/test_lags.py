@@ -65,7 +65,7 @@ def test_a_member_of_a_group_tells_its_group_partition_and_epoch_and_the_group_i
         entity = one(other, LINK, log="split")
         assert (entity["partition"], entity["group"], entity["epoch"]) == (0, "workers", epoch)
         group = one(other, GROUP)
-        assert group["lags"] == {"0": 5} and 0 <= group["lagsMs"]["0"] < 60_000
+        assert group["lags"] == {"0": 2} and 0 <= group["lagsMs"]["0"] < 60_000
         assert followers(served) == [("group", "workers", "0", "1")]
 
 

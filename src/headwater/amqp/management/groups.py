@@ -15,6 +15,7 @@ from ...management.names import joined, parted
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..container import Container
+from ..protocol.conditions import LinkFault
 from ..streams.node import EventLogNode, Member
 from ..streams.positions import GroupRecord, Positions, load, load_group
 
@@ -60,18 +61,41 @@ class ConsumerGroups(ReadOnly):
             "members": len(named),
         }
 
+    async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
+        """See Entities: moves its positions. A group that has members is not moved.
+
+        Raises PositionTrimmed, PositionOfOtherIncarnation.
+        """
+        log, group = self._key(name)
+        self._rights.check_managed(user, log)
+        node = await self._idle(user, name)
+        if "positions" in changes:
+            afters = _checked(changes["positions"], node)
+            try:
+                node.move_group(group, afters)
+            except LinkFault as fault:
+                raise Refusal(Status.CONFLICT, f"positions: {fault.description}") from None
+        return await self.read(user, name)
+
     async def delete(self, user: User, name: str) -> None:
         """See Entities: its positions are forgotten. A group that has members is not deleted."""
         log, group = self._key(name)
         self._rights.check_managed(user, log)
-        found = await self.read(user, name)
-        if found["members"]:
-            problem = (
-                f"the group has {found['members']} members; delete the links of receivers, and end the workers, first"
-            )
-            raise Refusal(Status.CONFLICT, problem)
+        (await self._idle(user, name)).forget_group(group)
+
+    async def _idle(self, user: User, name: str) -> EventLogNode:
+        """The node of the log of a group that has no members, with nothing awaited since that was seen.
+
+        Raises Refusal where it has some, or there is no such group.
+        """
+        log, group = self._key(name)
+        await self.read(user, name)
         node: EventLogNode = await self._container.node_of(log)
-        node.forget_group(group)
+        members = sum(owner is not None for owner in node.groups.owners(group))
+        if members:
+            problem = f"the group has {members} members; delete the links of receivers, and end the workers, first"
+            raise Refusal(Status.CONFLICT, problem)
+        return node
 
     def _key(self, name: str) -> tuple[str, str]:
         parts = parted(name, 2)
@@ -90,6 +114,21 @@ class ConsumerGroups(ReadOnly):
 
     async def _positions(self, log: str) -> Positions:
         return await positions_of(self._container, log)
+
+
+def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
+    """Positions by partition, as an UPDATE gives them. Raises Refusal, PositionTrimmed, PositionOfOtherIncarnation."""
+    head, afters = node.log.head(), dict[int, int]()
+    for key, after in given.items():
+        if not (key.isascii() and key.isdigit() and int(key[:9]) < node.partitions):
+            problem = f"positions: partitions 0 to {node.partitions - 1} are there, {show(key)} given"
+            raise Refusal(Status.BAD_REQUEST, problem)
+        if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after <= head:
+            problem = f"positions: of partition {key}, 0 to the head, {head}, is allowed, {show(after)} given"
+            raise Refusal(Status.BAD_REQUEST, problem)
+        node.log.check_position(after + 1)
+        afters[int(key)] = int(after)
+    return afters
 
 
 async def positions_of(container: Container, log: str) -> Positions:

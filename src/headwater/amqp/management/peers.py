@@ -274,7 +274,7 @@ async def _of_group_link(link: GroupLink) -> Attributes:
         "epoch": None,
         "filter": _filters(link.filters),
         "position": min((part.position.after for part in parts), default=None),
-        "lag": max((lag.events for lag in lags), default=0),
+        "lag": sum(lag.events for lag in lags),
         "lagMs": max((lag.age_ms for lag in lags), default=0),
         "sentAgain": link.sent_again,
     }

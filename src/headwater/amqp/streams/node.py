@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from ...core.bus import Bus
@@ -192,6 +192,16 @@ class EventLogNode:
     def forget(self, remembered: Remembered) -> None:
         """Forget the source of a receiver, with its position."""
         self.positions.closed(remembered)
+        self.is_changed = True
+
+    def move_group(self, group: str, afters: Mapping[int, int]) -> None:
+        """Have a consumer group that has no members go on after these numbers, by partition.
+
+        Raises LinkFault where there is no room for one more position; no known position moves then.
+        """
+        known = self.positions.of_group(group, self.partitions).afters
+        for partition in sorted(afters, key=known.__contains__):  # new ones first: only these may lack room
+            self.positions.group_position(group, partition, after=afters[partition], is_reset=True)
         self.is_changed = True
 
     def forget_group(self, group: str) -> None:

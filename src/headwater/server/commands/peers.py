@@ -86,7 +86,7 @@ def close_links(server: Server, names: tuple[str, ...]) -> None:
 @click.group(epilog=examples("headwater groups list", "headwater groups close orders/workers"))
 @server_options_of_group
 def groups() -> None:
-    """List AMQP consumer groups, and close their members' links."""
+    """List and move AMQP consumer groups, and close their members' links."""
 
 
 @groups.command("list", epilog=examples("headwater groups list --log orders --json"))
@@ -114,6 +114,21 @@ def close_groups(server: Server, names: tuple[str, ...]) -> None:
         for member in members:
             server.management.delete("link", member)
         click.echo(f"{counted(len(members), 'member')} of {name} closed")
+
+
+@groups.command("reset", epilog=examples("headwater groups reset orders/workers --after 4711"))
+@click.argument("name", metavar="LOG/GROUP")
+@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only in that partition.  [default: in all of them]")
+@server_options
+def reset_group(server: Server, name: str, after: int, partition: int | None) -> None:
+    """Set the position of a consumer group that has no members, back or forth."""
+    group = server.management.read("consumerGroup", name)
+    there = range(server.management.read("log", group["log"])["partitions"])
+    positions = {str(number): after for number in (there if partition is None else [partition])}
+    server.management.update("consumerGroup", name, {"positions": positions})
+    place = "" if partition is None else f" in partition {partition}"
+    click.echo(f"{name} goes on after {after:,}{place}")
 
 
 def _list(
