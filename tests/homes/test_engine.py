@@ -198,7 +198,7 @@ def test_who_lost_the_term_answers_so_and_tells_it(serve: Serve) -> None:
         add(first.orders, 1, begin=5)
     with pytest.raises(NotPrimary):
         first.engine.state.put("kind", "key", b"value")
-    with pytest.raises(NotPrimary):
+    with pytest.raises(NotPrimary, match="appends to log 'other' now"):
         first.engine.create("other")
     assert first.lost
     assert "term 2" in str(first.lost[0])
@@ -756,8 +756,9 @@ def test_what_was_committed_without_an_answer_is_no_home_that_went_back(
 
     with monkeypatch.context() as silent:
         silent.setattr(server.home, "commit", unheard)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknown) as unknown:
             add(log, 1, begin=1)
+        assert unknown.value.name == log.name, "not its key at the home"
         with pytest.raises(OutcomeUnknown):
             state.put("kind", "key", b"1")
     for again in (lambda: add(log, 1, begin=2), lambda: state.put("kind", "key", b"2")):

@@ -42,7 +42,7 @@ from .decoded import DecodedFrames
 from .disk import Disk, sync_directory
 from .follower import Follower
 from .frame_encoding import EncodedFrame
-from .home import Home
+from .home import Home, called
 from .homed import CopyOutlived, Homed
 from .identity import identified, known_identity, record_identity
 from .journal_state import JournalState
@@ -189,7 +189,8 @@ class Engine(Closing):
             meta = new_meta(name, floor, settings.partitions, self.clock())
             directory = f"{name}.{meta.incarnation[:8]}"
             if self._homed is not None:
-                self._homed.home.create(meta.segments_id, meta.floor)
+                with called(name):
+                    self._homed.home.create(meta.segments_id, meta.floor)
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
             record_identity(self.state, self.directory / LOGS / directory, meta)
             with refusing(self.directory, "the log cannot be made"):

@@ -7,9 +7,10 @@ what a home is made of. `homes/` has those that there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from ..core.errors import StorageUnavailable
+from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from .frame_encoding import EncodedFrame
 from .framelog import Head, Term
 
@@ -51,6 +52,17 @@ class HomeMoved(HomeChanged):
             "since may be missing here"
         )
         super().__init__(self.what)
+
+
+@contextmanager
+def called(name: str) -> Iterator[None]:
+    """Refusals of a home name a log by its key there; here they name it as users do."""
+    try:
+        yield
+    except NotPrimary:
+        raise NotPrimary(name) from None
+    except OutcomeUnknown:
+        raise OutcomeUnknown(name) from None
 
 
 class BegunBatch(NamedTuple):

@@ -423,7 +423,7 @@ class Sequencer:
             expected = Head(self.durable_head, self._durable_crc, self._term)
             try:
                 self._frame_log.append_frames(frames, expected, self._tell_unknown)
-            except LockLostMeanwhile:
+            except (LockLostMeanwhile, OutcomeUnknown):  # a home knows the log by its key alone
                 self._taken(flights)
                 return OutcomeUnknown(self._name)
             except (EventLogError, HeadMoved) as refusal:

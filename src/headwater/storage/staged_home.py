@@ -16,7 +16,7 @@ from pathlib import Path
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
 from .disk import sync_directory
-from .home import Home
+from .home import Home, called
 from .homed import HomedLog
 from .refusals import refusing
 from .staged_part import PART_SUFFIX
@@ -32,15 +32,15 @@ PIECE_BYTES = 4 * 1024 * 1024
 class StagedAtHome:
     """What the home has of one log's batches."""
 
-    def __init__(self, home: Home, key: str, directory: Path) -> None:
+    def __init__(self, home: Home, log: str, key: str, directory: Path) -> None:
         """`directory` is the log's, `key` how it is called at the home."""
-        self._home, self._key, self._directory = home, key, directory
+        self._home, self._log, self._key, self._directory = home, log, key, directory
 
     @staticmethod
     def of(log: LocalLog, directory: Path) -> StagedAtHome | None:
         """That of a log; None: it has no home."""
         frames = getattr(log, "frames", None)
-        return StagedAtHome(frames.home, frames.key, directory) if isinstance(frames, HomedLog) else None
+        return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, HomedLog) else None
 
     def keep(self, folder: Path, manifest: Manifest) -> None:
         """Its parts and then its manifest are in the home, durably, when this returns; a commit can begin.
@@ -53,7 +53,8 @@ class StagedAtHome:
             for stage in manifest.stages:
                 make_plain(self._directory, folder, stage)
         parts = {stage: _pieces(folder / f"{stage}{PART_SUFFIX}") for stage in manifest.stages}
-        self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
+        with called(self._log):
+            self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
 
     def fetch(self, folder: Path) -> bool:
         """Have a batch here as its commit has begun with it; whether there is such a commit.
