@@ -203,6 +203,12 @@ class Jms(Runtime):
         return ["java", *small, "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Client"]
 
 
+class VertX(Jms):
+    """Vert.x, from Maven too: AMQP as its applications, and those of Quarkus, speak it."""
+
+    name = "vertx"
+
+
 class JavaHttp(Runtime):
     """The HTTP client of Java's own library: a class, nothing else."""
 
@@ -555,7 +561,7 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
+    Proton, Rhea, FutoIn, Jms, VertX, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
     PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
 )  # fmt: skip
 

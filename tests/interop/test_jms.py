@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..night import night
 from .basics import Basics, Security
 from .driving import Client, data, texts
 from .extensions import Refusals
 from .filters import selector
+from .groups import GroupsByAddress
 from .management import Hearing
 from .runtimes import Jms
 from .serving import Broker
@@ -51,3 +53,10 @@ class TestJms(Hearing, Refusals, Basics, Security):
         log = broker.log()
         client.send(log, data("a"), data("b"))
         assert texts(client.run("browse", address=f"queue://{log}").messages) == ["a", "b"]
+
+
+@night
+class TestJmsInGroups(GroupsByAddress):
+    """See the class that it derives from."""
+
+    RUNTIME = Jms
