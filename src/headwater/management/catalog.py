@@ -492,6 +492,14 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             *_WEBHOOK,
         ),
         _entry(
+            NotificationType.WEBHOOK_FORGOTTEN,
+            Scope.SERVER,
+            "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
+            *_WEBHOOK,
+            _number("subscriptions", "how many it had"),
+            _number("missed", "events in the log after the last one that it was done with"),
+        ),
+        _entry(
             NotificationType.AUTHENTICATION_FAILED,
             Scope.SERVER,
             "Credentials were refused, or are missing where some are needed.",
