@@ -7,10 +7,11 @@ import pytest
 from headwater.amqp.client import Client, Receiver
 from headwater.amqp.protocol.performatives import Accepted, Flow, Modified, Rejected, Released
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams import position
 from headwater.amqp.transport import WRITE_BYTES_MAX
 from headwater.core.local import LocalLog
 
-from .asking import EARLIEST, drained, message, numbers, payloads, put
+from .asking import EARLIEST, bound, drained, message, numbers, payloads, put
 from .served import Served
 
 
@@ -158,7 +159,9 @@ def test_released_events_come_again_in_their_order_before_new_ones(client: Clien
     ]
 
 
-def test_each_failure_is_counted(client: Client, receiver: Receiver) -> None:
+def test_each_failure_is_counted(client: Client, log: LocalLog) -> None:
+    put(log, 1)
+    receiver = client.receiver("orders", credit=0, filter=EARLIEST)
     for failures in range(4):
         receiver.link.grant(1)
         (delivery,) = receiver.take(1)
@@ -170,6 +173,62 @@ def test_each_failure_is_counted(client: Client, receiver: Receiver) -> None:
     delivery.settle(Released())
     receiver.link.grant(1)
     assert delivery_counts(receiver.take(1)) == [4]
+
+
+@pytest.mark.parametrize("state", [Released(), Modified(delivery_failed=True)], ids=str)
+def test_an_event_that_is_given_back_a_third_time_pauses_and_holds_up_no_other(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, state: object
+) -> None:
+    monkeypatch.setattr(position, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(position, "PAUSE_S_MAX", 3600.0)
+    for _ in range(3):
+        (delivery,) = drained(client, receiver, 1)
+        assert numbers([delivery]) == [1]
+        delivery.settle(state)
+    (second, third) = drained(client, receiver, 2)
+    assert numbers([second, third]) == [2, 3]
+    monkeypatch.undo()
+    third.settle()
+    for _ in range(5):
+        second.settle(state)
+        receiver.link.grant(1)
+        (second,) = receiver.take(1)
+        while numbers([second]) != [2]:
+            second.settle()
+            receiver.link.grant(1)
+            (second,) = receiver.take(1)
+
+
+def test_what_is_given_back_is_sent_again_though_nothing_new_may_be(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(position, "OPEN_MAX", 3)
+    first, *others = drained(client, receiver, 3)
+    for delivery in others:
+        delivery.settle()
+    first.settle(Released())
+    (again,) = drained(client, receiver, 2)
+    assert numbers([again]) == [1]
+    again.settle()
+    assert numbers(drained(client, receiver, 2)) == [4, 5]
+
+
+def test_who_takes_over_is_sent_at_once_what_pauses(
+    served: Served, log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(position, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(position, "PAUSE_S_MAX", 3600.0)
+    put(log, 1, 2)
+    group = bound(group="billing")
+    for returns in (3, 1):
+        with served.client() as client:
+            receiver = client.receiver("orders", credit=0, filter=EARLIEST, properties=group)
+            for _ in range(returns):
+                (delivery,) = drained(client, receiver, 1)
+                assert numbers([delivery]) == [1]
+                delivery.settle(Released())
+            assert numbers(drained(client, receiver)) == [2]
+            receiver.close(is_closed=False)
 
 
 def test_outcomes_may_be_given_for_a_range(client: Client, receiver: Receiver) -> None:

@@ -16,7 +16,7 @@ import (
 )
 
 type request struct {
-	Operation   string  `json:"operation"` // in, out, paced, idle, stalled, creditless
+	Operation   string  `json:"operation"` // in, out, paced, idle, stalled, creditless, returning
 	Host        string  `json:"host"`
 	Hostname    string  `json:"hostname"`
 	User        string  `json:"user"`
@@ -47,6 +47,7 @@ func main() {
 	check(json.Unmarshal([]byte(os.Args[1]), asked))
 	works := map[string]func(*request) work{
 		"in": sending, "out": receiving, "paced": pacing, "idle": idling, "stalled": stalling, "creditless": creditless,
+		"returning": returning,
 	}
 	prepare, has := works[asked.Operation]
 	if !has {

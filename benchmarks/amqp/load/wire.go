@@ -19,6 +19,7 @@ const (
 	opClose       = 0x18
 	opError       = 0x1d
 	stateAccepted = 0x24
+	stateModified = 0x27
 	saslMechs     = 0x40
 	saslInit      = 0x41
 	saslOutcome   = 0x44

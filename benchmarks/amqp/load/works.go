@@ -159,6 +159,49 @@ func stalling(asked *request) work {
 	}
 }
 
+// returning gives every message back at once, as one that it failed to process, and asks for the next.
+func returning(asked *request) work {
+	return work{
+		attach: func(c *connection, number int) error {
+			return c.attachReceiver(asked, asked.Address, offsetOfAll(asked))
+		},
+		work: func(c *connection, number int) error {
+			c.hasReader = true
+			c.socket.SetDeadline(time.Time{})
+			go func() { c.fail(c.giveBackAll(uint32(asked.Credit))) }()
+			return nil
+		},
+	}
+}
+
+func (c *connection) giveBackAll(credit uint32) error {
+	failed := described{code: stateModified, list: []any{true}}
+	for received := uint32(0); ; {
+		if received%credit == 0 {
+			if err := c.giveCredit(received, received, credit); err != nil {
+				return err
+			}
+		}
+		body, err := c.frame()
+		if err != nil {
+			return err
+		}
+		if len(body) == 0 {
+			continue
+		}
+		code, list, _, err := open(body)
+		if err != nil || code != opTransfer {
+			continue
+		}
+		list.skip(1)
+		id, _ := list.whole()
+		received++
+		if err := c.write(performative(opDisposition, true, uint32(id), uint32(id), true, failed)); err != nil {
+			return err
+		}
+	}
+}
+
 func offsetOfAll(asked *request) string {
 	if asked.Offsets {
 		return "@earliest"

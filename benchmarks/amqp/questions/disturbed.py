@@ -1,8 +1,9 @@
-"""Does a receiver that gives no credit, or one that stops reading its socket, slow the others down?
+"""Does a receiver that gives no credit, stops reading its socket, or gives every message back, slow the others down?
 
 20 connections send 256 B unsettled at 1,000 messages a second together, each at its own times, whatever the answers do;
 the latency is from when a message was due to its outcome. One more connection is attached to the same log from its
 start and gives no credit; another gives credit for everything there is (50,000 messages of 1 KiB) and never reads.
+Eight more, of a log with 10 messages, give each message back as failed as often as it comes.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from ...measure import Aim, Case, Sample
 from ..bench import AmqpBench
+from ..brokers.broker import Broker
 from ..brokers.headwater import Headwater
 from ..load import Load, measured
 
-TITLE = "Others' latency beside a receiver that does not read"
+TITLE = "Others' latency beside a receiver that does not read, or gives everything back"
 SENDERS, RATE, SECONDS = 20, 1_000, 10
 STOCK, STOCK_SIZE = 50_000, 1024
+RETURNING, RETURNED = 8, 10
 ALONE = "headwater, nobody else"
 GROWTH_MAX = 1.1
 
@@ -27,7 +31,7 @@ def cases(bench: AmqpBench) -> Iterator[Case]:
     """p99 beside each kind of disturbance, against p99 without."""
     if Headwater.label not in bench.labels:
         return
-    for disturbance in (("creditless",), ("stalled",), ("creditless", "stalled")):
+    for disturbance in (("creditless",), ("stalled",), ("creditless", "stalled"), ("returning",)):
         beside = f"headwater, beside {' and '.join(disturbance)}"
         runs = {beside: partial(_pace, bench, disturbance), ALONE: partial(_pace, bench, ())}
         aims = [Aim(ALONE, round(1 / GROWTH_MAX, 2))]
@@ -41,9 +45,17 @@ def _pace(bench: AmqpBench, disturbance: tuple[str, ...]) -> Sample:
     measured(broker.pid, bench.count(STOCK), operation="in", size=STOCK_SIZE, **request)
     with ExitStack() as others:
         for operation in disturbance:
-            others.enter_context(Load(operation=operation, **request)).go()
+            others.enter_context(_load(broker, operation, request)).go()
         count = bench.count(RATE * SECONDS, multiple=SENDERS)
         sample = measured(broker.pid, count, operation="paced", connections=SENDERS, rate=RATE, size=256, **request)
     broker.discard(address)
     assert sample.p99_ms is not None
     return Sample(sample.p99_ms, sample.cpu_us, sample.p50_ms, sample.p99_ms)
+
+
+def _load(broker: Broker, operation: str, request: dict[str, Any]) -> Load:
+    if operation != "returning":
+        return Load(operation=operation, **request)
+    of_its_own = broker.request(broker.fresh_address())
+    measured(broker.pid, RETURNED, operation="in", size=STOCK_SIZE, **of_its_own)
+    return Load(operation=operation, connections=RETURNING, credit=RETURNED, **of_its_own)

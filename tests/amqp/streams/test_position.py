@@ -9,6 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headwater.amqp.streams import position as module
 from headwater.amqp.streams.position import Position
 
+LATER = 1000.0
+"""When nothing pauses any more."""
+
 
 def sent(*numbers: int, after: int = 0) -> Position:
     position = Position(after)
@@ -43,39 +46,67 @@ def test_what_is_sent_settled_or_does_not_match_moves_it_at_once():
 
 def test_returned_deliveries_are_sent_again_lowest_first_with_their_failures():
     position = sent(1, 2, 3, 4)
-    position.give_back([3], has_failed=False)
-    position.give_back([2, 1], has_failed=True)
-    assert [position.next_again() for _ in range(4)] == [(1, 1), (2, 1), (3, 0), None]
-    position.give_back([2], has_failed=True)
-    assert position.next_again() == (2, 2)
+    position.give_back([3], has_failed=False, now=0.0)
+    position.give_back([2, 1], has_failed=True, now=0.0)
+    assert [position.next_again(LATER) for _ in range(4)] == [(1, 1), (2, 1), (3, 0), None]
+    position.give_back([2], has_failed=True, now=0.0)
+    assert position.next_again(LATER) == (2, 2)
     assert position.after == 0
+
+
+def test_what_is_given_back_a_third_time_pauses_and_twice_as_long_each_time():
+    position, now, pauses = sent(1, 2), 0.0, []
+    for _ in range(15):
+        position.give_back([1], has_failed=False, now=now)
+        at = position.next_at
+        pauses.append(at - now if at is not None else 0.0)
+        if at is not None:
+            assert position.next_again(at - 0.001) is None
+            now = at
+        assert position.next_again(now) == (1, 0)
+    assert pauses[:6] == pytest.approx([0, 0, 0.01, 0.02, 0.04, 0.08])
+    assert pauses[11:] == pytest.approx([5.12, 10, 10, 10])
+    position.give_back([2], has_failed=False, now=now)
+    assert (position.next_again(now), position.next_at) == ((2, 0), None), "others do not pause for it"
+
+
+def test_who_comes_next_is_sent_at_once_what_pauses():
+    position = sent(1)
+    for _ in range(3):
+        position.give_back([1], has_failed=True, now=0.0)
+        position.next_again(0.0)
+    assert position.next_at is not None
+    position.detached()
+    assert (position.next_at, position.next_again(0.0)) == (None, (1, 3))
+    position.give_back([1], has_failed=True, now=0.0)
+    assert position.next_at == pytest.approx(0.02), "it was given back often all the same"
 
 
 def test_outcome_that_comes_twice_counts_once():
     position = sent(1, 2)
-    position.give_back([1], has_failed=True)
-    position.give_back([1], has_failed=True)
-    assert [position.next_again(), position.next_again()] == [(1, 1), None]
+    position.give_back([1], has_failed=True, now=0.0)
+    position.give_back([1], has_failed=True, now=0.0)
+    assert [position.next_again(LATER), position.next_again(LATER)] == [(1, 1), None]
     position.finish([1])
     position.finish([1])
-    position.give_back([1], has_failed=True)
-    assert (position.next_again(), position.after) == (None, 1)
+    position.give_back([1], has_failed=True, now=0.0)
+    assert (position.next_again(LATER), position.after) == (None, 1)
 
 
 def test_delivery_that_is_settled_while_it_waits_to_be_sent_again_is_not():
     position = sent(1, 2)
-    position.give_back([1, 2], has_failed=False)
+    position.give_back([1, 2], has_failed=False, now=0.0)
     position.finish([1])
-    assert [position.next_again(), position.next_again()] == [(2, 0), None]
+    assert [position.next_again(LATER), position.next_again(LATER)] == [(2, 0), None]
 
 
 def test_after_a_detach_everything_open_is_sent_again():
     position = sent(1, 2, 3)
-    position.give_back([2], has_failed=True)
+    position.give_back([2], has_failed=True, now=0.0)
     position.finish([3])
     position.detached()
     position.detached()
-    assert [position.next_again() for _ in range(3)] == [(1, 0), (2, 1), None]
+    assert [position.next_again(LATER) for _ in range(3)] == [(1, 0), (2, 1), None]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -119,7 +150,7 @@ class PositionMachine(RuleBasedStateMachine):
             self.position.finish(chosen)
             self.final |= set(chosen)
         else:
-            self.position.give_back(chosen, has_failed=how == "failed")
+            self.position.give_back(chosen, has_failed=how == "failed", now=0.0)
             self.to_send_again |= {number: self.in_flight[number] + (how == "failed") for number in chosen}
         for number in chosen:
             del self.in_flight[number]
@@ -127,7 +158,7 @@ class PositionMachine(RuleBasedStateMachine):
     @rule()
     def send_again(self):
         expected = min(self.to_send_again.items(), default=None)
-        assert self.position.next_again() == expected
+        assert self.position.next_again(LATER) == expected
         if expected:
             self.in_flight[expected[0]] = self.to_send_again.pop(expected[0])
 

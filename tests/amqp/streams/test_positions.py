@@ -130,7 +130,7 @@ def test_detached_receiver_is_sent_again_what_it_did_not_settle():
     remembered = attached(positions)
     remembered.position.sent(11)
     positions.ended(remembered, Expiry.LINK_DETACH, 0)
-    assert remembered.position.next_again() == (11, 0)
+    assert remembered.position.next_again(0.0) == (11, 0)
 
 
 @pytest.mark.parametrize(("container", "link", "said"), [

@@ -6,6 +6,7 @@ It holds a cursor, never a queue. What is unsettled, and what the receiver gave 
 from __future__ import annotations
 
 import logging
+from asyncio import TimerHandle
 from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import EventLogError, TooLarge
@@ -83,6 +84,8 @@ class Consumer(LinkEnd):
         self._doing = "amqp", f"receiver of {self.log.name}"
         self._is_turn_due = False
         self._is_over = False
+        self._pause: TimerHandle | None = None
+        """The timer of the next event that pauses, because it was given back often."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 
@@ -146,13 +149,16 @@ class Consumer(LinkEnd):
         if is_final(state):
             self.position.finish(contexts)
         else:
-            self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
+            has_failed = isinstance(state, Modified) and state.delivery_failed
+            self.position.give_back(contexts, has_failed=has_failed, now=self._node.now())
         self._node.is_changed = True
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
         """See LinkEnd."""
         self._is_over = True
+        if self._pause is not None:
+            self._pause.cancel()
         self._node.waiting.discard(self)
         self._node.consumers.discard(self)
         self._node.is_changed = True
@@ -190,7 +196,7 @@ class Consumer(LinkEnd):
             until, deliveries = self._turns.cpu() + STEP_S, self.deliveries
             sent, has_more = self._send_again(room, until), True
             if sent < room and self._turns.cpu() < until:
-                has_more = self._send_next(room - sent)
+                has_more = not self.position.is_full and self._send_next(room - sent)
         except EventLogError as error:
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
@@ -203,6 +209,8 @@ class Consumer(LinkEnd):
             return
         if self.deliveries > deliveries:
             self.message_at = now_ms()
+        if (at := self.position.next_at) is not None:
+            self._go_on_at(at)
         if has_more:
             self._take_turn_soon()
         else:
@@ -215,6 +223,14 @@ class Consumer(LinkEnd):
         if not self._is_turn_due:
             self._is_turn_due = True
             self._turns.soon(self._flow, self._turn)
+
+    def _go_on_at(self, at: float) -> None:
+        """Take a turn then, or before."""
+        if self._pause is not None:
+            if not self._pause.cancelled() and self._node.now() < self._pause.when() <= at:
+                return
+            self._pause.cancel()
+        self._pause = self._node.loop.call_at(at, self._take_turn_soon)
 
     @property
     def _has_outcomes(self) -> bool:
@@ -232,18 +248,18 @@ class Consumer(LinkEnd):
 
     def _room(self) -> int:
         """How many events may go out now."""
-        if self._is_over or not self._transport.has_room or self.position.is_full:
+        if self._is_over or not self._transport.has_room:
             return 0
         return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._pace.size)
 
     def _send_again(self, room: int, until: float) -> int:
         """What the receiver gave back comes first, as far as there is time; answers how much went out."""
-        sent = 0
+        sent, now = 0, self._node.now()
         while (
             sent < room
             and self._link.sendable
             and self._turns.cpu() < until
-            and (again := self.position.next_again()) is not None
+            and (again := self.position.next_again(now)) is not None
         ):
             number, failures = again
             page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)

@@ -2,7 +2,7 @@
 
 Deliveries are known by the sequence number of their event. The position is below the lowest delivery without a final
 outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final; `released`, and `modified` without it,
-send the event again. What is sent settled is final at once.
+send the event again: twice at once, then after a pause that doubles each time. What is sent settled is final at once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from heapq import heappop, heappush
 from itertools import islice
 
 OPEN_MAX = 65_536
+AT_ONCE = 2
+"""So often an event that is given back is sent again at once."""
+PAUSE_S = 0.01
+"""From the next time on it waits: first so long, then twice as long each time, up to `PAUSE_S_MAX`."""
+PAUSE_S_MAX = 10.0
 
 
 class Position:
     """The deliveries of one receiver, or of one partition of a consumer group. Amortised O(1) for each delivery,
     O(log n) for each that is sent again."""
 
-    __slots__ = ("_again", "_again_heap", "_failures", "_order", "cursor")
+    __slots__ = ("_again", "_again_heap", "_failures", "_order", "_pausing", "_returns", "cursor")
 
     def __init__(self, after: int) -> None:
         """Everything up to `after` is done with."""
@@ -32,6 +37,11 @@ class Position:
         self._again: set[int] = set()
         """Numbers that wait to be sent again; one whose outcome came meanwhile is passed over."""
         self._again_heap: list[int] = []
+        """Those of them that may be sent now."""
+        self._pausing: list[tuple[float, int]] = []
+        """The others: a heap of when each may be sent, and its number."""
+        self._returns: dict[int, int] = {}
+        """By number of each of the deliveries that were given back: how often."""
 
     @property
     def after(self) -> int:
@@ -70,9 +80,11 @@ class Position:
 
     def finish(self, numbers: Iterable[int]) -> None:
         """A final outcome of these; numbers that have theirs already change nothing."""
-        failures, order = self._failures, self._order
+        failures, order, returns = self._failures, self._order, self._returns
         for number in numbers:
             failures.pop(number, None)
+            if returns:
+                returns.pop(number, None)
         while order and order[0] not in failures:
             order.popleft()
 
@@ -81,19 +93,33 @@ class Position:
         self.finish([each for each in self._failures if each <= number])
         self.passed(number)
 
-    def give_back(self, numbers: Iterable[int], *, has_failed: bool) -> None:
-        """These are to be sent again; `has_failed` (`modified` with delivery-failed) is counted in their headers."""
+    def give_back(self, numbers: Iterable[int], *, has_failed: bool, now: float) -> None:
+        """Send these again; `has_failed` (`modified` with delivery-failed) is counted in their headers.
+
+        `now` is the time of a clock that never goes back, in s.
+        """
         for number in numbers:
             if number in self._failures and number not in self._again:
                 self._failures[number] += has_failed
                 self._again.add(number)
-                heappush(self._again_heap, number)
+                returns = self._returns[number] = self._returns.get(number, 0) + 1
+                if returns <= AT_ONCE:
+                    heappush(self._again_heap, number)
+                else:
+                    heappush(self._pausing, (now + _pause_s(returns), number))
 
-    def next_again(self) -> tuple[int, int] | None:
-        """The lowest number that waits to be sent again, and how often it has failed; None if none does.
+    @property
+    def next_at(self) -> float | None:
+        """When the next of the events that pause may be sent, by the clock of `give_back`; None if none pauses."""
+        return self._pausing[0][0] if self._pausing else None
+
+    def next_again(self, now: float) -> tuple[int, int] | None:
+        """The lowest number that may be sent again now, and how often it has failed; None if there is none.
 
         It counts as sent. If its event was trimmed meanwhile, `finish` it.
         """
+        while self._pausing and self._pausing[0][0] <= now:
+            heappush(self._again_heap, heappop(self._pausing)[1])
         while self._again_heap:
             number = heappop(self._again_heap)
             self._again.discard(number)
@@ -105,3 +131,9 @@ class Position:
         """The receiver is gone: everything without a final outcome is to be sent again, to whoever comes next."""
         self._again_heap = sorted(self._failures)
         self._again = set(self._again_heap)
+        self._pausing.clear()
+
+
+def _pause_s(returns: int) -> float:
+    """How long an event waits that was given back so often."""
+    return min(PAUSE_S * 2.0 ** min(returns - AT_ONCE - 1, 32), PAUSE_S_MAX)
