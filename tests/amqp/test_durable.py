@@ -59,13 +59,18 @@ def subscribe(client: Client, source: dict[str, Any], name: str = "subscription"
     return client.receiver("orders", credit=0, name=name, filter=EARLIEST, source=source, **fields)
 
 
+def remembered(served: Served) -> list[str]:
+    """The names of the links of the log that are remembered."""
+
+    async def names() -> list[str]:
+        return sorted(each.link for each in served.container._nodes["orders"].positions.durable())
+
+    return served.run(names)
+
+
 def forgotten(served: Served) -> bool:
     """Whether nothing is remembered of any receiver of the log."""
-
-    async def count() -> int:
-        return len(served.container._nodes["orders"].positions._remembered)
-
-    return served.run(count) == 0
+    return not remembered(served)
 
 
 def test_durable_receiver_goes_on_where_it_was_left(served: Served, log: LocalLog, ended: Any) -> None:
@@ -249,6 +254,17 @@ def test_a_terminus_whose_time_has_come_is_forgotten(served: Served, log: LocalL
     with served.client(container_id="shop") as client:
         subscribe(client, {**LINK_DETACH, "timeout": 1}).close(is_closed=False)
         client.wait(lambda: client.pump(0.1) or forgotten(served))
+
+
+def test_an_abandoned_subscription_is_forgotten_after_the_time_that_is_set() -> None:
+    with Served(settings=AmqpSettings(abandoned_ms=1000)) as served, served.client(container_id="shop") as client:
+        put(served.log("orders"), 1, 2)
+        kept = subscribe(client, DURABLE, "kept")
+        subscribe(client, DURABLE, "abandoned").close(is_closed=False)
+        assert remembered(served) == ["abandoned", "kept"]
+        client.wait(lambda: client.pump(0.1) or remembered(served) == ["kept"])
+        assert numbers(drained(client, kept)) == [1, 2]
+        assert numbers(drained(client, subscribe(client, DURABLE, "abandoned"))) == [1, 2]
 
 
 def test_a_policy_that_is_none_is_refused(served: Served, log: LocalLog, client: Client) -> None:

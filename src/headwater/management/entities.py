@@ -326,6 +326,7 @@ DURABLE_LINK = EntityType(
             "expiryPolicy", "when it is forgotten: `never`, or after `connection-close`, `session-end`, `link-detach`"
         ),
         _time("expiresAt", "when it is forgotten; null: at no set time"),
+        _time("detachedAt", "since when it has no link; null while it has one"),
         _flag("isDurable", "whether it outlives the server too"),
         _flag("isAttached", "whether it has a link at present; then it cannot be deleted"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,14 @@ def test_a_durable_link_is_an_entity_whether_it_is_attached_or_not(served: Serve
     client.wait(lambda: one(client, DURABLE_LINK)["position"] == 1)
     entity = one(client, DURABLE_LINK)
     assert (entity["name"], entity["isAttached"], entity["lag"]) == ("orders/shop/x", True, 2)
+    assert (entity["detachedAt"], entity["expiresAt"]) == (None, None)
+    began = time.time_ns() // 1_000_000
     assert list(entity) == TYPES[DURABLE_LINK].attribute_names
     assert client.manage("DELETE", type=DURABLE_LINK, name="orders/shop/x").status == 409
     assert followers(served) == [("durable", "shop", "x", "1")]
     other.drop()
     client.wait(lambda: not one(client, DURABLE_LINK)["isAttached"])
+    assert began <= int(one(client, DURABLE_LINK)["detachedAt"]) <= time.time_ns() // 1_000_000
     assert followers(served) == [("durable", "shop", "x", "1")]
     assert client.manage("DELETE", type=DURABLE_LINK, name="orders/shop/x").status == 204
     assert client.manage("READ", type=DURABLE_LINK, name="orders/shop/x").status == 404

@@ -54,6 +54,20 @@ def test_durable_terminus_goes_on_where_it_was_left_after_a_restart(state):
     assert load(state, "another incarnation", 1, MANY).remembered("c", "l") is None
 
 
+def test_since_when_it_has_no_link_outlives_the_server(state):
+    positions = load(state, LOG, 0, MANY, 1000)
+    left, held = attached(positions), attached(positions, "held")
+    positions.ended(left, Expiry.LINK_DETACH, 100)
+    positions.ended(left, Expiry.CONNECTION_CLOSE, 500)
+    assert (positions.expires_at(left), positions.expires_at(held), positions.expires_next()) == (1100, None, 1100)
+    write(positions, state)
+    again = load(state, LOG, 700, MANY, 1000)
+    assert sorted(again.expires_at(each) for each in again.durable()) == [1100, 1700], "a restart ends links, too"
+    write(again, state)
+    assert [each.link for each in load(state, LOG, 1200, MANY, 1000).durable()] == ["held"]
+    assert len(load(state, LOG, 10**15, MANY).durable()) == 2, "without the setting they are kept"
+
+
 def test_terminus_that_is_not_durable_is_remembered_while_the_server_runs(state):
     positions = load(state, LOG, 0, MANY)
     remembered = attached(positions, is_durable=False)

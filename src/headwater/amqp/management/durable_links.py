@@ -15,7 +15,7 @@ from ...management.names import joined, parted
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..container import Container
-from ..streams.positions import Remembered
+from ..streams.positions import Positions, Remembered
 from .groups import positions_of
 
 
@@ -41,7 +41,7 @@ class DurableLinks(ReadOnly):
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
-        log, found = await self._found(name)
+        log, positions, found = await self._found(name)
         node = self._container.node_if_there(log)
         lag = await asyncio.to_thread(self._lag, log, found.position.after)
         return {
@@ -52,7 +52,8 @@ class DurableLinks(ReadOnly):
             "lag": lag.events,
             "lagMs": lag.age_ms,
             "expiryPolicy": found.expiry.symbol,
-            "expiresAt": found.expires_at,
+            "expiresAt": positions.expires_at(found),
+            "detachedAt": found.left_at,
             "isDurable": found.is_durable,
             "isAttached": node is not None and node.is_attached(found),
         }
@@ -60,22 +61,23 @@ class DurableLinks(ReadOnly):
     async def delete(self, user: User, name: str) -> None:
         """See Entities: its position is forgotten. One that has a link is not deleted."""
         self._guard.authorize(user, Right.MANAGE, "*")
-        log, _ = await self._found(name)
+        log, _, _ = await self._found(name)
         node = await self._container.node_of(log)
-        _, found = await self._found(name)
+        _, _, found = await self._found(name)
         if node.is_attached(found):
             raise Refusal(Status.CONFLICT, f"{show(name)} has a link; delete that first")
         node.forget(found)
 
-    async def _found(self, name: str) -> tuple[str, Remembered]:
+    async def _found(self, name: str) -> tuple[str, Positions, Remembered]:
         parts = parted(name, 3)
         if parts is None:
             raise Refusal(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, {show(name)} given")
         log, container, link = parts
-        found = (await positions_of(self._container, log)).remembered(container, link)
+        positions = await positions_of(self._container, log)
+        found = positions.remembered(container, link)
         if found is None:
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no durable link {show(name)}")
-        return log, found
+        return log, positions, found
 
     def _lag(self, log: str, after: int) -> Lag:
         return lag_of(self._rights.opened(log), after, time.time_ns() // 1_000_000)

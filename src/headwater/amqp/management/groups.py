@@ -139,8 +139,8 @@ async def positions_of(container: Container, log: str) -> Positions:
 
     def stored() -> Positions:
         incarnation = container.store.incarnation_of(log)
-        termini_max = container.shared.settings.termini_max
-        return load(container.store.state, incarnation, time.time_ns() // 1_000_000, termini_max)
+        settings, now_ms = container.shared.settings, time.time_ns() // 1_000_000
+        return load(container.store.state, incarnation, now_ms, settings.termini_max, settings.abandoned_ms)
 
     node = container.node_if_there(log)
     return await asyncio.to_thread(stored) if node is None else node.positions

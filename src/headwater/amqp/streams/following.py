@@ -56,7 +56,9 @@ class Following:
     def _stored(self, log: LocalLog) -> Positions:
         container = self._container
         now_ms = time.time_ns() // 1_000_000
-        return load(container.store.state, log.info().incarnation, now_ms, container.shared.settings.termini_max)
+        settings = container.shared.settings
+        incarnation = log.info().incarnation
+        return load(container.store.state, incarnation, now_ms, settings.termini_max, settings.abandoned_ms)
 
 
 def _of_node(node: EventLogNode) -> Iterator[Follower]:

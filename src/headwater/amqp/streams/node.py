@@ -93,7 +93,7 @@ class EventLogNode:
         self.outbound = Outbound(self.partitions, self.source)
         self.positions = positions
         self.groups = Groups(self.partitions, settings, positions.epochs)
-        self.is_changed = False
+        self.is_changed = bool(positions.changes())
         """Whether positions may differ from what is stored."""
         self.on_end: set[Callable[[], object]] = set()
         """What is to be called, once, when the log is closed."""
@@ -133,7 +133,7 @@ class EventLogNode:
             incarnation = log.info().incarnation
             if not remembers:
                 return incarnation, Positions(settings.termini_max)
-            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max)
+            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max, settings.abandoned_ms)
 
         incarnation, positions = await asyncio.to_thread(load_all)
         return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act)

@@ -70,6 +70,8 @@ class Remembered:
     """Whether it was stored, without what waited for its outcome."""
     expires_at: int | None = None
     """In ms since 1970; None while it has a link, or something else that keeps it."""
+    left_at: int | None = None
+    """When its last link ended, in ms since 1970; None while it has one."""
 
 
 class Change(NamedTuple):
@@ -91,9 +93,12 @@ class GroupRecord(NamedTuple):
 class Positions:
     """What one incarnation of a log remembers of its receivers."""
 
-    def __init__(self, termini_max: int) -> None:
-        """At most so many receivers are remembered, and as many positions of groups: one for each partition read."""
-        self._termini_max = termini_max
+    def __init__(self, termini_max: int, abandoned_ms: int | None = None) -> None:
+        """At most so many receivers are remembered, and as many positions of groups: one for each partition read.
+
+        `abandoned_ms` is how long a source is remembered that has no link; None: as long as it asks for.
+        """
+        self._termini_max, self._abandoned_ms = termini_max, abandoned_ms
         self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
@@ -141,7 +146,7 @@ class Positions:
         self._sources_bytes += len(source) - len(remembered.source)
         remembered.source = source
         remembered.expiry, remembered.timeout_s, remembered.is_durable = expiry, timeout_s, is_durable
-        remembered.expires_at = None
+        remembered.expires_at = remembered.left_at = None
         return remembered
 
     def ended(self, remembered: Remembered, what: Expiry, now_ms: int) -> None:
@@ -151,6 +156,8 @@ class Positions:
         forgotten when its time comes; if that is now, at once.
         """
         remembered.position.detached()
+        if remembered.left_at is None:
+            remembered.left_at = now_ms
         if remembered.expires_at is None and remembered.expiry <= what:
             remembered.expires_at = now_ms + 1000 * remembered.timeout_s
             if not remembered.timeout_s:
@@ -172,13 +179,22 @@ class Positions:
     def expire(self, now_ms: int) -> None:
         """Forget the sources whose time has come."""
         for key, remembered in list(self._remembered.items()):
-            if remembered.expires_at is not None and remembered.expires_at <= now_ms:
+            at = self.expires_at(remembered)
+            if at is not None and at <= now_ms:
                 self._forget(key)
+
+    def expires_at(self, remembered: Remembered) -> int | None:
+        """When a source expires, or has been without a link for too long, in ms since 1970; None: at no set time."""
+        if self._abandoned_ms is None or remembered.left_at is None:
+            return remembered.expires_at
+        abandoned_at = remembered.left_at + self._abandoned_ms
+        return abandoned_at if remembered.expires_at is None else min(remembered.expires_at, abandoned_at)
 
     def expires_next(self) -> int | None:
         """When `expire` has something to do next, in ms since 1970."""
-        times = [each.expires_at for each in self._remembered.values() if each.expires_at is not None]
-        return min(times, default=None)
+        return min(
+            (at for each in self._remembered.values() if (at := self.expires_at(each)) is not None), default=None
+        )
 
     def _forget(self, key: tuple[str, str]) -> None:
         if (remembered := self._remembered.pop(key, None)) is not None:
@@ -267,6 +283,7 @@ class Positions:
                     "expiry": remembered.expiry.symbol,
                     "timeout_s": remembered.timeout_s,
                     "expires_at": remembered.expires_at,
+                    "left_at": remembered.left_at,
                     "source": b64encode(remembered.source).decode(),
                 }
                 yield f"{_TERMINUS}\n{container}\n{link}", value
@@ -286,9 +303,11 @@ def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> Non
             state.put(kind, key, json.dumps(value).encode(), is_durable=key.startswith(_EPOCH))
 
 
-def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> Positions:
+def load(
+    state: StateStore, incarnation: str, now_ms: int, termini_max: int, abandoned_ms: int | None = None
+) -> Positions:
     """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
-    positions = Positions(termini_max)
+    positions = Positions(termini_max, abandoned_ms)
     kind = kinds_of_log(incarnation)[1]
     for key, entry in state.items(kind, "amqp-"):
         sort, first, second = key.split("\n")
@@ -300,6 +319,7 @@ def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> 
             at = Position(value["after"])
             remembered = Remembered(first, second, at, expiry, value["timeout_s"], True, source, is_loaded=True)
             remembered.expires_at = value["expires_at"]
+            remembered.left_at = value.get("left_at")  # 0.1 stored none
             positions._remembered[first, second] = remembered
             positions._sources_bytes += len(source)
             positions.ended(remembered, Expiry.CONNECTION_CLOSE, now_ms)
