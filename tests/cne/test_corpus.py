@@ -62,9 +62,9 @@ def test_every_member_replaced_by_every_strange_value(play, name):
         subscriber = await world.subscriber()
         await world.subscribe(subscriber.uri(), "/", V1)
         taken = 0
-        for path in spots(document):
-            for number, value in enumerate([..., *STRANGE_VALUES]):
-                own = f"{path}-{number}" if name.startswith("wrapped") else id  # else it would repeat another's id
+        for number, path in enumerate(spots(document)):
+            for which, value in enumerate([..., *STRANGE_VALUES]):
+                own = f"{number}/{which}" if name.startswith("wrapped") else id
                 case = changed({**document, "id": own}, path, value)
                 for base in (V1, V2):
                     answer = await world.ask("POST", f"{base}/create/event", text(case))
@@ -149,8 +149,8 @@ def test_binary_mode_with_strange_headers(play):
     async def scenario(world: World) -> None:
         good = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
         for name in [*good, "ce-time", "ce-tags", "ce-x", "ce-"]:
-            for number, value in enumerate(("", "%", "%ff", '"', "x" * 5000, "2.0", "%00", "a,b:")):
-                headers = {**good, "ce-id": f"{name}-{number}", name: value}
+            for value in ("", "%", "%ff", '"', "x" * 5000, "2.0", "%00", "a,b:"):
+                headers = {**good, "ce-id": f"{name}{value[:9]}", name: value}
                 answer = await world.ask("POST", f"{V2}/create/event", text(wrapped()["data"]), headers=headers)
                 assert answer.status in (202, 400), (name, value, answer)
 

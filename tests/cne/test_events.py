@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.core import Query, SequencedEvent
+from headwater.core import Event, Query, SequencedEvent
 from headwater.storage.memory import MemoryLog
 from tests.every import every
 
@@ -77,6 +77,64 @@ def test_cloudevent_is_taken_once_by_source_and_id(play, headers):
         ]
         assert events[0].data == text(wrapped())
         assert events[0].attributes["datacontenttype"] == "application/cloudevents+json"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", ["0.3", "v1.0"])
+def test_binary_mode_is_taken_in_every_version_that_structured_mode_is(play, version):
+    async def scenario(world: World) -> None:
+        document = wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE), specversion=version, subject="/the/source")
+        assert (await send(world, document, is_binary=True)).status == 202
+        state = (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).json
+        assert state["source"] == ("/the/source" if version == "0.3" else document["source"])
+        assert (await send(world, wrapped(specversion="2.0"), is_binary=True)).status == 400
+
+    play(scenario)
+
+
+def test_event_of_the_largest_size_as_it_is_sent_is_taken_and_delivered(play):
+    async def scenario(world: World) -> None:
+        value = v1_value(resource=NODE_SYNC_STATE, value="")
+        first = wrapped(value, id="0")
+        assert (await send(world, wrapped(v1_value(resource=NODE_SYNC_STATE), id="a"))).status == 202
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        room = 65_536 - len(text(first))
+        largest = wrapped(value | {"value": "x" * room}, id="1")
+        assert len(text(largest)) == 65_536
+        assert (await send(world, largest)).status == 202
+        await subscriber.got("LOCKED", "x" * room)
+        assert len(subscriber.calls[-1].body) > 65_536
+        assert (await send(world, wrapped(value | {"value": "x" * room + "x"}, id="2"))).status == 413
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("mode", ["structured", "binary"])
+def test_extensions_are_forwarded_with_their_types(play, mode):
+    async def scenario(world: World) -> None:
+        extensions = {"flag": True, "count": -5, "name": "5", "big": 2**31, "half": 1.5}
+        assert (await send(world, wrapped(id="0"))).status == 202
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), "/sync", DeliveryMode=mode)
+        log = world.store.open("cne")
+        log.append(
+            [Event("t", text(wrapped(id="1", **extensions)), id="1", attributes={"count": "-5", "flag": "true"})]
+        )
+        assert (await send(world, wrapped(id="2", **extensions))).status == 202
+        await subscriber.until(lambda it: len(it.calls) == 3)
+        wanted = {"flag": True, "count": -5, "name": "5", "big": str(2**31), "half": "1.5"}
+        others, own = subscriber.calls[1:]
+        if mode == "binary":
+            assert {name: own.headers[f"ce-{name}"] for name in wanted} == {
+                "flag": "true", "count": "-5", "name": "5", "big": str(2**31), "half": "1.5",
+            }  # fmt: skip
+            assert others.headers["ce-flag"] == "true"
+        else:
+            assert {name: own.json[name] for name in wanted} == wanted and own.json["flag"] is True
+            assert (others.json["flag"], others.json["count"]) == (True, -5)
+            assert own.json["count"] is not True and type(own.json["count"]) is int
 
     play(scenario)
 

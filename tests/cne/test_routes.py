@@ -316,7 +316,14 @@ def test_unknown_path_is_404_without_a_body(play, path):
 
 
 @pytest.mark.parametrize(
-    "prefix", ["/api/ocloudNotifications", "/ocloudNotifications", "/api/cloudNotifications", "/OcloudNotifications"]
+    "prefix",
+    [
+        "/api/ocloudNotifications",
+        "/ocloudNotifications",
+        "/api/cloudNotifications",
+        "/OcloudNotifications",
+        "/API/OCLOUDNOTIFICATIONS",
+    ],
 )
 def test_every_prefix_of_the_field_is_served(play, prefix):
     async def scenario(world: World) -> None:

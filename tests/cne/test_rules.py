@@ -18,9 +18,22 @@ def check(document: object, dialect: Dialect = Dialect.V1) -> None:
     rules.check(reading.members_of(text(document)), dialect)
 
 
+EXAMPLE_REDFISH = {
+    "@odata.context": "/redfish/v1/$metadata#Event.Event",
+    "@odata.type": "#Event.v1_3_0.Event",
+    "Context": "any string is valid",
+    "Events": [{"EventId": "2162", "MemberId": "615703", "MessageId": "TMP0100"}],
+    "Id": "5e004f5a-e3d1-11eb-ae9c-3448edf18a38",
+    "Name": "Event Array",
+}
+"""Of the specification's examples."""
+
+
 def test_what_keeps_every_rule_passes():
     check(bare(v1_value(), v1_value(dataType="metric", valueType="decimal64.3", value=100.3)))
     check(bare(v1_value(valueType="redfish-event", value=redfish())))
+    check(bare(v1_value(valueType="redfish-event", value=EXAMPLE_REDFISH)))
+    check(wrapped(flag=True, number=-(2**31), other=2**31 - 1, text="1.5"), Dialect.V2)
     check(bare(v2_value()), Dialect.V2)
     check(wrapped(), Dialect.V2)
     check(bare(time=...))
@@ -46,10 +59,14 @@ CASES = {
     "data.values[0].valueType": bare(v1_value(valueType="metric", value="6")),
     "data.values[0].value": bare(v1_value(valueType="decimal64.3", value="0.1234")),
     "data.values[1].value": bare(v1_value(), v1_value(value=5)),
-    "data.values[0].value.Events[0].EventType": bare(of_redfish(event_type=None)),
+    "data.values[0].value.Events[0].MemberId": bare(of_redfish(Events=[{"MessageId": "TMP0100"}])),
     "data.values[0].value.Id": bare(of_redfish(Id="")),
     "data.values[0].value.Events": bare(of_redfish(Events=[])),
     "specversion": wrapped(v1_value(), specversion="v1.0"),
+    "extension": wrapped(v1_value(), extension=2**31),
+    "extension ": wrapped(v1_value(), extension=1.5),
+    "extension  ": wrapped(v1_value(), extension=-(2**31) - 1),
+    "extension   ": wrapped(v1_value(), extension=[1]),
 }
 
 

@@ -120,6 +120,8 @@ def test_server_without_any_event_makes_no_log(tmp_path: Path) -> None:
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
         assert server.ask(f"{V2}/health") == (200, "OK")
         assert server.ask("/health") == (200, '{"health":true}')
+        for path in ("/API/OCLOUDNOTIFICATIONS/V2/HEALTH", "/OcloudNotifications/v2/health"):
+            assert server.ask(path) == (200, "OK")
         assert server.ask(f"{V2}/subscriptions") == (200, "[]")
         assert server.ask(f"{V2}/x/CurrentState") == (404, "")
         assert server.ask("/logs/cne")[0] == 404

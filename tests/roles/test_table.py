@@ -95,7 +95,7 @@ def test_rights_of_actions_are_those_that_list_actions_tells() -> None:
 
 def test_requests_of_no_other_room_reach_dcb() -> None:
     """A new room of the server needs a section of the table: these are all that there are."""
-    assert set(cne.ROOMS) == {"api", "ocloudNotifications", "ocloudnotifications", "health"}
+    assert set(cne.ROOMS) == {"api", "ocloudnotifications", "health"}
     assert [protocol.name.split()[0].strip(":,") for protocol in table.PROTOCOLS] == [
         "HTTP",
         "FutoIn",

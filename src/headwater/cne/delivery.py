@@ -55,11 +55,11 @@ class Delivery:
     def send(self, subscription: Subscription, stored: Stored) -> Awaitable[Outcome]:
         """Send one event to one subscription, once. Raises Undeliverable, at once."""
         headers, body = self._rendered(subscription, stored)
-        if len(body) > self._settings.event_bytes_max:
-            raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
+        if len(body) > (limit := self._settings.event_bytes_max) and len(stored.event.data) > limit:
+            raise Undeliverable(f"{len(body)} bytes, at most {limit} are delivered")
         if subscription.mode == STARLINGX:
             body = enveloped(body, subscription.resource)
-        trace = headers_of(stored.notification.extensions)
+        trace = headers_of(stored.event.attributes)
         if self._spans is not None:
             return self._post_as_span(self._spans, subscription.endpoint, body, headers, trace)
         return self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)

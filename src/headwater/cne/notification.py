@@ -23,6 +23,17 @@ DATA_VERSION = "1.0"
 JSON_TYPE = "application/json"
 
 
+Extension = str | int | bool
+"""The value of a CloudEvents attribute: a String, or what stands for one, an Integer, or a Boolean."""
+
+
+def canonical(value: Extension) -> str:
+    """The string encoding of the specification's Type System."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
 class Dialect(StrEnum):
     """The two ways in which the members of a value are named."""
 
@@ -74,8 +85,8 @@ class Notification(Struct, frozen=True):
     values: tuple[Value, ...]
     data_content_type: str = JSON_TYPE
     data_schema: str = ""
-    extensions: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
-    """The other CloudEvents attributes of a wrapped one, in their canonical string form; they are forwarded."""
+    extensions: Mapping[str, Extension] = field(default_factory=lambda: NO_ATTRIBUTES)
+    """The other CloudEvents attributes of a wrapped one, with the type that they were given; they are forwarded."""
     address: str = ""
     """The resource address in the wrapping of CloudEvents 0.3: its `source`; `subject` is the source there."""
     is_wrapped: bool = False

@@ -213,7 +213,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     ready, is_stamped = stored.prepared(notification, publisher=id, address=address)
     if not ready.source:
         raise InvalidEvent("a string that is not empty is needed", "source")
-    _check_size(ready, host.settings.event_bytes_max)
+    _check_size(ready, len(given.original), host.settings.event_bytes_max)
     event = stored.event_of(
         ready,
         given.original,
@@ -227,9 +227,9 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     return event, ready, publisher is not None
 
 
-def _check_size(notification: Notification, bytes_max: int) -> None:
-    """Raises Refused where the event is larger than that, as it is delivered."""
-    if rendering.size_at_most(notification) <= bytes_max:
+def _check_size(notification: Notification, sent_bytes: int, bytes_max: int) -> None:
+    """Raises Refused where the event is larger than that, both as it was sent and as it is delivered."""
+    if sent_bytes <= bytes_max or rendering.size_at_most(notification) <= bytes_max:
         return
     size = len(rendering.structured(notification, _WIDEST_NUMBER))
     if size > bytes_max:

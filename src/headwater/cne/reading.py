@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,6 +29,7 @@ from .notification import (
     NUMERIC,
     REDFISH,
     Dialect,
+    Extension,
     Notification,
     Opaque,
     Value,
@@ -54,9 +55,13 @@ BATCH_VALUES_MAX = 2**17
 """Of all documents of a batch."""
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_OWN_ATTRIBUTES = frozenset(
+OWN_ATTRIBUTES = frozenset(
     {"specversion", "id", "source", "type", "time", "data", "data_base64", "datacontenttype", "dataschema", "tags"}
 )
+"""Members of a CloudEvent that are no extensions, or are not forwarded as such."""
+INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1
+"""Of the specification's Type System."""
+_INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 _RESERVED = ("sequence", "cne")
 """What this server states itself of every event."""
 
@@ -91,13 +96,16 @@ def read(members: Members, dialect: Dialect | None = None) -> Notification:
     return _wrapped(members, dialect) if is_wrapped(members) else _bare(members, dialect)
 
 
-def members_of_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Members:
+def members_of_headers(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Members:
     """A binary-mode CloudEvent (`ce-` header fields, the data as the body) as the object that it is in structured mode.
 
-    Raises InvalidEvent, InvalidInput.
+    Its version is any that is taken in structured mode. Raises InvalidEvent, InvalidInput.
     """
-    event = cloudevents.event_from_headers(headers, b"")
-    members: Members = {"specversion": "1.0", "id": event.id, "source": event.source, "type": event.type}
+    fields = [(name, value) for name, value in headers if name != b"ce-specversion"]
+    version = next(value.decode("latin-1").strip() for name, value in headers if name == b"ce-specversion")
+    accepted = cloudevents.SPECVERSION if version in SPEC_VERSIONS else version
+    event = cloudevents.event_from_headers([*fields, (b"ce-specversion", accepted.encode("latin-1"))], b"")
+    members: Members = {"specversion": version, "id": event.id, "source": event.source, "type": event.type}
     members |= event.attributes
     members.pop("datacontenttype", None)
     if event.tags:
@@ -263,19 +271,26 @@ def _time(members: Members) -> str:
     return timestamps.normalised(text, "time") if text else ""
 
 
-def _extensions(members: Members) -> dict[str, str]:
+def integer_of(text: str) -> int | None:
+    """The Integer of the specification's Type System that a JSON number is, or None."""
+    number = int(text) if _INTEGER.fullmatch(text) else INTEGER_MAX + 1
+    return number if INTEGER_MIN <= number <= INTEGER_MAX else None
+
+
+def _extensions(members: Members) -> dict[str, Extension]:
     """The attributes that are forwarded; what is no attribute stays in the stored original only."""
-    found = {}
+    found: dict[str, Extension] = {}
     for name, value in members.items():
-        if name in _OWN_ATTRIBUTES or not ATTRIBUTE_NAME.fullmatch(name) or name.startswith(_RESERVED):
+        if name in OWN_ATTRIBUTES or not ATTRIBUTE_NAME.fullmatch(name) or name.startswith(_RESERVED):
             continue
         if isinstance(value, str):
             if value:
                 found[name] = check_text(value, name)
         elif isinstance(value, bool):
-            found[name] = "true" if value else "false"
+            found[name] = value
         elif isinstance(value, Number):
-            found[name] = value.text
+            integer = integer_of(value.text)
+            found[name] = value.text if integer is None else integer
     return found
 
 

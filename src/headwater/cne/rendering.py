@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..formats.cloudevents import format_sequence
-from .notification import DATA_VERSION, JSON_TYPE, VALUE_MEMBERS, Dialect, Notification, Opaque, Value
+from .notification import (
+    DATA_VERSION,
+    JSON_TYPE,
+    VALUE_MEMBERS,
+    Dialect,
+    Extension,
+    Notification,
+    Opaque,
+    Value,
+    canonical,
+)
 from .timestamps import now
 
 Header = tuple[str, str]
@@ -30,7 +40,7 @@ def size_at_most(notification: Notification) -> int:
     """As many bytes as `structured` has at most: much quicker to know, and often enough."""
     texts = [notification.id, notification.source, notification.type, notification.data_schema]
     for name, value in notification.extensions.items():
-        texts += name, value
+        texts += name, canonical(value)
     escaped = 0
     for each in notification.values:
         content = each.value
@@ -70,12 +80,12 @@ def binary(
 ) -> tuple[list[Header], bytes]:
     """CloudEvents 1.0 in binary mode: header fields, and the data as the body."""
     context = _context(notification, sequence_number)
-    headers = [(f"ce-{name}", _header_value(str(value))) for name, value in context.items()]
+    headers = [(f"ce-{name}", _header_value(canonical(value))) for name, value in context.items()]
     return headers, msgspec.json.encode(_data(notification, dialect))
 
 
-def _context(notification: Notification, sequence_number: int | None) -> dict[str, object]:
-    context: dict[str, object] = {
+def _context(notification: Notification, sequence_number: int | None) -> dict[str, Extension]:
+    context: dict[str, Extension] = {
         "specversion": "1.0",
         "id": notification.id,
         "source": notification.source,
@@ -90,7 +100,7 @@ def _context(notification: Notification, sequence_number: int | None) -> dict[st
     return context
 
 
-def _forwarded(extensions: Mapping[str, str]) -> dict[str, object]:
+def _forwarded(extensions: Mapping[str, Extension]) -> dict[str, Extension]:
     return {name: value for name, value in extensions.items() if not name.startswith("cne")}
 
 

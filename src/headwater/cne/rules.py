@@ -12,7 +12,7 @@ from ..core.errors import InvalidEvent
 from . import timestamps
 from .document import Members, Number, kind_of, object_of
 from .notification import DATA_TYPES, DATA_VERSION, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
-from .reading import SPEC_VERSIONS, is_wrapped
+from .reading import INTEGER_MAX, INTEGER_MIN, OWN_ATTRIBUTES, SPEC_VERSIONS, integer_of, is_wrapped
 
 VALUE_TYPES = (ENUMERATION, DECIMAL, REDFISH)
 _DECIMAL64_3 = re.compile(r"-?\d+(\.\d{1,3})?", re.ASCII)
@@ -25,6 +25,7 @@ def check(members: Members, dialect: Dialect) -> None:
     if is_wrapped(members):
         if members["specversion"] not in SPEC_VERSIONS.values():
             raise InvalidEvent('"1.0" and "0.3" are allowed', "specversion")
+        _check_extensions(members)
     else:
         _text(members, "dataContentType", "")
     if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
@@ -37,6 +38,16 @@ def check(members: Members, dialect: Dialect) -> None:
         raise InvalidEvent("an array of at least one value is needed", "data.values")
     for index, value in enumerate(values):
         _check_value(value, f"data.values[{index}]", dialect)
+
+
+def _check_extensions(members: Members) -> None:
+    """Attributes have a type of the Type System: strings, booleans, and integers of 32 bits."""
+    for name, value in members.items():
+        if name in OWN_ATTRIBUTES or value is None or isinstance(value, str | bool):
+            continue
+        if not isinstance(value, Number) or integer_of(value.text) is None:
+            allowed = f"a string, true, false, or an integer from {INTEGER_MIN} to {INTEGER_MAX} is expected"
+            raise InvalidEvent(f"{allowed}, {kind_of(value)} given", name)
 
 
 def _check_value(given: object, where: str, dialect: Dialect) -> None:
@@ -57,7 +68,7 @@ def _check_value(given: object, where: str, dialect: Dialect) -> None:
 
 
 def _check_redfish(given: object, where: str) -> None:
-    """The members that the Redfish schema Event requires."""
+    """The members that the specification's examples of Redfish events have: EventType, for one, is not among them."""
     content = object_of(given, where)
     for name in ("@odata.type", "Id", "Name"):
         _text(content, name, f"{where}.")
@@ -66,7 +77,7 @@ def _check_redfish(given: object, where: str) -> None:
         raise InvalidEvent("an array of at least one event is needed", f"{where}.Events")
     for index, each in enumerate(events):
         event = object_of(each, f"{where}.Events[{index}]")
-        for name in ("EventType", "MemberId", "MessageId"):
+        for name in ("MemberId", "MessageId"):
             _text(event, name, f"{where}.Events[{index}].")
 
 

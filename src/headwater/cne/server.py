@@ -30,8 +30,8 @@ BODY_BYTES_MIN = 1024 * 1024
 """A batch, and an event with much white space, may be larger than the largest event."""
 PREFIXES = (("api", "ocloudnotifications"), ("ocloudnotifications",), ("api", "cloudnotifications"))
 """What comes before the version, in lower case: OpenShift's, O-RAN's, and a misspelling that is in the field."""
-ROOMS = ("api", "ocloudNotifications", "ocloudnotifications", "health")
-"""First segments of the paths that are served here."""
+ROOMS = ("api", "ocloudnotifications", "health")
+"""First segments of the paths that are served here, in lower case; they may be in any case."""
 CURRENT_STATE = "currentstate"
 
 _logger = logging.getLogger("headwater.cne")

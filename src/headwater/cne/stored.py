@@ -8,6 +8,7 @@ that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole n
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from ..formats.foreign import fit_tag
 from . import envelope, quick_reading, reading, rendering, timestamps
 from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
-from .notification import JSON_TYPE, Notification, Value
+from .notification import JSON_TYPE, Extension, Notification, Value, canonical
 
 PUBLISHER, ADDRESS, STAMPED, PRODUCERS_ID = "cnepublisher", "cneaddress", "cnestamped", "cneid"
 """Attributes of an event: its publisher's id and resource address; that its time is ours; and the id that its producer
@@ -65,7 +66,7 @@ def event_of(
     `address` is the publisher's resource address; `is_stamped` says that the time is ours. The log checks its limits
     when it is appended.
     """
-    attributes = {name: value for name, value in notification.extensions.items() if name not in _OURS}
+    attributes = {name: canonical(value) for name, value in notification.extensions.items() if name not in _OURS}
     attributes |= {"time": notification.time, "datacontenttype": content_type}
     if notification.data_schema:
         attributes["dataschema"] = notification.data_schema
@@ -146,7 +147,7 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
     found = said_in(event)
     if found is None:
         return None
-    version, values, content_type = found
+    version, values, content_type, typed = found
     attributes = event.attributes
     return Notification(
         id=event.id,
@@ -157,13 +158,22 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
         values=values,
         data_content_type=content_type,
         data_schema=attributes.get("dataschema", ""),
-        extensions={name: value for name, value in attributes.items() if name not in _OURS},
+        extensions={
+            name: typed[name] if name in typed and canonical(typed[name]) == text else text
+            for name, text in attributes.items()
+            if name not in _OURS
+        },
         address=attributes.get(ADDRESS, ""),
     )
 
 
-def said_in(event: Event | SequencedEvent) -> tuple[str, tuple[Value, ...], str] | None:
-    """Version, values and content type in the data of an event, if it is a notification. Raises InvalidInput."""
+def said_in(
+    event: Event | SequencedEvent,
+) -> tuple[str, tuple[Value, ...], str, Mapping[str, Extension]] | None:
+    """Version, values, content type and extensions in the data of an event, if it is a notification.
+
+    Raises InvalidInput.
+    """
     whole = quick_reading.read(event.data)
     if whole is None:
         document = decode(event.data)
@@ -173,9 +183,9 @@ def said_in(event: Event | SequencedEvent) -> tuple[str, tuple[Value, ...], str]
         if "data" not in document and "data_base64" not in document:
             if "values" not in document:
                 return None
-            return *reading.read_data(document), event.attributes.get("datacontenttype", JSON_TYPE)
+            return *reading.read_data(document), event.attributes.get("datacontenttype", JSON_TYPE), {}
         whole = reading.read(document)
-    return whole.version, whole.values, whole.data_content_type
+    return whole.version, whole.values, whole.data_content_type, whole.extensions
 
 
 def _time(event: SequencedEvent) -> str:

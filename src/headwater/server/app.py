@@ -594,10 +594,15 @@ class Server:
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`."""
+    """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`.
+
+    The segments of the notification API may be in any case.
+    """
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
+        if room not in rooms and (lowered := room.lower()) in cne.ROOMS:
+            room = lowered
         await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
