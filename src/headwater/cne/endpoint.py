@@ -196,7 +196,7 @@ class Endpoint:
             self._wake.set()
 
     def owe(self, subscription: Subscription, first: int, last: int) -> None:
-        """Send the current states with these numbers, both inclusive, to one subscription, between what waits."""
+        """Send the current states with these numbers, both inclusive, to one subscription, in turns with events."""
         if (known := self._subscriptions.get(subscription.id)) is not None:
             self._owed.add(*known, first, last)
             self._wake.set()
@@ -238,7 +238,7 @@ class Endpoint:
                 await asyncio.sleep(FAULT_PAUSE_S)
 
     def _next(self) -> Item | None:
-        """What is sent next: what is out of turn; then events that wait, and states that are owed, in turns."""
+        """The next item to send: one out of turn; then events of the queue and states that are owed, in turns."""
         if self._extras:
             return self._extras.popleft()
         if (self._is_turn_of_states or not self._queue) and (state := self._owed.next()) is not None:

@@ -73,7 +73,7 @@ class Feed:
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
         self._active: dict[str, Endpoint] = {}
-        """Those that are not suspended: no others cost anything while events come."""
+        """All endpoints but suspended ones, which cost nothing while events come."""
         self._delivery, self._settings, self._bus = delivery, settings, bus
         self._checkpoints = Checkpoints(log, state)
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}

@@ -1,8 +1,7 @@
-"""Current states that an endpoint is still to be sent: what a greeting left out, what was asked for again, what a gap
-led to.
+"""Current states that an endpoint still gets: the rest of a greeting, all after a ping, and the states after a gap.
 
-Of each subscription a range of numbers is remembered. Its states are read in pieces, when there is room for them, from
-those that are current then: one with a newer event, which the endpoint gets by itself, is not among them.
+Each subscription has a range of numbers. Its states are read in pieces, when there is room for them, and only while
+they are current: the endpoint gets a newer event by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Range(NamedTuple):
 
 
 class Owed:
-    """The states that one endpoint is still to be sent, in the order of their numbers for each subscription."""
+    """The states that one endpoint still gets, in the order of their numbers for each subscription."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -38,7 +37,7 @@ class Owed:
         return len(self._piece)
 
     def add(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
-        """The states of a subscription from events with these numbers, both inclusive, are to be sent."""
+        """Send a subscription its states from events with these numbers, both inclusive."""
         if (known := self._ranges.get(subscription.id)) is not None:
             first, last = min(first, known.first), max(last, known.last)
         self._ranges[subscription.id] = _Range(subscription, pattern, first, last)

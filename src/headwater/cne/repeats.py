@@ -24,7 +24,7 @@ _NOT_SAID = frozenset({"time", "datacontenttype", TRACEPARENT, TRACESTATE, STAMP
 
 
 class IdReused(Exception):
-    """Another event has the source and id of one that is to be appended; nothing was appended."""
+    """The log has another event of the same source and id; nothing was appended."""
 
     def __init__(self, index: int, event: Event, number: int | None) -> None:
         """`index` is that of the event in the append; `number` that of the stored one, None if it is in the append."""

@@ -110,7 +110,7 @@ class Service:
             await self._append_new(feed, events)
 
     async def _append_new(self, feed: Feed, events: Sequence[Event]) -> None:
-        """Append those that the log does not have, under ids that it does not have. Raises IdReused, EventLogError."""
+        """Append the events that are new to the log, under ids that are new. Raises IdReused, EventLogError."""
         for attempt in range(APPEND_ATTEMPTS):
             if not (left := await asyncio.to_thread(repeats.new_of, feed.log, events)):
                 return
@@ -205,7 +205,7 @@ class Service:
             return made
 
     async def ping(self, subscription: Subscription) -> None:
-        """Send all current states to a subscription again, between what waits; a suspended endpoint is resumed."""
+        """Send all current states to a subscription again, in turns with events; a suspended endpoint is resumed."""
         feed = await self._supervisor.feed()
         endpoint = feed.endpoints.get(subscription.endpoint)
         if endpoint is None:

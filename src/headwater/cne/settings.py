@@ -60,8 +60,8 @@ class Settings:
     webhook_ca: Path | None = setting(
         None, path, "file with the authorities (PEM) that webhooks' certificates are verified by; default: the system's"
     )
-    """File with the authorities (PEM) by which certificates of webhooks are verified, in place of those that the system
-    trusts. It is read again when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
+    """File with the authorities (PEM) by which certificates of webhooks are verified, in place of the system's
+    authorities. It is read again when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
     webhook_certificate: Path | None = setting(
         None, path, "file with the certificate chain (PEM) that webhooks are shown when they ask for one; with its key"
     )

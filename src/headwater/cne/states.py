@@ -31,7 +31,7 @@ _logger = logging.getLogger("headwater.cne")
 
 
 class States:
-    """The newest notifications by resource address. Where there are too many addresses, those that are known stay."""
+    """The newest notifications by resource address. Where there are too many addresses, known ones stay."""
 
     def __init__(self, addresses_max: int = STATES_MAX) -> None:
         self._addresses_max = addresses_max
