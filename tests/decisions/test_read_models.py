@@ -272,6 +272,19 @@ def test_a_model_goes_on_behind_an_event_that_cannot_be_read_where_it_may(
     assert [each.partition(":")[0] for each in caplog.messages] == ["skipped"]
 
 
+def test_numbers_that_a_log_does_not_have_are_no_lag() -> None:
+    store = MemoryStore()
+    store.create("courses").append([write(SeatTaken("go", "ann"))] * 50)
+    store.delete("courses")
+    log = store.create("courses")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        runner = Runner(log, connection, seats())
+        assert runner.lag().behind == 0, "it is empty"
+        log.append([write(SeatTaken("go", "bob"))])
+        assert runner.lag() == Lag(50, 51) and runner.lag().behind == 1
+        assert runner.catch_up() == 1 and runner.lag() == Lag(51, 51)
+
+
 def test_what_was_trimmed_or_made_anew_is_told() -> None:
     store = MemoryStore()
     log: MemoryLog = store.create("courses")

@@ -151,8 +151,12 @@ class Runner:
         return int(position)
 
     def lag(self) -> Lag:
-        """How far it has come. A new version that is not `behind` can be published."""
-        return Lag(self.position(), self._log.head())
+        """How far it has come. A new version that is not `behind` can be published.
+
+        Numbers below the first event of the log do not count: they belong to another incarnation, or were trimmed.
+        """
+        log = self._log.info()
+        return Lag(max(self.position(), log.first_retained - 1), log.head)
 
     def publish(self) -> None:
         """Let the views, which have the names of the tables without a version, show this version.
