@@ -31,7 +31,7 @@ from headwater.flight.client import BulkClient
 from headwater.formats import exported
 from headwater.formats.tabular import TableMapping, row_reader, table_events
 from headwater.spark import running
-from headwater.spark.importing import reading
+from headwater.spark.importing import reading, tables
 from headwater.spark.importing.files import find_files, fingerprint, look_at
 from headwater.spark.importing.pieces import batches_of, pieces_of
 from headwater.spark.importing.quarantine import BadRow
@@ -204,6 +204,19 @@ def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tm
     (tmp_path / "good" / "t.csv").write_bytes(b"".join([lines[0], lines[1], *[b"A,2024-01-01,0\n"] * 5, lines[7]]))
     clean, _ = read_in_pieces(tmp_path / "good" / "t.csv", TableMapping(""), 10**6)
     assert (good[0]["id"], good[1]["id"]) == (clean[0]["id"], clean[6]["id"])
+
+
+def test_a_row_of_a_table_on_which_the_import_itself_fails_is_told_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = tables.rfc3339
+    monkeypatch.setattr(tables, "rfc3339", lambda text, *format: {}[text] if text == "x" else right(text, *format))
+    (path := tmp_path / "t.csv").write_text("type,time\nA,2024-01-01\nB,x\nC,soon\nD,\n")
+    rows, bad = read_in_pieces(path, TableMapping(""), 10**6)
+    assert [row["type"] for row in rows] == ["A", "D"]
+    assert [(each.row, each.reason.partition(",")[0]) for each in bad] == [
+        (2, "unexpected KeyError: 'x'"), (3, "a time as ISO 8601"),
+    ]  # fmt: skip
 
 
 def test_what_a_log_refuses_is_found_among_much_that_it_takes() -> None:

@@ -29,7 +29,7 @@ from ..schema import arrow_schema
 from .files import PARQUET, opened_parquet
 from .pieces import Piece
 from .quarantine import UNEXPECTED, BadRow, bad_row, write_bad_rows
-from .tables import TableReader
+from .tables import Mapped, TableReader
 
 COLUMNS = ("type", "data", "tags", "id", "source", "attributes", "group_key", "envelope", "encoding")
 BATCH_EVENTS = 10_000
@@ -99,12 +99,29 @@ def _table(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[p
     """Rows of a table of text, column by column, some thousands of them at once."""
     text, reader = _Text(piece), TableReader(piece.file.header, piece.file.mapping)
     rows = text.rows(bad)
-    while places := list(islice(rows, BATCH_EVENTS)):
+    while some := list(islice(rows, BATCH_EVENTS)):
+        for places, mapped in _mapped(reader, some):
+            problems = [(0, mapped)] if isinstance(mapped, str) else mapped.problems
+            for at, problem in problems:
+                bad.append(bad_row(piece.file.name, *text.raw(places[at]), problem))
+            if not isinstance(mapped, str):
+                origins = _Origins(text, list(compress(places, mapped.is_event)))
+                yield from _fit(mapped.events, settings, origins, piece, bad)
+
+
+def _mapped(reader: TableReader, places: list[_Place]) -> Iterator[tuple[list[_Place], Mapped | str]]:
+    """Runs of rows with their events, and each row between them on which the reader fails, with the reason."""
+    try:
         mapped = reader.events([place.cells for place in places], [place.row for place in places])
-        for at, problem in mapped.problems:
-            bad.append(bad_row(piece.file.name, *text.raw(places[at]), problem))
-        origins = _Origins(text, list(compress(places, mapped.is_event)))
-        yield from _fit(mapped.events, settings, origins, piece, bad)
+    except Exception as error:
+        if len(places) == 1:
+            yield places, _reason(error)
+            return
+        half = len(places) // 2
+        yield from _mapped(reader, places[:half])
+        yield from _mapped(reader, places[half:])
+    else:
+        yield places, mapped
 
 
 class _Place(NamedTuple):
