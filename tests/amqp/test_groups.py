@@ -16,6 +16,7 @@ from headwater.amqp.protocol.performatives import Accepted, Released
 from headwater.amqp.protocol.types import Int, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consuming import GroupMember
+from headwater.core.errors import NotPrimary
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
 
@@ -40,21 +41,24 @@ def other(served: Served) -> Iterator[Client]:
 class FailingState:
     """A state store whose disk takes no epoch while `fails`."""
 
-    def __init__(self, state: Any) -> None:
-        self._state, self.fails = state, False
+    def __init__(self, state: Any, error: Exception) -> None:
+        self._state, self._error, self.fails = state, error, False
 
     def put(self, kind: str, key: str, *arguments: Any, **options: Any) -> int:
         if self.fails and key.startswith("amqp-epoch"):
-            raise OSError("no space left on device")
+            raise self._error
         return int(self._state.put(kind, key, *arguments, **options))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
 
-def test_nobody_owns_a_partition_under_an_epoch_that_is_not_stored(served: Served, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("error", [OSError("no space left on device"), NotPrimary("$state")], ids=["OSError", "lost"])
+def test_nobody_owns_a_partition_under_an_epoch_that_is_not_stored(
+    served: Served, monkeypatch: Any, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     served.log("split", partitions=3)
-    state = FailingState(served.store.state)
+    state = FailingState(served.store.state, error)
     monkeypatch.setattr(served.store, "state", state)
     with served.client() as client:
         state.fails = True
@@ -62,6 +66,9 @@ def test_nobody_owns_a_partition_under_an_epoch_that_is_not_stored(served: Serve
         state.fails = False
         again = join(client, 1, ULong(6))
         assert partition_of(again) == "1"
+    told = [record for record in caplog.records if record.message == "positions were not stored"]
+    is_fault = isinstance(error, OSError)
+    assert {bool(record.exc_info) for record in told} == {is_fault}, "a traceback says nothing of a lost role"
 
 
 def join(client: Client, partition: int | None = None, epoch: Any = None, group: str = "G", **options: Any) -> Receiver:

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import NoReturn
+from itertools import cycle
+from typing import Any, NoReturn
 
 import psycopg
 import psycopg.sql
@@ -15,11 +16,11 @@ import pytest
 
 from headwater.core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from headwater.homes import postgres as module
-from headwater.homes import postgres_statements
+from headwater.homes import postgres_schema, postgres_statements
 from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_connections import Connections
 from headwater.homes.postgres_lease import VOUCHES, Granted
-from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables
+from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables, pooling
 from headwater.homes.postgres_servers import ServerReport
 from headwater.storage.frame_encoding import Chain, EncodedFrame
 from headwater.storage.frame_layout import MAGIC
@@ -247,6 +248,18 @@ def test_what_was_never_sent_is_refused_and_a_home_that_comes_back_is_noticed(ha
     hasty.proxy.is_refusing = False
     eventually(lambda: hasty.home.unavailable is None)
     hasty.commit(frames(begin), begin)
+
+
+def test_a_full_disk_of_the_database_is_told_as_such(hasty: Desk) -> None:
+    full = "BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END"
+    with psycopg.connect(hasty.url, autocommit=True) as connection:
+        connection.execute(f"CREATE FUNCTION headwater.full() RETURNS trigger LANGUAGE plpgsql AS $$ {full} $$")
+        trigger = "CREATE TRIGGER is_full BEFORE INSERT ON headwater.frame EXECUTE FUNCTION headwater.full()"
+        connection.execute(trigger)
+    begin = hasty.head
+    with pytest.raises(StorageUnavailable, match="no space left on device") as refused:
+        hasty.commit(frames(begin), begin)
+    assert refused.value.reason.startswith("the disk of the database is full")
 
 
 def test_who_waits_for_an_unknown_outcome_is_told_and_it_is_known_later(hasty: Desk) -> None:
@@ -610,6 +623,8 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
     [
         ("postgresql://nobody@127.0.0.1:1/x", "PostgreSQL at 127.0.0.1, database x: .*refused"),
         ("nonsense", "the address of the home"),
+        ("postgresql://{}/x?conect_timeout=3", r"there is no option conect_timeout \(connect_timeout may be meant\)"),
+        ("postgresql://u:pass?word=x@db/x?conect=3", "the address of the home cannot be read, postgresql://"),
         ("postgresql://{}/none", 'database "none" does not exist'),
         ("postgresql://{}/template1", "no home in this database yet: make it with headwater home init"),
     ],
@@ -618,6 +633,16 @@ def test_what_is_no_home_is_told(url: str, problem: str) -> None:
     place = fresh_home().removeprefix("postgresql://").partition("/")[0]
     with pytest.raises(StorageUnavailable, match=problem):
         PostgresHome(url.format(place))
+
+
+def test_no_home_is_made_in_a_postgresql_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = fresh_home()
+    monkeypatch.setattr(postgres_schema, "POSTGRES_MIN", 99)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA headwater CASCADE")
+        with pytest.raises(StorageUnavailable, match=r"PostgreSQL \d+ found; 99 to"):
+            make_tables(connection)
+        assert connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,)
 
 
 def test_a_home_of_a_newer_version_is_refused() -> None:
@@ -631,7 +656,7 @@ def test_a_home_of_a_newer_version_is_refused() -> None:
 @pytest.mark.parametrize(
     ("setting", "is_problem"),
     [("synchronous_commit = local", False),
-     ("default_transaction_isolation = 'serializable'", True)],
+     ("default_transaction_isolation = 'serializable'", True), ("default_transaction_read_only = on", True)],
 )  # fmt: skip
 def test_a_database_that_does_not_keep_its_promises_is_told(setting: str, is_problem: bool) -> None:
     with psycopg.connect(fresh_home(), autocommit=True) as connection:
@@ -639,6 +664,45 @@ def test_a_database_that_does_not_keep_its_promises_is_told(setting: str, is_pro
         name = setting.partition(" ")[0]
         found = [each for each in findings(connection) if each.text.startswith(name)]
         assert [each.is_problem for each in found] == [is_problem]
+
+
+def test_a_role_that_may_only_read_is_told_what_it_lacks() -> None:
+    url = fresh_home()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA headwater TO reader")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA headwater TO reader")
+    try:
+        home = PostgresHome(url.replace("headwater@", "reader@"))
+        [problem] = [each.text for each in home.findings() if each.is_problem]
+        home.close()
+        assert problem.startswith(
+            "the role reader lacks these rights: INSERT on headwater.log, UPDATE on headwater.log"
+        )
+        assert "SELECT" not in problem and "DELETE on headwater.staged" in problem
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DROP OWNED BY reader")
+            connection.execute("DROP ROLE reader")
+
+
+def test_sessions_that_a_pooler_shares_are_told() -> None:
+    with psycopg.connect(fresh_home(), autocommit=True) as one, psycopg.connect(one.info.dsn, autocommit=True) as other:
+        assert pooling(one, other) == []
+        for first, second in ((one, one), (Alternating(one, other), other)):
+            [told] = pooling(first, second)  # type: ignore[arg-type]
+            assert told.is_problem and "pool_mode" in told.text
+
+
+class Alternating:
+    """A connection of a client whose transactions go to two sessions in turn."""
+
+    def __init__(self, *sessions: psycopg.Connection[Any]) -> None:
+        self._sessions = cycle(sessions)
+
+    def execute(self, *given: Any) -> Any:
+        return next(self._sessions).execute(*given)
 
 
 @pytest.mark.parametrize(

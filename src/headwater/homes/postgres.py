@@ -22,7 +22,7 @@ from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_commit import COMMIT, commit_values
 from .postgres_connections import HomeConnection
 from .postgres_lease import SYNCHRONOUS, Granted, LeaseStanding
-from .postgres_schema import Finding, findings, identity_of
+from .postgres_schema import Finding, findings, identity_of, pooling
 from .postgres_servers import ServerReport
 from .postgres_statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
 
@@ -146,8 +146,8 @@ class PostgresHome:
 
     def findings(self) -> list[Finding]:
         """What is to be said of the database: see `postgres_schema.findings`. Raises StorageUnavailable."""
-        with self._statements.asking() as connection:
-            return findings(connection.psycopg)
+        with self._statements.asking() as connection, self._statements.asking() as another:
+            return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
 
     # The lease
 

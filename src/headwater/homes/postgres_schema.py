@@ -5,6 +5,7 @@ All are in the schema `headwater` of one database, so a database has one home.
 
 from __future__ import annotations
 
+import re
 import secrets
 import uuid
 from collections.abc import Iterator, Sequence
@@ -111,6 +112,12 @@ GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 """What a role needs that is not the owner: no more than that."""
 
 
+_GRANTED = re.compile(r"GRANT (.+) ON headwater\.(\w+) TO")
+_LACKING = """
+SELECT name, required FROM unnest(%s::text[], %s::text[]) AS needed (name, required)
+WHERE NOT has_table_privilege(to_regclass('headwater.' || name), required)
+"""
+"""Of a table that an earlier version of the home has not, nothing is lacking."""
 _CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
 """The value in a session that does not set it."""
 
@@ -141,7 +148,12 @@ def initial_sql(role: str | None = None) -> str:
 
 
 def make_tables(connection: Connection, role: str | None = None) -> Identity:
-    """Make the home, or find the one that is there. Raises StorageUnavailable (a newer one), psycopg.Error."""
+    """Make the home, or find the one that is there.
+
+    Raises StorageUnavailable (a newer home, or a PostgreSQL that is too old), psycopg.Error.
+    """
+    if (major := connection.info.server_version // 10_000) < POSTGRES_MIN:
+        raise StorageUnavailable(f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater home init'))")
         if (found := _found(connection)) is None:
@@ -196,7 +208,38 @@ def findings(connection: Connection) -> list[Finding]:
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
     if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
         found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
+    found += _of_writing(connection)
     return found
+
+
+def _of_writing(connection: Connection) -> Iterator[Finding]:
+    """Findings about what keeps this role from writing."""
+    if _setting(connection, "default_transaction_read_only") != "off":
+        yield Finding(True, "default_transaction_read_only is on, so nothing can be appended: set it to off")
+    needed = [(table, right) for rights, table in _GRANTED.findall(RIGHTS) for right in rights.split(", ")]
+    tables, rights = zip(*needed, strict=True)
+    lacking = connection.execute(_LACKING, (list(tables), list(rights))).fetchall()
+    if lacking:
+        named = ", ".join(f"{right} on headwater.{table}" for table, right in lacking)
+        remedy = "give them by headwater home init --role, as the owner of the tables"
+        yield Finding(True, f"the role {connection.info.user} lacks these rights: {named}; {remedy}")
+
+
+def pooling(first: Connection, second: Connection) -> list[Finding]:
+    """Whether two connections are sessions of their own: those of a pooler may change theirs with each transaction.
+
+    Raises psycopg.Error.
+    """
+    mine = secrets.token_hex(8)
+    first.execute("SELECT set_config('headwater.session', %s, false)", (mine,))
+    seen = [each.execute("SELECT current_setting('headwater.session', true)").fetchone() for each in (first, second)]
+    if seen[0] == (mine,) and seen[1] != (mine,):
+        return []
+    text = (
+        "sessions are shared: this is a pooler that gives each transaction another one (PgBouncer's pool_mode "
+        "transaction or statement), and appends fail; name the database itself, or set pool_mode to session"
+    )
+    return [Finding(True, text)]
 
 
 def _of_waiting(connection: Connection) -> Iterator[Finding]:

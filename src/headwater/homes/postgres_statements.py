@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 from ..core.errors import OutcomeUnknown, StorageUnavailable
@@ -32,6 +34,10 @@ GIVING_UP_S = 2.0
 """Who stops waits no longer than that for a silent connection."""
 BACKOFF_S = (0.02, 1.0)
 WATCH_S = 0.25
+_OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
+_NO_SPACE = "53100"
+_DISK_FULL = "the disk of the database is full, where events are committed to; free space there"
+_UNREACHABLE = "where events are committed to cannot be reached; try again later"
 _CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
 _UNKNOWN = ("08", "57", "40003")
 """Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
@@ -95,7 +101,8 @@ class Statements:
         self._under_way: set[_Statement] = set()
         self.failing_since: float | None = None
         """Since when nothing was answered, by the monotonic clock."""
-        self._failure = ""
+        self._failure = self._reason = ""
+        """What failed last, and what anybody is told of it."""
         self._closing = threading.Event()
         self.gives_up = False
         """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
@@ -219,6 +226,7 @@ class Statements:
             self._failure = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
                 self._failure += _RIGHTS
+            self._reason = _DISK_FULL if getattr(error, "sqlstate", None) == _NO_SPACE else _UNREACHABLE
             is_news = self.failing_since is None
             self.failing_since = self.failing_since or since or time.monotonic()
         if self._closing.is_set():
@@ -234,7 +242,7 @@ class Statements:
         """The error that says that the home does not answer, and why."""
         return HomeUnavailable(
             f"{self.name}: {self._failure or 'it is closed'}",
-            reason="where events are committed to cannot be reached; try again later",
+            reason=self._reason or _UNREACHABLE,
         )
 
     def _watch(self) -> None:
@@ -279,9 +287,20 @@ def described(url: str) -> str:
     try:
         given = driver.conninfo.conninfo_to_dict(url)
     except driver.Error:  # what it says may have the password in it
-        problem = "the address of the home cannot be read, postgresql://USER@HOST/DATABASE is expected"
+        problem = f"the address of the home cannot be read{_misspelt(url)}, postgresql://USER@HOST/DATABASE is expected"
         raise StorageUnavailable(problem) from None
     return f"the home in PostgreSQL at {given.get('host', 'localhost')}, database {given.get('dbname', '')}"
+
+
+def _misspelt(url: str) -> str:
+    """Which option of an address there is not; where the part with options may be of a password, nothing."""
+    options = url.partition("?")[2]
+    known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
+    for name in () if "@" in options else _OPTION.findall(options):
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            return f": there is no option {name}" + (f" ({close[0]} may be meant)" if close else "")
+    return ""
 
 
 def _says_nothing(error: Any) -> bool:

@@ -337,9 +337,11 @@ class EventLogNode:
             if changes := self.positions.changes():
                 try:
                     await asyncio.to_thread(store, self._state, self.incarnation, changes)
-                except Exception:
+                except Exception as error:
                     self.is_changed = True  # tried again with the next tick
-                    _logger.exception("positions were not stored", extra={"fields": {"log": self.log.name}})
+                    told = {"log": self.log.name, "problem": str(error)}
+                    is_ours = not isinstance(error, EventLogError)  # else the storage refuses, as of a former primary
+                    _logger.error("positions were not stored", exc_info=is_ours, extra={"fields": told})
                     return False
                 self.positions.stored(changes)
             return True
