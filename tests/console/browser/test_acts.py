@@ -15,9 +15,11 @@ from headwater.amqp.client import AmqpError, Client
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.client import connect
 from headwater.core.settings import LogSettings
+from tests.amqp.asking import bound
 from tests.server.running import RunningServer
 
 from .conftest import Opening, Seen, flights, put
+from .test_states import answering, with_entities
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -278,6 +280,48 @@ def test_a_time_is_read_in_the_zone_in_which_times_are_shown(shared: RunningServ
         page.locator("h1").click()
         page.keyboard.press("u")
         page.locator("#toast").wait_for()
+
+
+def test_a_group_is_moved_once_its_members_have_left(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", "--log", "flights", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.log("flights").append(flights())
+        with Client(server.further_url("amqp")) as member:
+            member.receiver("flights", properties=bound(group="till"), credit=0)
+            seen = opening(server)
+            page = seen.open("/consumers?c=group:flights/till")
+            page.locator("aside h2", has_text="till").wait_for()
+            move = page.locator("aside").get_by_role("button", name="Skip to the head")
+            move.wait_for()
+            assert move.is_disabled()
+        page = seen.open("/consumers?c=group:flights/till")
+        page.get_by_role("textbox", name="Number or time").fill("50")
+        page.get_by_role("button", name="Go on after 50").click()
+        seen.toast("till goes on after 50")
+        command = page.locator("aside [data-copy]").first.get_attribute("data-copy") or ""
+        assert command.startswith("headwater groups reset flights/till --after 50 --url")
+        [entity] = json.loads(server.ask("/management/consumerGroup?attributes=positions")[1])["results"]
+        assert entity == [{"0": 50}]
+        seen.close()
+
+
+def test_dead_letters_are_sent_again_once_their_endpoint_is_well(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", "--log", "flights", cwd=tmp_path) as server:
+        seen = opening(server)
+        hook = {"name": "1", "endpoint": "http://x/ack", "standing": "delivering", "failures": 0, "deadLetters": 2,
+                "dialect": "v2", "log": "cne", "resource": "/node", "createdAt": 1}  # fmt: skip
+        letters = [{"sequence_number": number, "id": "", "reason": "answered 400", "at": 1} for number in (7, 9)]
+        told = {"cursor": 9, "is_current": True, "waiting": 0, "dead_letters": letters, "dead_letters_total": 2}
+        seen.page.route("**/management?*", with_entities("subscription", list(hook), [list(hook.values())]))
+        seen.page.route("**/subscriptions/1/delivery", answering(200, told))
+        seen.page.route("**/subscriptions/1/resume", answering(202, told))
+        page = seen.open("/webhooks")
+        page.get_by_text("Given up: 2 in all").wait_for()
+        with page.expect_request("**/ocloudNotifications/v2/subscriptions/1/resume") as asked:
+            page.get_by_role("button", name="Send them again").click()
+        assert asked.value.method == "POST"
+        seen.toast("It is tried at once")
+        seen.close()
 
 
 def test_a_connection_is_closed_and_its_client_is_told(opening: Opening, tmp_path: Path) -> None:

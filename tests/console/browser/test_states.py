@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.client import connect
+from headwater.core import Query
 from tests.amqp.asking import DURABLE, EARLIEST, bound
 from tests.server.running import RunningServer
 from tests.waiting import eventually
@@ -204,6 +207,54 @@ def test_the_keyboard_walks_through_rows_and_opens_one(shared: RunningServer, op
     page.keyboard.press("k")
     page.keyboard.press("Enter")
     page.wait_for_url("**/logs/flights")
+
+
+def test_a_list_of_the_first_thousand_says_how_many_there_are(shared: RunningServer, opening: Opening) -> None:
+    seen = opening(shared)
+
+    def many(route: Route) -> None:
+        told = route.fetch().json()
+        for type, total in (("log", 2501), ("consumer", 1200)):
+            assert (
+                told["entities"][f"io.headwater.{type}"]["total"] == told["entities"][f"io.headwater.{type}"]["count"]
+            )
+            told["entities"][f"io.headwater.{type}"]["total"] = total
+        route.fulfill(json=told)
+
+    seen.page.route("**/management?*", many)
+    for path in ("/", "/logs", "/storage"):
+        seen.open(path).locator(".head", has_text="first 2 of 2,501 logs; filters cover those").wait_for()
+    seen.page.keyboard.press("Control+k")
+    seen.page.get_by_role("dialog", name="Go to").get_by_text("first 2 of 2,501 logs").wait_for()
+    page = seen.open("/consumers")
+    page.locator(".head", has_text="first 1 of 1,200 consumers; filters cover those").wait_for()
+    rail = page.locator("#rail").get_by_role("link")
+    assert rail.filter(has_text="2,501").count() == rail.filter(has_text="1,200").count() == 1
+
+
+def test_what_happened_before_the_newest_is_shown_by_more_and_by_its_kind(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", "--log", "orders", "--management-keep", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.create("gone")
+            client.delete("gone")
+            for number in range(310):
+                client.log("orders").register_consumer("shop", f"c{number}")
+            registered = Query.where(types=["io.headwater.consumer.registered"])
+            eventually(lambda: len(list(client.log("$system").read(registered))) == 310)
+        seen = opening(server)
+        page = seen.open("/happenings")
+        page.locator("td strong", has_text="consumer.registered").first.wait_for()
+        rows = "document.querySelectorAll('main tbody tr').length"
+        seen.wait(f"{rows} === 300")
+        assert page.locator("td strong", has_text="log.deleted").count() == 0
+        page.get_by_role("button", name="More").click()
+        page.locator("td strong", has_text="log.deleted").wait_for()
+        assert page.evaluate(rows) > 310 and page.get_by_role("button", name="More").count() == 0
+        page = seen.open("/happenings")
+        seen.wait(f"{rows} === 300")
+        page.get_by_role("group", name="Type").get_by_role("button", name="log", exact=True).click()
+        page.locator("td strong", has_text="log.deleted").wait_for()
+        seen.close()
 
 
 EMPTY = {"logs": [], "servers": [], "troubles": [], "consumers": [], "webhooks": []}

@@ -13,8 +13,10 @@ import {
   effect,
   factList,
   fetched,
+  gap,
   get,
   h,
+  howMany,
   icon,
   keep,
   keepSecret,
@@ -25,9 +27,11 @@ import {
   over,
   plural,
   put,
+  remark,
   restartStream,
   said,
   say,
+  sending,
   signal,
   skeleton,
   startStream,
@@ -257,16 +261,17 @@ const allowed = (page) => !page.needs || may(page.needs);
 function counted(path) {
   const now = world.value;
   if (!now) return null;
-  if (path === "/logs") return [now.logs.length, now.logs.some((log) => log.problem) ? "bad" : ""];
+  const all = (list) => Number(list.total ?? list.length);
+  if (path === "/logs") return [all(now.logs), now.logs.some((log) => log.problem) ? "bad" : ""];
   if (path === "/consumers") {
     const lag = now.consumers.filter((each) => each.lags).length;
-    return lag ? [lag, "bad"] : [now.consumers.length, ""];
+    return lag ? [lag, "bad"] : [all(now.consumers), ""];
   }
   if (path === "/connections")
     return may("manage") && now.server ? [Number(now.server.connections) + now.clients.length, ""] : null;
   if (path === "/webhooks") {
     const bad = now.webhooks.filter((each) => ["bad", "warn"].includes(standing(each)[1])).length;
-    return bad ? [bad, "warn"] : [now.webhooks.length, ""];
+    return bad ? [bad, "warn"] : [all(now.webhooks), ""];
   }
   return null;
 }
@@ -328,7 +333,7 @@ function railed() {
         : who.value
           ? h("span", { class: "name dim small" }, "nobody has to log in")
           : null,
-      h("span", { class: "space" }),
+      gap(),
       h(
         "button",
         { class: "plain", "aria-label": "Light or dark", title: "Light or dark (T)", onclick: turnTheme },
@@ -396,17 +401,14 @@ function logIn() {
       },
     }),
     error = h("p", { class: "error", role: "alert" });
-  const named = h("label", {}, "Name", name),
-    button = h("button", { class: "primary" }, "Log in");
+  const named = h("label", {}, "Name", name);
   const clear = location.protocol === "http:" && !["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
   const form = h(
     "form",
     {
-      onsubmit: async (event) => {
-        event.preventDefault();
-        button.disabled = true;
-        put(error, "");
-        try {
+      onsubmit: sending(
+        error,
+        async () => {
           keepSecret();
           const shown = byToken.checked ? { token: secret.value } : { name: name.value, password: secret.value };
           keepSecret((await ask("POST", "/console/session", shown)).session?.secret);
@@ -414,13 +416,12 @@ function logIn() {
           loggedOut.value = false;
           secret.value = "";
           restart();
-        } catch (problem) {
-          put(error, problem.status === 401 ? "Name, password or token is wrong." : problem.message);
+        },
+        (problem) => {
           secret.focus();
-        } finally {
-          button.disabled = false;
-        }
-      },
+          return problem.status === 401 ? "Name, password or token is wrong." : problem.message;
+        },
+      ),
     },
     named,
     h("label", {}, "Password or token", secret),
@@ -429,7 +430,7 @@ function logIn() {
       ? h("p", { class: "warn" }, icon("warn"), " This address has no TLS: what you type travels in the clear.")
       : null,
     error,
-    h("footer", {}, h("span", { class: "space" }), button),
+    h("footer", {}, gap(), h("button", { class: "primary" }, "Log in")),
   );
   loginDialog = h(
     "dialog",
@@ -478,7 +479,7 @@ function menu() {
       "footer",
       {},
       h("button", { onclick: turnTheme }, icon("sun"), "Light or dark"),
-      h("span", { class: "space" }),
+      gap(),
       who.value?.has_users ? h("button", { class: "primary", onclick: logOut }, "Log out") : null,
     ),
   );
@@ -595,6 +596,7 @@ function jump() {
     },
     field,
     list,
+    remark("Of logs: ", howMany(world.peek()?.logs ?? [], "log")),
   );
   over(dialog);
   const forget = effect(() => {
@@ -683,7 +685,7 @@ function help() {
     h(
       "footer",
       {},
-      h("span", { class: "space" }),
+      gap(),
       h("button", { autofocus: true, onclick: () => dialog.close() }, "Close"),
     ),
   );

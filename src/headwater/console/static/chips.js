@@ -1,6 +1,6 @@
 /* The query of a log as chips: any of the types, all of the tags, and the same by other programs. */
 
-import { choice, copy, h, icon, keep, kept, put } from "./core.js";
+import { choice, copy, dim, h, icon, keep, kept, put } from "./core.js";
 import { completing, keyed, terms } from "./completion.js";
 import { timeChip } from "./histogram.js";
 import { pinned, pinning } from "./pins.js";
@@ -43,12 +43,12 @@ export function queryCard(page, broken) {
     );
   const key = (tag) => (tag.includes(":") ? tag.slice(0, tag.indexOf(":")) : tag);
   const parts = alternatives.map((item, index) => [
-    index ? h("span", { class: "dim" }, "or") : null,
+    index ? dim("or") : null,
     item.types.map((type, place) => [
-      place ? h("span", { class: "dim" }, "or") : null,
+      place ? dim("or") : null,
       chip("types", "type", type, index),
     ]),
-    item.types.length && item.tags.length + item.exact.length ? h("span", { class: "dim" }, "and") : null,
+    item.types.length && item.tags.length + item.exact.length ? dim("and") : null,
     item.tags.map((tag) => chip("tags", key(tag), tag, index)),
     item.exact.map((tag) => chip("exact", tag.includes(":") ? key(tag) : "tag", tag, index)),
     index === alternatives.length - 1 ? field(page) : null,
@@ -73,7 +73,7 @@ export function queryCard(page, broken) {
         page.query();
       },
     ),
-    h("code", { title: chosen[0] }, h("span", { class: "dim" }, first), " ", rest.join(" ")),
+    h("code", { title: chosen[0] }, dim(first), " ", rest.join(" ")),
     h(
       "button",
       { class: "plain", data: { copy: chosen[1] }, onclick: (event) => copy(chosen[1], event.currentTarget) },
@@ -86,7 +86,7 @@ export function queryCard(page, broken) {
   page.asked ??= h("div", { class: "query" }); // one for all redraws: what is typed into its field stays
   put(
     page.asked,
-    h("span", { class: "dim" }, "where"),
+    dim("where"),
     parts,
     items.length ? h("button", { class: "plain", onclick: () => other(page) }, "Or\u2026") : null,
     pinning(page),

@@ -1,6 +1,6 @@
 /* Columns that somebody chose for a log, in this browser: a key of tags, or a member of the data. */
 
-import { h, icon, keep, kept, over, put } from "./core.js";
+import { gap, h, icon, keep, kept, over, put } from "./core.js";
 import { completing, terms } from "./completion.js";
 import { members } from "./forms.js";
 
@@ -121,7 +121,7 @@ export function choosing(page, rows, done) {
       "footer",
       {},
       h("kbd", {}, "Esc"),
-      h("span", { class: "space" }),
+      gap(),
       h("button", { onclick: () => dialog.close() }, "Done"),
     ),
   );

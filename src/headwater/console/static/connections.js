@@ -11,6 +11,7 @@ import {
   confirm,
   count,
   crumbs,
+  dim,
   empty,
   entities,
   entityTypes,
@@ -19,6 +20,7 @@ import {
   h,
   happenings,
   history,
+  howMany,
   icon,
   lasting,
   mayAct,
@@ -33,6 +35,7 @@ import {
   table,
   td,
   time,
+  titled,
   trouble,
   who,
   world,
@@ -199,10 +202,8 @@ class HwConnections extends View {
       now = stats.peek();
     put(
       this.top,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Connections"),
+      titled(
+        "Connections",
         h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
         stalled ? h("span", { class: "warn" }, `${count(stalled)} ${stalled === 1 ? "takes" : "take"} nothing`) : null,
         h("span", {}, `${bytes(held)} from producers on the way to the disk`),
@@ -234,9 +235,9 @@ class HwConnections extends View {
         tile(
           "amqp",
           "AMQP 1.0",
-          connections.length,
+          connections.total ?? connections.length,
           server?.connectionsMax ? `of ${count(server.connectionsMax)}` : null,
-          `${plural(links.length, "link")}, ${rate(grown(now, null, "amqp_messages_received"))} /s in, ` +
+          `${howMany(links, "link")}, ${rate(grown(now, null, "amqp_messages_received"))} /s in, ` +
             `${rate(grown(now, null, "amqp_messages_sent"))} /s out`,
           past.amqp_connections,
           { unit: "connections" },
@@ -297,7 +298,7 @@ class HwConnections extends View {
                       {},
                       each.reason,
                       each.right
-                        ? h("span", { class: "dim" }, ` ${each.right} on ${each.log === "*" ? "the server" : each.log}`)
+                        ? dim(` ${each.right} on ${each.log === "*" ? "the server" : each.log}`)
                         : null,
                     ),
                     h("td", {}, each.user ?? NOTHING),

@@ -18,11 +18,13 @@ import {
   factList,
   fetched,
   formDialog,
+  gap,
   get,
   go,
   h,
   headwater,
   heldBack,
+  howMany,
   lagsLately,
   icon,
   lasting,
@@ -35,6 +37,7 @@ import {
   plural,
   put,
   rate,
+  remark,
   say,
   segment,
   skeleton,
@@ -44,6 +47,7 @@ import {
   table,
   td,
   time,
+  titled,
   trends,
   typedTime,
   who,
@@ -258,6 +262,7 @@ class HwConsumers extends View {
       return [kind, kind === "all" ? text : `${text} ${of}`];
     });
     const acts = [
+      now.consumers.total > now.consumers.length ? h("span", {}, howMany(now.consumers, "consumer")) : null,
       choice("Kind", kinds, this.kind, (kind) => {
         this.kind = kind;
         this.draw();
@@ -270,17 +275,15 @@ class HwConsumers extends View {
       this.top,
       this.log
         ? logHead(this.log, "/consumers", acts)
-        : h(
-            "div",
-            { class: "head" },
-            h("h1", {}, "Consumers"),
+        : titled(
+            "Consumers",
             h("span", {}, `${count(all.length)} of ${plural(new Set(all.map((each) => each.log)).size, "log")}`),
             lag ? h("span", { class: "bad" }, `${count(lag)} ${lag === 1 ? "lags" : "lag"}`) : null,
             retried
               ? link("/webhooks", { class: "warn" }, `${plural(retried, "webhook is", "webhooks are")} retried`)
               : null,
             held ? h("span", {}, `${bytes(held)} held back from trimming`) : null,
-            h("span", { class: "space" }),
+            gap(),
             acts,
           ),
     );
@@ -508,7 +511,7 @@ class HwConsumers extends View {
               },
               { label: `Time behind, ${known >= 0 ? LATELY : SEEN}` },
             )
-          : h("p", { class: "dim small" }, "shown from when this page was opened"),
+          : remark("shown from when this page was opened"),
       ),
       h(
         "section",
@@ -560,9 +563,7 @@ class HwConsumers extends View {
       return h(
         "section",
         {},
-        h(
-          "p",
-          { class: "dim small" },
+        remark(
           who.peek()?.console?.read_only
             ? "This console may only look."
             : `To move or end it takes manage on ${each.log}.`,
@@ -573,18 +574,16 @@ class HwConsumers extends View {
       this.passes = null;
       return h("section", {}, h("p", {}, link("/webhooks", { class: "link" }, "How its delivery stands")));
     }
-    if (each.kind !== "registered") {
-      this.passes = null;
-      const type = { group: "consumerGroup", durable: "durableLink", stream: "stream" }[each.kind],
-        isHeld = each.kind === "group" ? Number(each.members) > 0 : each.kind === "durable" && each.isAttached;
-      return h(
+    const type = { group: "consumerGroup", durable: "durableLink", stream: "stream" }[each.kind];
+    const isHeld = (now) => Number(now.members) > 0 || now.isAttached === true;
+    const forgetting =
+      type &&
+      h(
         "section",
         {},
         h("h3", {}, "Forget it"),
-        h(
-          "p",
-          { class: "dim small" },
-          isHeld
+        remark(
+          isHeld(each)
             ? "It has members at present: they are detached first, or leave."
             : "Its position is forgotten. Who comes again under its name begins where it says, or else at the " +
                 "default of the log.",
@@ -593,10 +592,14 @@ class HwConsumers extends View {
         h(
           "p",
           { class: "row" },
-          h("button", { class: "ends", disabled: isHeld, onclick: () => this.forget(each, type) }, "Forget"),
+          h("button", { class: "ends", disabled: isHeld(each), onclick: () => this.forget(each, type) }, "Forget"),
         ),
       );
+    if (type && each.kind !== "group") {
+      this.passes = null;
+      return forgetting;
     }
+    const reset = type ? ["groups", "reset", each.name] : ["consumers", "reset", each.log, each.owner, each.component];
     const passes = h("span", { class: "right" }),
       target = h("input", {
         placeholder: numberOrTime(),
@@ -630,21 +633,13 @@ class HwConsumers extends View {
       put(
         same,
         headwater(
-          ...(this.move === "head"
+          ...(this.move === "head" && !type
             ? ["consumers", "skip", each.log, each.owner, each.component]
-            : [
-                "consumers",
-                "reset",
-                each.log,
-                each.owner,
-                each.component,
-                "--after",
-                number === null ? "N" : String(number),
-              ]),
+            : [...reset, "--after", number === null ? "N" : String(number)]),
         ),
       );
       put(button, this.move === "head" ? "Skip to the head" : words ? `Go on after ${words}` : "Move it");
-      button.disabled = number === null;
+      button.disabled = number === null || isHeld(this.now ?? each); // who is a member holds its own place
     };
     this.passes = (now, head) => {
       this.now = now;
@@ -653,7 +648,7 @@ class HwConsumers extends View {
     };
     this.head = BigInt(world.peek().logs.find((log) => log.name === each.log)?.head ?? 0);
     draw();
-    return h(
+    const moving = h(
       "section",
       {},
       h("h3", {}, "Move it"),
@@ -667,11 +662,12 @@ class HwConsumers extends View {
           "div",
           { class: "row" },
           button,
-          h("span", { class: "space" }),
-          h("button", { class: "ends", onclick: () => this.unregister(each) }, "Unregister"),
+          gap(),
+          type ? null : h("button", { class: "ends", onclick: () => this.unregister(each) }, "Unregister"),
         ),
       ),
     );
+    return [moving, forgetting];
   }
 
   /** Where the chosen move leads: [number, its words], or null where nothing that can be read is typed. */
@@ -693,13 +689,22 @@ class HwConsumers extends View {
     return logPath(each.log, `/consumers/${segment(each.owner)}/${segment(each.component)}${act}`);
   }
 
+  /** Have it go on after a number: a group in all partitions, or by partition as it is given. */
+  carry(each, after, query = "") {
+    if (each.kind !== "group") return ask("POST", this.path(each, `/reset${query}`), { after });
+    const partitions = world.peek().logs.find((log) => log.name === each.log)?.partitions ?? 1,
+      all = Array.from({ length: Number(partitions) }, (_, number) => [number, after]),
+      positions = typeof after === "bigint" ? Object.fromEntries(all) : after;
+    return ask("PATCH", `/management/consumerGroup/${segment(each.name)}`, { positions });
+  }
+
   async moveIt(each) {
     const [number] = await this.aim(each),
-      before = (this.now ?? each).position;
+      before = this.now ?? each;
     if (number === null) return;
     const undo = async () => {
       try {
-        await ask("POST", this.path(each, "/reset"), { after: BigInt(before) });
+        await this.carry(each, before.positions ?? BigInt(before.position));
         say("It is where it was");
       } catch (problem) {
         say(problem.message);
@@ -707,7 +712,7 @@ class HwConsumers extends View {
     };
     try {
       const found = await dropping(`Move ${each.title}?`, (query) =>
-        ask("POST", this.path(each, `/reset${query}`), { after: number }),
+        this.carry(each, number, query),
       );
       if (!found) return;
       say(`${each.title} goes on after ${count(number)}`, found.dropped ? undefined : undo);

@@ -490,13 +490,25 @@ function begun(path) {
 export const segment = encodeURIComponent;
 export const logPath = (log, rest = "") => `/logs/${segment(log)}${rest}`;
 
+/** Entities as objects; `total` is how many there are, also of those that were not asked for.
+    @returns {any[] & {total?: number}} */
 const objects = (/** @type {any} */ found) =>
-  found.results.map((row) => Object.fromEntries(found.attributeNames.map((name, at) => [name, row[at]])));
+  Object.assign(
+    found.results.map((row) => Object.fromEntries(found.attributeNames.map((name, at) => [name, row[at]]))),
+    { total: found.total },
+  );
+/** How many entities are not in a list that has the first thousand of them. */
+const beyond = (list) => Math.max(0, Number(list.total ?? 0) - list.length);
+/** How many of them there are; where the list has only the first ones, it says so. */
+export const howMany = (list, one, many = `${one}s`) =>
+  beyond(list)
+    ? `first ${count(list.length)} of ${plural(list.length + beyond(list), one, many)}; filters cover those`
+    : plural(list.length, one, many);
 
 /** Entities of the management catalogue, as objects.
     @param {string} type
     @param {{filter?: string, attributes?: string[], count?: number, signal?: AbortSignal}} [how]
-    @returns {Promise<any[]>} */
+    @returns {Promise<any[] & {total?: number}>} */
 export async function entities(type, { filter, attributes, count: most = 1000, signal: ending } = {}) {
   const query = new URLSearchParams({ count: String(most) });
   if (filter) query.set("filter", filter);
@@ -812,6 +824,8 @@ export async function survey(ending) {
   consumers.sort(
     (a, b) => Number(b.lagMs) - Number(a.lagMs) || Number(b.lag) - Number(a.lag) || (a.key < b.key ? -1 : 1),
   );
+  const more = [found.registered, found.groups, found.durable, found.streams, found.webhooks].map(beyond);
+  Object.assign(consumers, { total: more.reduce((sum, each) => sum + each, consumers.length) });
   world.value = { at, ...found, ready, consumers, troubles: ready?.troubles ?? [] };
 }
 
@@ -943,6 +957,13 @@ export const factList = (facts) =>
     facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
   );
 export const empty = (title, ...more) => h("div", { class: "empty" }, h("strong", {}, title), more);
+/** The top of a page: its title, and what stands beside that. */
+export const titled = (title, ...more) => h("div", { class: "head" }, h("h1", {}, title), more);
+/** Room between what stands left and right. */
+export const gap = () => h("span", { class: "space" });
+export const dim = (...text) => h("span", { class: "dim" }, ...text);
+/** A sentence in small letters. */
+export const remark = (...text) => h("p", { class: "dim small" }, ...text);
 /** A part of a page: its title, what stands to the right of that, and what it shows. */
 export const card = (title, right, ...children) =>
   h(
@@ -1119,7 +1140,7 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
       ),
       shown ?? null,
       typed ? h("label", {}, "Type ", h("code", {}, name), " to do it", typed) : null,
-      h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), keeper, doing),
+      h("footer", {}, h("kbd", {}, "Esc"), gap(), keeper, doing),
     );
     over(dialog);
     keeper.focus();
@@ -1175,7 +1196,7 @@ export function formDialog(title, act, fields, same, send, worded) {
           "footer",
           {},
           h("kbd", {}, "Esc"),
-          h("span", { class: "space" }),
+          gap(),
           h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
           h("button", { class: "primary" }, act),
         ),

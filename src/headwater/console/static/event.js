@@ -9,7 +9,9 @@ import {
   copy,
   count,
   day,
+  dim,
   empty,
+  gap,
   h,
   headwater,
   icon,
@@ -29,6 +31,7 @@ import {
   svg,
   td,
   time,
+  titled,
   trouble,
   utc,
   world,
@@ -46,32 +49,14 @@ const AROUND = 12,
   MORE = 100,
   LANES = 8,
   STORY_MAX = 5000;
-const WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS = [
-  "January",
-  "February",
-  "March",
-  "April",
-  "May",
-  "June",
-  "July",
-  "August",
-  "September",
-  "October",
-  "November",
-  "December",
-];
+const WORDS = new Intl.DateTimeFormat("en-US", { dateStyle: "full", timeZone: "UTC" });
 
 /** When an event happened: by its own time, else when it was recorded. */
 export function momentOf(found) {
   const own = Date.parse(found.event.attributes?.time ?? "");
   return Number.isNaN(own) ? Number(found.recorded_at) : own;
 }
-function dayInWords(ms) {
-  const text = day(ms),
-    date = new Date(`${text}T00:00:00Z`);
-  return `${WEEKDAYS[date.getUTCDay()]}, ${MONTHS[date.getUTCMonth()]} ${date.getUTCDate()}, ${date.getUTCFullYear()}`;
-}
+const dayInWords = (ms) => WORDS.format(new Date(`${day(ms)}T00:00:00Z`));
 
 class HwEvent extends View {
   show() {
@@ -132,7 +117,7 @@ class HwEvent extends View {
     if (!this.found) {
       put(
         this,
-        h("div", { class: "head" }, h("h1", {}, this.params.number)),
+        titled(this.params.number),
         h(
           "div",
           { class: "card" },
@@ -188,10 +173,8 @@ class HwEvent extends View {
         );
     put(
       this.parts.head,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, count(this.number)),
+      titled(
+        count(this.number),
         h(
           "span",
           { class: "row" },
@@ -199,9 +182,7 @@ class HwEvent extends View {
           h("strong", {}, event.type),
         ),
         event.attributes?.time ? h("span", {}, `${stamp(ms)} ${zone()}`) : null,
-        h(
-          "span",
-          { class: "dim" },
+        dim(
           "recorded ",
           time(
             this.found.recorded_at,
@@ -210,7 +191,7 @@ class HwEvent extends View {
               : stamp(this.found.recorded_at),
           ),
         ),
-        h("span", { class: "space" }),
+        gap(),
         hasBefore ? neighbour(-1n, "Before") : null,
         hasAfter ? neighbour(1n, "After") : null,
         h("button", { onclick: (click) => copy(location.href, click.currentTarget) }, "Copy link"),
@@ -335,7 +316,7 @@ class HwEvent extends View {
             { class: "tag asked", title: "Its events in the log" },
             this.tag,
           ),
-          h("span", { class: "dim" }, `${plural(total, "event")} in all, ${count(this.rows.length)} in this window`),
+          dim(`${plural(total, "event")} in all, ${count(this.rows.length)} in this window`),
           others.length
             ? h(
                 "span",
@@ -576,9 +557,9 @@ class HwEvent extends View {
           h(
             "div",
             { class: "row" },
-            h("span", { class: "dim" }, "fail if"),
+            dim("fail if"),
             query,
-            h("span", { class: "dim" }, "after"),
+            dim("after"),
             after,
           ),
           answer,

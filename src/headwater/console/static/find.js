@@ -1,6 +1,6 @@
 /* Find in what is loaded: a text in the previews of the rows that the page has, which are not all of the log. */
 
-import { count, h, icon, plural, put } from "./core.js";
+import { count, gap, h, icon, plural, put } from "./core.js";
 
 /** Whether an event has the text, in small letters, in what is loaded of it. */
 const has = ({ event }, text) =>
@@ -35,7 +35,7 @@ export class Finder {
       icon("search"),
       this.input,
       this.told,
-      h("span", { class: "space" }),
+      gap(),
       button("left", "Hit before", () => this.walk(-1)),
       button("right", "Next hit", () => this.walk(1)),
       button("close", "Close", () => this.close()),

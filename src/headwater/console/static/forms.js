@@ -190,6 +190,15 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
     number = found.sequence_number,
     isCut = event.data_bytes !== undefined && Number(event.data_bytes) > bytesOf(event).length;
   const code = (nodes) => h("pre", { class: `data ${numbered ? "numbered" : ""}`, tabindex: "0" }, nodes);
+  const tooLarge = (form) =>
+    sizeOf(event) > SHOWN_BYTES
+      ? h(
+          "div",
+          { class: "empty" },
+          h("p", {}, `It has ${bytes(sizeOf(event))} of data: this command reads it.`),
+          asked(log, number, form),
+        )
+      : null;
   const shown = {
     Data: async (node) => {
       const whole = async () => {
@@ -201,21 +210,8 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
         put(node, h("p", { class: "empty small" }, `${bytes(sizeOf(event))} that are no UTF-8:`), hex(bytesOf(event)));
       else put(node, isCut ? [cut(found, whole), plain(event.data)] : code(pretty(event.data)));
     },
-    CloudEvent: async (node) => {
-      if (sizeOf(event) > SHOWN_BYTES) {
-        put(
-          node,
-          h(
-            "div",
-            { class: "empty" },
-            h("p", {}, `It has ${bytes(sizeOf(event))} of data: this command reads it.`),
-            asked(log, number, "cloudevent"),
-          ),
-        );
-        return;
-      }
-      put(node, code(pretty(await cloudEvent(log, number, ending))));
-    },
+    CloudEvent: async (node) =>
+      put(node, tooLarge("cloudevent") ?? code(pretty(await cloudEvent(log, number, ending)))),
   };
   if ((await entityTypes(ending)).has("reader")) {
     for (const [name, form] of [
@@ -223,20 +219,9 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
       ["FutoIn", "futoin"],
     ]) {
       shown[name] = async (node) => {
-        if (sizeOf(event) > SHOWN_BYTES) {
-          put(
-            node,
-            h(
-              "div",
-              { class: "empty" },
-              h("p", {}, `It has ${bytes(sizeOf(event))} of data: this command reads it.`),
-              asked(log, number, form),
-            ),
-          );
-          return;
-        }
-        const answer = await fetched("GET", logPath(log, `/events/${number}?form=${form}`), { signal: ending });
-        put(node, code(pretty(await answer.text())));
+        const path = logPath(log, `/events/${number}?form=${form}`),
+          instead = tooLarge(form);
+        put(node, instead ?? code(pretty(await (await fetched("GET", path, { signal: ending })).text())));
       };
     }
   }

@@ -6,6 +6,7 @@ import {
   at,
   card,
   clock,
+  complain,
   count,
   crumbs,
   day,
@@ -20,11 +21,11 @@ import {
   plural,
   put,
   rate,
-  say,
   skeleton,
   table,
   td,
   time,
+  titled,
   trends,
   world,
   zone,
@@ -32,7 +33,9 @@ import {
   logPath,
 } from "./core.js";
 import { spark } from "./charts.js";
-import { before, kindOf, worded } from "./telling.js";
+import { before, keptTypes, kindOf, worded } from "./telling.js";
+
+const PAGE = 300;
 
 /** The page that a notification is about. */
 function subject(each) {
@@ -49,6 +52,9 @@ function subject(each) {
 }
 
 class HwHappenings extends View {
+  /** Those of what is kept, null if nothing is. @type {string[] | null | undefined} */
+  types = undefined;
+
   show() {
     crumbs.value = [["What happens", null]];
     this.kind = new URLSearchParams(location.search).get("type") ?? "";
@@ -66,17 +72,25 @@ class HwHappenings extends View {
 
   moved() {
     this.kind = new URLSearchParams(location.search).get("type") ?? "";
+    this.kept = [];
+    this.next = null;
     this.draw();
+    this.history();
   }
 
-  /** What was kept before this page was opened. */
+  /** What was kept before this page was opened, of the chosen types: the newest, or what is older than that. */
   async history() {
+    const turn = (this.turn = (this.turn ?? 0) + 1),
+      ending = this.leaving.signal;
     try {
-      const kept = await before(300, this.leaving.signal);
-      this.isKept = kept !== null;
-      this.kept = kept ?? [];
+      this.types ??= await keptTypes(ending);
+      const types = (this.types ?? []).filter((each) => each.includes(this.kind)),
+        found = await before(PAGE, types, ending, this.next ?? undefined);
+      if (turn !== this.turn) return;
+      this.kept.push(...found);
+      this.next = found.length < PAGE ? null : found.at(-1).number - 1n;
     } catch (problem) {
-      if (problem.name !== "AbortError") say(problem.message);
+      complain(problem);
     }
     this.draw();
   }
@@ -85,16 +99,15 @@ class HwHappenings extends View {
     const live = happenings.peek(),
       oldest = live.at(-1)?.time ?? Infinity,
       all = [...live, ...this.kept.filter((each) => Number(each.time) < Number(oldest))];
-    const groups = [...new Set(all.map((each) => each.eventType.replace("io.headwater.", "").split(".")[0]))].sort(),
+    const types = [...(this.types ?? []), ...live.map((each) => each.eventType)],
+      groups = [...new Set(types.map((each) => each.replace("io.headwater.", "").split(".")[0]))].sort(),
       shown = all.filter((each) => !this.kind || each.eventType.includes(this.kind));
     put(
       this.top,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "What happens"),
+      titled(
+        "What happens",
         h("span", {}, following()),
-        h("span", {}, this.isKept ? "history from $system" : "since this page was opened"),
+        h("span", {}, this.types ? "history from $system" : "since this page was opened"),
       ),
     );
     const pick = (kind) => go(at("/happenings", kind ? new URLSearchParams({ type: kind }) : undefined), true);
@@ -113,7 +126,7 @@ class HwHappenings extends View {
       shown.length
         ? table(
             [[`Time, ${zone()}`], ["Type"], ["About"], [""]],
-            shown.slice(0, 300).map((each) => {
+            shown.map((each) => {
               const to = subject(each);
               return h(
                 "tr",
@@ -136,8 +149,8 @@ class HwHappenings extends View {
             }),
           )
         : empty(
-            "Nothing since this page was opened.",
-            this.isKept
+            this.types ? "Nothing of this kind." : "Nothing since this page was opened.",
+            this.types
               ? null
               : [
                   h("p", {}, "What happened before is kept in the log $system, if the server is told to:"),
@@ -146,6 +159,9 @@ class HwHappenings extends View {
             h("p", {}, "The same on the command line:"),
             headwater("events"),
           ),
+      this.next
+        ? h("p", { class: "in top" }, h("button", { class: "small", onclick: () => this.history() }, "More"))
+        : null,
     );
   }
 }
@@ -157,10 +173,8 @@ class HwPipelines extends View {
     this.body = h("div", { class: "stack" });
     put(
       this,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Archive and pipelines"),
+      titled(
+        "Archive and pipelines",
         h("span", {}, "these run elsewhere, on Spark; seen here is how far they have come"),
       ),
       this.body,

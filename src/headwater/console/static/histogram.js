@@ -7,6 +7,7 @@ import {
   command,
   count,
   day,
+  dim,
   h,
   icon,
   logPath,
@@ -101,9 +102,7 @@ function heading(page, found, ms, about) {
         ? `${plural(found.events, "event matches", "events match")}`
         : plural(found.events, "event"),
     ),
-    h(
-      "span",
-      { class: "dim" },
+    dim(
       items.length && all
         ? `${share < 0.05 && share > 0 ? "under 0.1" : Math.round(share * 10) / 10} % of the log, `
         : "",

@@ -12,6 +12,7 @@ import {
   put,
   readEvents,
   skeleton,
+  titled,
   trouble,
   utc,
   world,
@@ -139,7 +140,7 @@ class HwLog extends View {
     this.quiet();
     put(
       this,
-      h("div", { class: "head" }, h("h1", {}, this.log)),
+      titled(this.log),
       trouble(problem, () => location.reload()),
     );
   }

@@ -8,14 +8,17 @@ import {
   confirm,
   count,
   crumbs,
+  dim,
   dropping,
   factList,
   fetched,
   formDialog,
+  gap,
   get,
   grown,
   h,
   headwater,
+  howMany,
   icon,
   link,
   logPath,
@@ -24,12 +27,14 @@ import {
   plural,
   put,
   rate,
+  remark,
   say,
   sending,
   skeleton,
   stats,
   table,
   td,
+  titled,
   trouble,
   world,
   go,
@@ -51,10 +56,8 @@ export function logHead(name, tab, acts = []) {
   const head = stats.value?.logs?.[name]?.head,
     events = log && !log.problem ? Math.max(0, Number(head ?? log.head) - Number(log.firstRetained) + 1) : null;
   return [
-    h(
-      "div",
-      { class: "head" },
-      h("h1", {}, name),
+    titled(
+      name,
       log && !log.problem
         ? [
             h("span", {}, plural(events, "event")),
@@ -64,7 +67,7 @@ export function logHead(name, tab, acts = []) {
             h("span", {}, `${rate(grown(stats.value, name, "events_appended") ?? 0)} /s`),
           ]
         : null,
-      h("span", { class: "space" }),
+      gap(),
       acts,
     ),
     h(
@@ -142,12 +145,10 @@ class HwLogs extends View {
     );
     put(
       this,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Logs"),
-        h("span", {}, count(now.logs.length)),
-        h("span", { class: "space" }),
+      titled(
+        "Logs",
+        h("span", {}, howMany(now.logs, "log")),
+        gap(),
         mayAct("manage") ? h("button", { onclick: () => this.make() }, icon("plus"), "New log") : null,
       ),
       h(
@@ -294,7 +295,7 @@ class HwSettings extends View {
               ),
               keys.some((key) => patch[key] === null) ? null : headwater("logs", "set", name, ...words),
             ]
-          : h("p", { class: "dim small" }, "Nothing is changed."),
+          : remark("Nothing is changed."),
       );
       save.disabled = !keys.length;
     };
@@ -369,7 +370,7 @@ class HwSettings extends View {
         h("div", { class: "scroll" }, h("table", { class: "settings" }, h("tbody", {}, rows))),
         acts
           ? [difference, error, h("p", { class: "row" }, save)]
-          : h("p", { class: "dim small" }, `To change them takes manage on ${name}.`),
+          : remark(`To change them takes manage on ${name}.`),
       ),
       acts && !name.startsWith("$")
         ? h(
@@ -379,9 +380,7 @@ class HwSettings extends View {
             h(
               "p",
               { class: "row" },
-              h(
-                "span",
-                { class: "dim" },
+              dim(
                 "With all of its events, consumers and positions. Nothing brings it back but a backup.",
               ),
               h("button", { class: "ends", onclick: () => this.drop(name) }, "Delete this log"),

@@ -12,8 +12,10 @@ import {
   clock,
   count,
   crumbs,
+  dim,
   empty,
   following,
+  gap,
   get,
   go,
   grown,
@@ -22,6 +24,7 @@ import {
   headwater,
   heldBack,
   history,
+  howMany,
   icon,
   lagSeries,
   lasting,
@@ -41,13 +44,14 @@ import {
   table,
   td,
   time,
+  titled,
   trends,
   trouble,
   world,
   logPath,
 } from "./core.js";
 import { chart, colours, spark } from "./charts.js";
-import { before, kindOf, reserveIn, worded } from "./telling.js";
+import { before, keptTypes, kindOf, reserveIn, worded } from "./telling.js";
 
 const RANGES = [
   ["0.25", "15 min"],
@@ -219,15 +223,7 @@ class HwOverview extends View {
     this.watch(() => this.lagging());
     this.watch(() => this.logged());
     this.watch(() => this.happening());
-    before(9, this.leaving.signal).then(
-      (kept) => {
-        this.kept = kept ?? [];
-        this.happening();
-      },
-      () => {
-        /* without it, the list begins now */
-      },
-    );
+    this.happened().catch(() => {}); // without it, the list begins now
     this.every(15000, (ending) => this.weigh(ending));
     this.load = this.every(
       5000,
@@ -248,6 +244,12 @@ class HwOverview extends View {
 
   again() {
     this.load();
+  }
+
+  async happened() {
+    const ending = this.leaving.signal;
+    this.kept = await before(9, (await keptTypes(ending)) ?? [], ending);
+    this.happening();
   }
 
   /** Ask what those hold back who lag: it is said with them. */
@@ -317,10 +319,8 @@ class HwOverview extends View {
           : h("span", { class: "ready bad" }, h("span", { class: "dot bad" }), now.ready?.detail ?? "Not ready"));
     put(
       this.parts.head,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Overview"),
+      titled(
+        "Overview",
         ready,
         server
           ? [
@@ -328,8 +328,8 @@ class HwOverview extends View {
               h("span", {}, "up ", time(Number(server.startedAt), lasting(Date.now() - Number(server.startedAt)))),
             ]
           : null,
-        now ? h("span", {}, `${plural(totals.length, "log")}, ${short(events)} events, ${bytes(size)}`) : null,
-        h("span", { class: "space" }),
+        now ? h("span", {}, `${howMany(totals, "log")}, ${short(events)} events, ${bytes(size)}`) : null,
+        gap(),
         choice("Range", RANGES, this.hours, (range) => {
           this.hours = range;
           window.history.replaceState({}, "", at("/", new URLSearchParams({ range })));
@@ -575,8 +575,8 @@ class HwOverview extends View {
     return h(
       "tr",
       {},
-      td("clip", h("strong", {}, each.server), " ", h("span", { class: "dim" }, each.addresses?.http)),
-      h("td", {}, each.role, each.term ? h("span", { class: "dim" }, `, term ${count(each.term)}`) : null),
+      td("clip", h("strong", {}, each.server), " ", dim(each.addresses?.http)),
+      h("td", {}, each.role, each.term ? dim(`, term ${count(each.term)}`) : null),
       td("n", each.role === "primary" ? NOTHING : count(each.lag)),
       td(
         `n ${late ? "warn" : ""}`,
@@ -770,7 +770,7 @@ class HwOverview extends View {
           {},
           h("h2", {}, "Logs"),
           now.logs.length > 12
-            ? h("span", { class: "right" }, link("/logs", {}, `all ${count(now.logs.length)}`))
+            ? h("span", { class: "right" }, link("/logs", {}, `all ${count(now.logs.total ?? now.logs.length)}`))
             : null,
         ),
         rows.length

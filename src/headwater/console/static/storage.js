@@ -12,11 +12,14 @@ import {
   count,
   crumbs,
   day,
+  dim,
   empty,
+  gap,
   get,
   h,
   headwater,
   history,
+  howMany,
   lasting,
   link,
   logPath,
@@ -26,6 +29,7 @@ import {
   pill,
   plural,
   put,
+  remark,
   say,
   skeleton,
   surveyNow,
@@ -34,6 +38,7 @@ import {
   table,
   td,
   time,
+  titled,
   trouble,
   typedTime,
   world,
@@ -95,14 +100,13 @@ class HwStorage extends View {
       this.top,
       this.log
         ? logHead(this.log, "/storage")
-        : h(
-            "div",
-            { class: "head" },
-            h("h1", {}, "Storage"),
+        : titled(
+            "Storage",
             h(
               "span",
               {},
-              `${bytes(now.logs.reduce((sum, log) => sum + Number(log.bytes ?? 0), 0))} of events, ` +
+              `${howMany(now.logs, "log")}: ` +
+                `${bytes(now.logs.reduce((sum, log) => sum + Number(log.bytes ?? 0), 0))} of events, ` +
                 `${bytes(now.logs.reduce((sum, log) => sum + Number(log.allocatedBytes ?? 0), 0))} of files`,
             ),
           ),
@@ -219,7 +223,7 @@ class HwStorage extends View {
           "header",
           {},
           h("h2", {}, "Segments"),
-          h("span", { class: "dim" }, entity ? retention(entity, those) : null),
+          dim(entity ? retention(entity, those) : null),
           h("span", { class: "right" }, link(logPath(this.log, `/settings`), { class: "link" }, "Change how long")),
         ),
         found.segments.length ? h("div", { class: "in strip" }, this.ages(found.segments)) : null,
@@ -353,7 +357,7 @@ class HwStorage extends View {
       if (!text) {
         put(
           told,
-          h("p", { class: "dim small" }, "Type the first number, or the first time, that is to stay; or slide."),
+          remark("Type the first number, or the first time, that is to stay; or slide."),
         );
         return;
       }
@@ -394,10 +398,10 @@ class HwStorage extends View {
           h(
             "div",
             { class: "row trim" },
-            h("span", { class: "dim" }, "drop what is below"),
+            dim("drop what is below"),
             input,
             slider,
-            h("span", { class: "space" }),
+            gap(),
             button,
           ),
           told,

@@ -5,6 +5,7 @@ import {
   at,
   complain,
   count,
+  dim,
   empty,
   go,
   h,
@@ -146,7 +147,7 @@ class HwStories extends View {
       h(
         "div",
         { class: "query" },
-        h("span", { class: "dim" }, "the story of"),
+        dim("the story of"),
         field.node,
         h(
           "span",

@@ -4,6 +4,7 @@ import {
   away,
   clock,
   count,
+  dim,
   fetched,
   get,
   h,
@@ -199,9 +200,7 @@ export class Tail {
         "header",
         {},
         h("h2", {}, "Following"),
-        h(
-          "span",
-          { class: "dim" },
+        dim(
           h("b", { data: { counted: String(this.counted) } }, count(this.counted)),
           ` came, ${rate(this.rate)} /s, ${behind ? `${plural(behind, "event")} behind` : "up to date"}`,
           this.counted > KEPT

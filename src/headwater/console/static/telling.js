@@ -1,6 +1,6 @@
 /* What happens in the server, in words: of each notification, what it is about. */
 
-import { bytes, count, get, lasting, parse, plural, readEvents } from "./core.js";
+import { bytes, count, get, lasting, logPath, parse, plural, readEvents } from "./core.js";
 
 const BAD = new RegExp(
   [
@@ -19,7 +19,7 @@ const WARN = /failed|failing|rejected|refused|jumped|loopHeld|lost|dropped|expir
 export const kindOf = (happening) =>
   BAD.test(happening.eventType) ? "bad" : WARN.test(happening.eventType) ? "warn" : "";
 
-const LEFT_OUT = new Set(["eventType", "time", "lost"]);
+const LEFT_OUT = new Set(["eventType", "time", "number", "lost"]);
 /** @type {[RegExp, (value: any) => string][]} */
 const UNITS = [
   [/Bytes$/, bytes],
@@ -69,13 +69,20 @@ export function reserveIn(past, free, reserve) {
 
 const KEPT_LOG = "$system";
 
-/** What happened before this page was opened, newest first, if the server keeps it; null if it does not. */
-export async function before(most, ending) {
+/** The types of what the server has kept; null if it keeps nothing. */
+export async function keptTypes(ending) {
   if (!(await get("/logs", ending)).logs.includes(KEPT_LOG)) return null;
-  const found = await readEvents(KEPT_LOG, { query: { all: true }, backwards: true, limit: most }, ending);
-  return found.map(({ event, recorded_at }) => ({
+  return (await get(logPath(KEPT_LOG, "/terms?kind=type&limit=1000"), ending)).terms.map((each) => each.term);
+}
+
+/** The newest of what the server has kept of these types, newest first: with its number, from one on downwards. */
+export async function before(most, types, ending, from = undefined) {
+  const body = { query: { items: [{ types }] }, backwards: true, limit: most, from };
+  const found = types.length ? await readEvents(KEPT_LOG, body, ending) : [];
+  return found.map(({ event, recorded_at, sequence_number }) => ({
     ...parse(event.data ?? "{}"),
     eventType: event.type,
     time: Number(recorded_at),
+    number: BigInt(sequence_number),
   }));
 }

@@ -13,19 +13,23 @@ import {
   entityTypes,
   fetched,
   formDialog,
+  gap,
   h,
   headwater,
+  howMany,
   icon,
   mayAct,
   may,
   opener,
   plural,
   put,
+  remark,
   say,
   segment,
   skeleton,
   table,
   td,
+  titled,
   trouble,
   who,
   world,
@@ -95,15 +99,13 @@ class HwUsers extends View {
     const acts = mayAct("manage");
     put(
       this.top,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Users and rights"),
-        h("span", {}, plural(this.users.length, "user")),
+      titled(
+        "Users and rights",
+        h("span", {}, howMany(this.users, "user")),
         who.peek()?.has_users
           ? null
           : h("span", { class: "warn" }, "nobody has to log in: everybody may do everything"),
-        h("span", { class: "space" }),
+        gap(),
         acts ? h("button", { onclick: () => this.edit(null) }, icon("plus"), "New user") : null,
       ),
     );
@@ -274,7 +276,7 @@ class HwUsers extends View {
               ),
             ),
           )
-        : h("p", { class: "dim small" }, "none"),
+        : remark("none"),
       acts
         ? h(
             "p",
@@ -316,7 +318,7 @@ class HwUsers extends View {
               icon("copy"),
             ),
           ),
-          h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
+          h("footer", {}, gap(), h("button", { onclick: () => dialog.close() }, "Done")),
         );
         await this.load(this.leaving.signal);
       },

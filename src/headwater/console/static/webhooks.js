@@ -14,15 +14,18 @@ import {
   empty,
   factList,
   fetched,
+  gap,
   get,
   h,
   headwater,
+  howMany,
   lasting,
   mayAct,
   opener,
   pill,
   plural,
   put,
+  remark,
   say,
   segment,
   shell,
@@ -32,6 +35,7 @@ import {
   table,
   td,
   time,
+  titled,
   world,
 } from "./core.js";
 
@@ -72,11 +76,9 @@ class HwWebhooks extends View {
       bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
     put(
       this.top,
-      h(
-        "div",
-        { class: "head" },
-        h("h1", {}, "Webhooks"),
-        h("span", {}, plural(all.length, "subscription")),
+      titled(
+        "Webhooks",
+        h("span", {}, howMany(all, "subscription")),
         bad.length ? h("span", { class: "warn" }, `${plural(bad.length, "fails", "fail")}`) : null,
       ),
     );
@@ -237,14 +239,14 @@ class HwWebhooks extends View {
                 each.endpoint && kind !== "good"
                   ? h("button", { class: "primary", onclick: () => this.resume(each) }, "Try it now")
                   : null,
-                h("span", { class: "space" }),
+                gap(),
                 h("button", { class: "ends", onclick: () => this.drop(each) }, "Delete"),
               ),
             )
           : h(
               "section",
               {},
-              h("p", { class: "dim small" }, `To resume or delete it takes manage on ${each.log}, or to have made it.`),
+              remark(`To resume or delete it takes manage on ${each.log}, or to have made it.`),
             ),
       ),
     );
