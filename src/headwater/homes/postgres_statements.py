@@ -102,7 +102,7 @@ class Statements:
         self.failing_since: float | None = None
         """Since when nothing was answered, by the monotonic clock."""
         self._failure = self._reason = ""
-        """What failed last, and what anybody is told of it."""
+        """What failed last, and the reason that callers get."""
         self._closing = threading.Event()
         self.gives_up = False
         """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
