@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 from tests.night import IS_NIGHT
 from tests.server.running import RunningServer
+from tests.waiting import WAIT_S_MAX
 
 from headwater.client import connect
 from headwater.core import AppendCondition, Event, Query, QueryItem, errors
@@ -295,12 +296,38 @@ def test_many_who_decide_about_the_same_are_all_served(tmp_path: Path) -> None:
             with connect(served.url) as mine:
                 together.wait(60)
                 for _ in range(each):
-                    decide(mine.log("courses"), decision)
+                    decide(mine.log("courses"), decision, retries=Retries(patience_s=WAIT_S_MAX))
 
         with ThreadPoolExecutor(writers) as pool:
             list(pool.map(work, range(writers)))
         students = [int(json.loads(event.data)["student"]) for event in server.log("courses").read()]
     assert students == list(range(before + writers * each))
+
+
+def test_a_decision_is_not_given_up_while_its_patience_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("headwater.decisions.deciding.time.monotonic", lambda: now[0])
+    log = MemoryLog()
+    log.append([write(CourseDefined("go", 99))])
+    left_to_do = list(range(30))
+
+    def rule(left: int | None) -> SeatTaken:
+        if left_to_do:
+            log.append([write(SeatTaken("go", f"s{left_to_do.pop()}"))])
+        return SeatTaken("go", "ann")
+
+    decision = Decision(seats_left("go"), rule)
+    no_pause = Retries(pause_s=0.0)
+    assert decide(log, decision, retries=no_pause).attempts == 31
+    left_to_do += [1, 2]
+    now[0] = 100.0
+
+    def slow(left: int | None) -> SeatTaken:
+        now[0] += 5.0
+        return rule(left)
+
+    with pytest.raises(Contended, match="others were faster, 2 times"):
+        decide(log, Decision(seats_left("go"), slow), retries=no_pause)
 
 
 def test_who_says_how_often_or_how_long_is_not_given_more() -> None:
