@@ -280,6 +280,14 @@ def test_link_properties_that_bind_are_refused_at_such_an_address(
     )
 
 
+def test_a_browse_takes_no_events_from_a_group(served: Served, log: LocalLog, client: Client) -> None:
+    join(client, name="a")
+    browse = {"distribution_mode": Symbol("copy"), "expiry_policy": Symbol("link-detach")}
+    refused = refusal(client, "split/$group/G", source=browse)
+    assert refused.condition == conditions.NOT_ALLOWED and "browse the log 'split' instead" in refused.description
+    assert shares(served) == ["a"] * PARTITIONS
+
+
 def test_it_is_no_target(log: LocalLog, client: Client) -> None:
     with pytest.raises(AmqpError) as refused:
         client.sender("split/$group/G")

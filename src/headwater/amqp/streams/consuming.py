@@ -57,7 +57,7 @@ class Attaching:
         self.transport, self.link, self.source, self.node = transport, link, source, node
         self.remote: Attach = link.remote
         self.filter = wanted
-        if default_start is None and _is_browse(transport, self.remote, source):
+        if default_start is None and is_browse(transport, self.remote, source):
             default_start = EARLIEST
         self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
         """Whether it asks for what is retained: all of it that its filters let through."""
@@ -354,7 +354,7 @@ async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
     return before is not None and before.selecting != attaching.filter.selecting
 
 
-def _is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
+def is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
     """Whether it shows the events of the log, as JMS's QueueBrowser, to a client that does not use the extensions.
 
     Its source is neither durable nor kept once its link is detached, and it asks for copies.

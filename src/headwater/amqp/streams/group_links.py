@@ -20,6 +20,7 @@ from ..protocol.conditions import (
     INVALID_FIELD,
     LINK_DETACH_FORCED,
     LINK_STOLEN,
+    NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
     LinkFault,
 )
@@ -28,7 +29,7 @@ from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
 from ..transport import Transport
 from .consumer import Consumer
-from .consuming import Attaching, read_attach
+from .consuming import Attaching, is_browse, read_attach
 from .groups import ASK_AGAIN_S
 from .links import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
 from .node import EventLogNode
@@ -46,6 +47,9 @@ async def attach_group_link(transport: Transport, link: Sender, source: Source, 
         if given.get(name) is not None:
             problem = f"{show(given[name])} given; the address names the consumer group, which deals the partitions"
             raise LinkFault(INVALID_FIELD, f"{name}: {problem}")
+    if is_browse(transport, link.remote, source):
+        problem = f"a browse would take events from the consumer group {show(group)}; browse the log"
+        raise LinkFault(NOT_ALLOWED, f"{problem} {show(node.log.name)} instead")
     attaching = await read_attach(transport, link, source, node)
     if attaching is None:
         return
