@@ -172,3 +172,39 @@ def test_so_many_409s_are_remembered_and_the_oldest_is_forgotten_first(play):
         assert (await world.ask("DELETE", f"{V2}/subscriptions")).status == 400
 
     play(scenario)
+
+
+@pytest.mark.parametrize("query", ["", "EndpointUri=127.0.0.1:{port}"])
+def test_a_consumer_whose_address_has_changed_subscribes_again(play, query):
+    async def scenario(world: World) -> None:
+        await world.publish(await world.publisher(NODE_SYNC_STATE), "LOCKED")
+        subscriber, other = await world.subscriber(), await world.subscriber()
+        await world.subscribe(other.uri(), NODE_SYNC_STATE)
+
+        async def ask(method: str, peer: str) -> int:
+            body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE} if method == "POST" else b""
+            given = query.format(port=subscriber.port) if method == "DELETE" else ""
+            return (await world.ask(method, f"{V2}/subscriptions", body, peer=peer, query=given)).status
+
+        assert await ask("POST", "10.0.0.1") == 201
+        assert await ask("DELETE", "10.0.0.2") == 204, "of nothing: it got no 409"
+        steps = [await ask(method, "10.0.0.2") for method in ("POST", "DELETE", "POST")]
+        assert steps == [409, 204, 201]
+        left = (await world.ask("GET", f"{V2}/subscriptions")).json
+        assert sorted(each["EndpointUri"] for each in left) == sorted([subscriber.uri(), other.uri()])
+
+    play(scenario)
+
+
+def test_a_409_takes_no_subscription_of_a_consumer_that_is_known_by_its_certificate(play):
+    async def scenario(world: World) -> None:
+        await world.publish(await world.publisher(NODE_SYNC_STATE), "LOCKED")
+        subscriber = await world.subscriber()
+        body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
+        known = {"tls": {"client_cert_name": "CN=consumer"}}
+        assert (await world.ask("POST", f"{V2}/subscriptions", body, extensions=known)).status == 201
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
+        assert (await world.ask("DELETE", f"{V2}/subscriptions")).status == 204
+        assert len((await world.ask("GET", f"{V2}/subscriptions")).json) == 1
+
+    play(scenario)

@@ -21,17 +21,22 @@ R = TypeVar("R", bound=Record)
 def chosen(exchange: Exchange, owner: str, records: Iterable[R], conflicts: Conflicts | None = None) -> list[R]:
     """The caller's own; of these, those of `EndpointUri` if it is given: a whole URI, an origin, or HOST:PORT.
 
-    Where they may be those of several callers, they are those of the oldest unused one of `conflicts`.
+    Where they may be those of several callers, they are those of the oldest unused one of `conflicts`. A consumer whose
+    address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if nothing
+    but an address is known of who made them.
 
     Raises Refused (400) where there is none.
     """
-    own = [record for record in records if record.owner == owner]
+    conflicting = conflicts.callers(owner) if conflicts is not None and is_address(owner) else set()
+    own = [
+        record
+        for record in records
+        if record.owner == owner or (is_address(record.owner) and origins(record.endpoint) in conflicting)
+    ]
     given = exchange.parameter("EndpointUri")
     if given is not None:
         return [record for record in own if given == record.endpoint or given.lower() in origins(record.endpoint)]
-    callers = {origins(record.endpoint) or (record.id,) for record in own}
-    if conflicts is not None:
-        callers |= conflicts.callers(owner)
+    callers = {origins(record.endpoint) or (record.id,) for record in own} | conflicting
     if not is_address(owner) or len(callers) <= 1:
         return own
     if conflicts is not None and (origin := conflicts.take(owner)) is not None:
