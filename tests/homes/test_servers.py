@@ -433,7 +433,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     time.sleep(2 * float(LEASE_MS) / 1000)
     assert not second.is_primary()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert "Go on?" in command("home", "accept-loss", "--home", url, expected=130)
+    assert "no terminal to ask on" in command("home", "accept-loss", "--home", url, expected=2)
     command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
     eventually(second.is_primary)
     assert second.append(1) == RESTORE_JUMP + 1  # whether 2 was given before, nobody knows
