@@ -881,7 +881,8 @@ def test_subscriber_gets_every_current_state_and_none_after_a_newer_event(play):
         subscriber = await world.subscriber(behave)
         subscription = await world.subscribe(subscriber.uri(), "/sync")
         assert subscriber.values == list(ids)[-32:]
-        await reached.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            await reached.wait()
         await world.publish(ids["3"], "newer 3")
         await world.publish(ids["6"], "newer 6")
         newest = await world.ask("GET", f"{V2}/cluster/node/n6{SYNC_STATE}/CurrentState")
