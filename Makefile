@@ -62,7 +62,7 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-interop: interop-clients  ## AMQP clients of four libraries against a server; builds them first
+interop: interop-clients  ## AMQP clients of five libraries against a server; builds them first
 	$(BIN)/python -m pytest -n 2 --dist loadscope tests/interop
 
 interop-clients: $(STAMP)
