@@ -387,8 +387,8 @@ class Engine(Closing):
         try:
             step()
         except Exception as error:
-            if log is not None and (log.is_closed or self._stopping.is_set()):
-                return
+            if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
+                return  # nothing is tried again; a lost lock is told by whoever closes the engine
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
             is_known = isinstance(error, EventLogError)
