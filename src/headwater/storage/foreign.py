@@ -8,18 +8,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..core.errors import StorageUnavailable
+from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.shown import show
-from .copy_mark import COPY_NAME
+from .copy_mark import home_of
 from .journal import JOURNAL, UNFINISHED
 from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
 from .log_directories import LOGS, is_of_a_log
+from .newer import WrittenByNewer
 from .state_files import ACCEPTED, STATE_NAME, files_of
 
 LOST_AND_FOUND = "lost+found"
 """A new file system has it at its top. A folder with nothing else is empty."""
-_DATA = (STATE_NAME, COPY_NAME)
-"""With one of them, or a journal, a folder is a data directory, whatever else is in it."""
+_SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
+"""What the file of a state has in its first page; `entry` in the first versions."""
+_LOOKED_AT = 64 * 1024
 _OURS = frozenset(
     {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
      "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
@@ -31,8 +33,29 @@ _OURS_LEFT = re.compile(
 
 
 def has_data(directory: Path) -> bool:
-    """Whether it is a data directory, or a backup, by what it has in it."""
-    return any((directory / name).exists() for name in _DATA) or is_of_a_log(directory / JOURNAL)
+    """Whether it is a data directory, or a backup, by what its files hold: names alone say nothing. Raises OSError.
+
+    With a state, a journal or the mark of a copy it is one, whatever else is in it.
+    """
+    return _has_state(directory) or is_of_a_log(directory / JOURNAL) or _is_marked(directory)
+
+
+def _has_state(directory: Path) -> bool:
+    for path in files_of(directory / STATE_NAME):
+        if path.is_file():
+            with path.open("rb") as file:
+                if _SCHEMA.search(file.read(_LOOKED_AT)):
+                    return True
+    return False
+
+
+def _is_marked(directory: Path) -> bool:
+    try:
+        return home_of(directory) is not None
+    except StorageCorrupted:
+        return False
+    except WrittenByNewer:
+        return True
 
 
 def is_empty(directory: Path) -> bool:

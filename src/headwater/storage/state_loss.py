@@ -17,10 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.errors import EventLogError, StorageCorrupted
+from ..core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from ..formats.decoders import json_decoder
 from .data_directory import lock_directory
 from .disk import sync_directory, write_whole
+from .foreign import refuse_foreign
 from .journal import JOURNAL, EntryRecord, salvaged
 from .journal_snapshot import entry_of
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
@@ -52,9 +53,12 @@ def accept_state_loss(directory: Path) -> list[str]:
 
     That there were users is not given up: without one, nobody is let in. Nor does a log that is made from now on give
     a number again that a deleted one of its name may have had: it begins above all of them, as after a restore.
-    If it was interrupted, it is finished. Raises StorageUnavailable (WrittenByNewer: nothing of it is lost), DiskFull:
-    then the state is as it was, or this is to be done again.
+    If it was interrupted, it is finished. Raises StorageUnavailable (no data directory, or WrittenByNewer: nothing of
+    it is lost), DiskFull: then the state is as it was, or this is to be done again.
     """
+    refuse_foreign(directory)
+    if not any((directory / name).exists() for name in (STATE_NAME, JOURNAL, LOGS, ACCEPTED)):
+        raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
     with closing(lock_directory(directory)), refusing(directory, "a new state cannot be made"):
         if not (directory / ACCEPTED).exists():
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)  # of one that was interrupted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,26 @@ def test_folders_of_others_that_are_called_as_ours_are_refused(foreign: Path, fi
         Engine(foreign, reserve_bytes=0)
     done = headwater("serve", "--data", str(foreign), "--http-port", "0", "--amqp-port", "0", cwd=foreign.parent)
     assert (done.returncode, looks(foreign)) == (UNAVAILABLE, before), done.stderr
+
+
+@pytest.mark.parametrize(("name", "held"), [("COPY", "COPY"), ("state.sqlite", "a")])
+def test_files_of_others_that_are_called_as_ours_make_no_data_directory(foreign: Path, name: str, held: str) -> None:
+    with closing(sqlite3.connect(foreign / name)) as of_others:
+        of_others.execute("CREATE TABLE entries (id INTEGER)")
+    before = looks(foreign)
+    done = headwater("serve", "--data", str(foreign), "--http-port", "0", "--amqp-port", "0", cwd=foreign.parent)
+    assert (done.returncode, looks(foreign)) == (UNAVAILABLE, before), done.stderr
+    assert done.stderr.rstrip().endswith(HOLDS.replace("'a'", repr(held)))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_empty_folder_has_no_state_to_lose(tmp_path: Path, is_there: bool) -> None:
+    folder = tmp_path / "empty"
+    if is_there:
+        folder.mkdir()
+    done = headwater("check", "--accept-state-loss", "--data", str(folder), cwd=tmp_path)
+    assert (done.returncode, list(tmp_path.rglob("*"))) == (UNAVAILABLE, [folder] if is_there else [])
+    assert done.stderr.rstrip().endswith("no data directory (there is no state.sqlite)")
 
 
 def test_an_engine_refuses_a_folder_of_others(foreign: Path) -> None:
