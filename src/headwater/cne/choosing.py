@@ -23,7 +23,7 @@ def chosen(exchange: Exchange, owner: str, records: Iterable[R], conflicts: Conf
 
     Where they may be those of several callers, they are those of the oldest unused one of `conflicts`. A consumer whose
     address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if nothing
-    but an address is known of who made them.
+    but the address is known of their makers.
 
     Raises Refused (400) where there is none.
     """
