@@ -289,6 +289,6 @@ def test_pages_of_allowed_origins_may_read_every_header_field_that_an_answer_has
     rooms = ("http", "dcb", "cne", "futoin", "management", "server")
     texts = [path.read_text() for room in rooms for path in (source / room).glob("*.py")]
     found = {name for text in texts for name in re.findall(r'(?<!get)\(b"([a-z][a-z-]+)", ', text)}
-    found -= READABLE_BY_ALL | OF_THE_CONNECTION | OF_CORS | {"host", "cross-site"}  # what is asked, and no field
+    found -= READABLE_BY_ALL | OF_THE_CONNECTION | OF_CORS | {"host", "cross-site", "ce-specversion"}  # of requests
     found -= {"content-security-policy", "x-content-type-options"}  # for the browser itself
     assert found == set(EXPOSED)

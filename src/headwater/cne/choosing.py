@@ -22,8 +22,8 @@ def chosen(exchange: Exchange, owner: str, records: Iterable[R], conflicts: Conf
     """The caller's own; of these, those of `EndpointUri` if it is given: a whole URI, an origin, or HOST:PORT.
 
     Where they may be those of several callers, they are those of the oldest unused one of `conflicts`. A consumer whose
-    address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if nothing
-    but the address is known of their makers.
+    address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if their
+    owner is known by an address only.
 
     Raises Refused (400) where there is none.
     """
