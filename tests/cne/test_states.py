@@ -113,6 +113,30 @@ def test_address_that_says_there_is_no_data_makes_no_state_of_the_value_beside_i
     play(scenario, timeout_ms=10_000)
 
 
+def test_first_state_of_a_source_that_had_none_is_kept_whatever_resource_its_value_names(play):
+    async def scenario(world: World) -> None:
+        none = {"source": SYNC_STATE, "data": {"version": "1.0", "values": no_data("event-not-found")}}
+        value = v2_value(ResourceAddress="/cluster/node/worker-0/ens1")
+        for event in (wrapped(**none), wrapped(value, source=SYNC_STATE, id="ce-2")):
+            assert (await world.ask("POST", f"{V2}/create/event", event)).status == 202
+        assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+
+    play(scenario)
+
+
+def test_event_of_many_addresses_counts_once_and_leaves_room_for_others(play, monkeypatch):
+    monkeypatch.setattr("headwater.cne.states.BYTES_MAX", 1024 * 1024)
+
+    async def scenario(world: World) -> None:
+        many = [v2_value(ResourceAddress=f"/cluster/node/worker-0/sync/{number}") for number in range(200)]
+        assert (await world.ask("POST", f"{V2}/create/event", wrapped(*many))).status == 202
+        assert (await world.ask("POST", f"{V2}/create/event", wrapped(id="ce-2", source=SYNC_STATE))).status == 202
+        assert await value_at(world, "/cluster/node/worker-0/sync/199") == "LOCKED"
+        assert await value_at(world, SYNC_STATE) == "LOCKED"
+
+    play(scenario)
+
+
 DATA_ONLY = json.dumps({"version": "1.0", "values": [v2_value(ResourceAddress=NODE_SYNC_STATE)]}).encode()
 WRITTEN_BY_OTHERS = {
     "the data of a CloudEvent": Event("t", DATA_ONLY, source="/s", attributes={"time": "2024-05-06T07:08:09Z"}),

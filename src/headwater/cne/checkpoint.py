@@ -105,5 +105,4 @@ class Checkpoints:
 def _name(key: Key) -> str:
     """The name under which a state is kept: short, however long its source."""
     address, (source, addresses) = key
-    told = _SEPARATOR.join((source, *(each.text for each in addresses)))
-    return f"{address}{_SEPARATOR}{blake2b(told.encode(), digest_size=8).hexdigest()}"
+    return f"{address}{_SEPARATOR}{blake2b(source.encode() + addresses, digest_size=8).hexdigest()}"

@@ -240,8 +240,10 @@ class Endpoint:
     def _next(self) -> Item | None:
         """The next item to send: one out of turn; then events of the queue and states that are owed, in turns."""
         if self._extras:
+            self._stand_where_it_is()
             return self._extras.popleft()
         if (self._is_turn_of_states or not self._queue) and (state := self._owed.next()) is not None:
+            self._stand_where_it_is()
             self._is_turn_of_states = False
             return Item(*state, is_owed=True)
         self._is_turn_of_states = True
@@ -249,8 +251,19 @@ class Endpoint:
 
     def _put_back(self, item: Item | None) -> None:
         """A state that is owed goes out later; other events are read from the log again."""
-        if item is not None and item.is_owed and item.extra_for is not None:
+        if item is not None and item.is_owed and item.extra_for is not None and self._receiver(item) is not None:
             self._owed.put_back(item.stored, item.extra_for)
+
+    def _receiver(self, item: Item) -> Subscription | None:
+        """The subscription that an item is for; None if it was deleted."""
+        if item.extra_for is None:
+            return self.recipient(item.stored)
+        return item.extra_for if item.extra_for.id in self._subscriptions else None
+
+    def _stand_where_it_is(self) -> None:
+        """Before something that has no number of its own goes out: nothing that was done with comes again."""
+        if self.is_current:
+            self.cursor = max(self.cursor, self._upstream.position)
 
     def _note_caught_up(self) -> None:
         """After a suspension: from here on the feed's position says where it stands."""
@@ -289,7 +302,7 @@ class Endpoint:
         """
         self._in_flight = True
         refusals = 0
-        while (subscription := item.extra_for or self.recipient(item.stored)) is not None:
+        while (subscription := self._receiver(item)) is not None:
             try:
                 outcome = await self._delivery.send(subscription, item.stored)
             except Undeliverable as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 
 from msgspec.structs import replace
 
@@ -21,10 +22,12 @@ STATES_MAX = 20_000
 SOURCES_MAX = 32
 """Of one address; beyond that, the source that was silent for longest is forgotten."""
 BYTES_MAX = 256 * 1024 * 1024
+ENTRY_BYTES = 1024
+"""What an entry counts for, besides its share of the data of its event."""
 PATTERNS_MAX = 1024
 
-Strand = tuple[str, tuple[Address, ...]]
-"""Which notifications replace each other at an address: those of one source about the same addresses."""
+Strand = tuple[str, bytes]
+"""Which notifications replace each other at an address: those of one source about the same addresses, by a digest."""
 Key = tuple[str, Strand]
 """One entry: an address, and which of the notifications there."""
 _logger = logging.getLogger("headwater.cne")
@@ -56,12 +59,14 @@ class States:
 
     def restore(self, stored: Stored, address: str, *, is_saved: bool = True) -> None:
         """Take one entry from the state store; `is_saved` says that it need not be written again."""
-        strand = _strand(stored)
+        key = address, _strand(stored)
         for each in stored.addresses:
             if each.text == address:
-                self._put(each, strand, stored)
-        if is_saved:
-            self.unsaved.discard((address, strand))
+                self._put(each, key[1], stored)
+        if self.get(key) is None:
+            self.unsaved.add(key)  # there is no room for it: kept, it would be old news one day
+        elif is_saved:
+            self.unsaved.discard(key)
 
     def find(self, pattern: Pattern) -> list[Stored]:
         """The newest notifications for what the pattern asks: each once, in the order of their numbers.
@@ -90,10 +95,17 @@ class States:
         return None if found is None else found.event
 
     def has(self, stored: Stored) -> bool:
-        """Whether a notification is still the newest of its source, at any of its addresses."""
-        number, strand = stored.sequence_number, _strand(stored)
-        entries = (self._newest[each.text][1].get(strand) for each in stored.addresses if each.text in self._newest)
-        return any(found is not None and found.sequence_number == number for found in entries)
+        """Whether a notification is current at any of its addresses: the newest of its source, and restated by none."""
+        strand, said = _strand(stored), _said(stored)
+        for each in stored.addresses:
+            strands = self._newest[each.text][1] if each.text in self._newest else {}
+            found = strands.get(strand)
+            if found is None or found.sequence_number != stored.sequence_number:
+                continue
+            newer = (other for other in strands.values() if other.sequence_number > stored.sequence_number)
+            if all(said.isdisjoint(_said(other)) for other in newer):
+                return True
+        return False
 
     def _put(self, address: Address, strand: Strand, stored: Stored) -> None:
         text = address.text
@@ -104,21 +116,20 @@ class States:
             self._newest[text] = address, {}
             self._asked.clear()
         strands = self._newest[text][1]
-        if strand not in strands or len(strands) > 1:
-            for other in list(_outdated(strands, strand, stored)):
-                self._forget(text, other)
-        if (known := strands.pop(strand, None)) is not None:
-            self._bytes -= len(known.event.data)
+        known = strands.pop(strand, None)
+        outdated = list(_outdated(strands, stored)) if strands else []
         strands[strand] = stored  # at the end: the first one is that of the source that was silent for longest
-        self._bytes += len(stored.event.data)
+        self._bytes += _size(stored) - (0 if known is None else _size(known))
         self.unsaved.add((text, strand))
-        if self._bytes > BYTES_MAX:
+        for other in outdated:
+            self._forget(text, other)
+        if known is None and not outdated and self._bytes > BYTES_MAX:
             self._forget(text, strand)
             self._report(text)
 
     def _forget(self, text: str, strand: Strand) -> None:
         strands = self._newest[text][1]
-        self._bytes -= len(strands.pop(strand).event.data)
+        self._bytes -= _size(strands.pop(strand))
         self.unsaved.add((text, strand))
         if not strands:
             del self._newest[text]
@@ -134,19 +145,30 @@ class States:
 
 
 def _strand(stored: Stored) -> Strand:
-    return stored.notification.source, stored.addresses
+    addresses = "\n".join([each.text for each in stored.addresses])
+    return stored.notification.source, blake2b(addresses.encode(), digest_size=16).digest()
 
 
-def _outdated(strands: dict[Strand, Stored], own: Strand, stored: Stored) -> Iterator[Strand]:
+def _size(stored: Stored) -> int:
+    """What one of its entries counts for: they share the data."""
+    return len(stored.event.data) // len(stored.addresses) + ENTRY_BYTES
+
+
+def _said(stored: Stored) -> frozenset[tuple[str, str]]:
+    """What a notification has values of: addresses of resources with types of data."""
+    return frozenset((value.resource.strip("/"), value.data_type) for value in stored.notification.values)
+
+
+def _outdated(strands: dict[Strand, Stored], stored: Stored) -> Iterator[Strand]:
     """What a notification replaces besides the one of its own strand.
 
     A source that says that it has no data takes back all that it said, and one that has data again takes back that.
     """
-    is_absent, others = stored.notification.is_absent, [each for each in strands if each != own]
+    source, is_absent, others = stored.notification.source, stored.notification.is_absent, list(strands)
     if len(others) >= SOURCES_MAX:
         yield others.pop(0)
     for other in others:
-        if other[0] == own[0] and (is_absent or strands[other].notification.is_absent):
+        if other[0] == source and (is_absent or strands[other].notification.is_absent):
             yield other
 
 
