@@ -44,7 +44,7 @@ from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
-from ..http.outgoing import BadFile
+from ..http.outgoing import BadFile, Tls
 from ..management import server as management_http
 from ..management.operations import Management
 from ..storage.frame_encoding import EncodedFrame
@@ -124,6 +124,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     from .event_loop import EventLoop
 
     raise_open_files(config)
+    try:
+        Tls(config.cne.webhook_ca, config.cne.webhook_certificate, config.cne.webhook_key).check()
+    except BadFile as error:
+        raise InvalidConfiguration(str(error), f"cne.webhook_{error.name}") from None
     hangups = Hangups()
     with ExitStack() as ending:
         ending.callback(give_memory_back())
@@ -309,6 +313,7 @@ class Server:
                     raise
                 if isinstance(error, DiskFull):
                     self._membership.has_no_room(error)
+                self._manager.ready()  # it answers by now, if only that it waits for its home
                 if not await self._membership.pause(stop):
                     return None
         self._store = store
@@ -430,10 +435,7 @@ class Server:
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
-        try:
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
-        except BadFile as error:
-            raise InvalidConfiguration(str(error), f"cne.webhook_{error.name}") from None
+        clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)

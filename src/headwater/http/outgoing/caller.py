@@ -40,26 +40,36 @@ class Tls:
     """TLS of calls, on one event loop. Peers are verified, always."""
 
     def __init__(self, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> None:
-        """`ca` has the authorities (PEM) that are trusted instead of the system's; certificate and key go together.
-
-        Reads the files, if any are given. Raises BadFile.
-        """
+        """`ca` has the authorities (PEM) that are trusted instead of the system's; certificate and key go together."""
         self._ca, self._certificate, self._key = ca, certificate, key
         self._files = [path for path in (ca, certificate, key) if path is not None]
-        self._stamps = self._present()
-        self._context = self._read() if self._files else None
+        self._stamps: list[_Stamp | None] = []
+        """Of the files that were tried last."""
+        self._context: ssl.SSLContext | None = None
+
+    def check(self) -> None:
+        """Raises BadFile where files are given and cannot be used now."""
+        if self._files:
+            self._read()
 
     async def context(self) -> ssl.SSLContext:
-        """What the next connection is made with. Reading the authorities that the system trusts takes a while."""
-        if self._context is None:
-            self._context = await asyncio.to_thread(self._read)
-        elif self._files and (stamps := self._present()) != self._stamps:
-            self._stamps = stamps
+        """What the next connection is made with. Reading the authorities that the system trusts takes a while.
+
+        Raises OSError: the files cannot be used, and never could.
+        """
+        stamps = self._present()
+        if self._context is None or stamps != self._stamps:
             try:
-                self._context = await asyncio.to_thread(self._read)
-                _logger.info("certificates of outgoing calls were read again: %s", ", ".join(map(str, self._files)))
+                context = await asyncio.to_thread(self._read)
             except BadFile as error:
+                self._stamps = stamps
+                if self._context is None:
+                    raise OSError(f"certificates of outgoing calls cannot be used: {error}") from None
                 _logger.warning("certificates of outgoing calls are not renewed, the previous ones stay: %s", error)
+            else:
+                if self._context is not None:
+                    _logger.info("certificates of outgoing calls were read again: %s", ", ".join(map(str, self._files)))
+                self._context, self._stamps = context, stamps
         return self._context
 
     def _present(self) -> list[_Stamp | None]:
@@ -217,7 +227,7 @@ def _stamp(path: Path) -> _Stamp | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _no_password() -> str:
