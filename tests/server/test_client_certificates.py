@@ -70,6 +70,7 @@ def test_a_certificate_is_a_login_for_programs_and_for_pages_of_the_console(clie
             ("alice", wrong, ""),
             ("alice", page, ""),
             ("alice", page | field, "alice"),
+            ("alice", page | {"headwater-console": "of a session that ended"}, ""),
             ("alice", {"origin": clients.server.url} | field, "alice"),
             ("alice", {"origin": "https://app.example.org"}, ""),
             ("alice", {"origin": "https://app.example.org"} | field, ""),

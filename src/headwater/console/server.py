@@ -24,7 +24,7 @@ from ..formats import jsontext
 from ..http import Exchange, FrontEnd, Header, Receive, Routes, Scope, Send
 from ..http.errors import InvalidParameter, RouteNotFound
 from ..http.front_end import Handler
-from ..http.sessions import FIELD, both_secrets, cookie_name, field_of, secret_of
+from ..http.sessions import FIELD, NO_SECRET, both_secrets, cookie_name, field_of, secret_of
 from . import pages
 from .history import history
 from .host import ConsoleHost
@@ -129,7 +129,7 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
 
 async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     """POST /console/session"""
-    if field_of(exchange.scope) != b"1":
+    if field_of(exchange.scope) != NO_SECRET:
         raise InvalidParameter(FIELD.decode(), "is missing; give 1")
     credentials = _credentials(jsontext.decode(_decoder, await exchange.json_body()))
     if host.guard.is_open:

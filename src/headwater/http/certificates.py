@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .asgi import Scope
 from .browsers import head_of
-from .sessions import field_of, is_of_own_page
+from .sessions import NO_SECRET, field_of, is_of_own_page
 
 EXTENSION = "headwater.certificate"
 """In `extensions` of the scope: the common name in the certificate that TLS has verified."""
@@ -21,5 +21,5 @@ def certified(scope: Scope) -> str | None:
         return None
     head = head_of(scope["headers"])
     if head.is_of_browser or head.is_silent_browser:
-        return name if field_of(scope) and is_of_own_page(scope) else None
+        return name if field_of(scope) == NO_SECRET and is_of_own_page(scope) else None
     return name

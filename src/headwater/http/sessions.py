@@ -14,6 +14,8 @@ from .browsers import DEFAULT_PORTS, authority_of, head_of, origin_of, own_origi
 
 FIELD = b"headwater-console"
 """The header field without which no cookie counts. Its value is the second secret of the session; 1 in a login."""
+NO_SECRET = b"1"
+"""The value of FIELD where a page has no session."""
 SECRET_CHARS_MAX = 100
 """Of each of the two."""
 NAME, SECURE_NAME = "headwater", "__Host-headwater"

@@ -448,7 +448,10 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
     });
   }
   if (answer.ok) return answer;
-  if (answer.status === 401) loggedOut.value = true;
+  if (answer.status === 401) {
+    if (headers["Headwater-Console"] === kept("headwater.session", secret)) keepSecret();
+    loggedOut.value = true;
+  }
   let found;
   try {
     found = parse(await answer.text());
