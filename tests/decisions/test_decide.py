@@ -389,6 +389,7 @@ def test_the_condition_is_what_was_read_and_nothing_more() -> None:
 def test_pauses_grow_and_are_bounded() -> None:
     retries = Retries(pause_s=0.01, pause_s_max=0.03)
     longest = [max(retries.pause_after(attempt) for _ in range(300)) for attempt in (1, 2, 3, 9)]
+    assert retries.pause_after(5000) <= retries.pause_s_max
     assert all(
         low < each <= high
         for each, low, high in zip(longest, (0, 0.01, 0.02, 0.02), (0.01, 0.02, 0.03, 0.03), strict=True)

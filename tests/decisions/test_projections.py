@@ -141,6 +141,8 @@ def test_a_state_goes_on_without_an_event_that_cannot_be_read_where_it_may(caplo
             project(log, strict)
     with pytest.raises(UnreadableEvent, match="event 2"):
         decide(log, Decision(seats("skip"), seats("fail"), lambda most, least: None))
+    with pytest.raises(InvalidDefinition, match="`newest_only` reads one event alone"):
+        Projection(0, newest_only=True, unreadable="skip")
     with pytest.raises(InvalidDefinition, match="'ignore' given as `unreadable`, 'fail' and 'skip' are allowed"):
         seats("ignore")
 

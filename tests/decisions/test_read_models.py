@@ -294,6 +294,8 @@ def test_what_was_trimmed_or_made_anew_is_told() -> None:
         log.trim(2)
         with pytest.raises(PositionTrimmed, match="position 1 was trimmed"):
             runner.run_once()
+        with pytest.raises(PositionTrimmed, match="position 1 was trimmed"):
+            runner.lag()  # what lacks events cannot be published
     with closing(sqlite3.connect(":memory:")) as connection:
         early = memory_log(SeatTaken("go", "ann"))
         runner = Runner(early, connection, seats())

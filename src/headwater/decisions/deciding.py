@@ -67,7 +67,7 @@ class Retries:
 
     def pause_after(self, attempt: int) -> float:
         """How long to pause after that attempt, the first being 1."""
-        return random.uniform(0.0, min(self.pause_s_max, self.pause_s * 2.0 ** (attempt - 1)))
+        return random.uniform(0.0, min(self.pause_s_max, self.pause_s * 2.0 ** min(attempt - 1, 60)))
 
 
 RETRIES = Retries()

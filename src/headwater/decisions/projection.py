@@ -82,6 +82,8 @@ class Projection(Knowledge[S]):
             raise InvalidDefinition(f"{problem}; give what makes a new {kind} each time: Projection.made_by({kind})")
         if unreadable not in ("fail", "skip"):
             raise InvalidDefinition(f"{show(unreadable)} given as `unreadable`, 'fail' and 'skip' are allowed")
+        if newest_only and unreadable == "skip":
+            raise InvalidDefinition("`newest_only` reads one event alone: without it there is no state to go on with")
         self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
         """What it has in common with others, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()

@@ -153,10 +153,13 @@ class Runner:
     def lag(self) -> Lag:
         """How far it has come. A new version that is not `behind` can be published.
 
-        Numbers below the first event of the log do not count: they belong to another incarnation, or were trimmed.
+        Numbers that the log never gave do not count. Raises as `run_once` does where events after its position are
+        gone.
         """
-        log = self._log.info()
-        return Lag(max(self.position(), log.first_retained - 1), log.head)
+        position, log = self.position(), self._log.info()
+        if position + 1 < log.first_retained:
+            next(iter(self._log.read(self._query, after=position, limit=1)), None)  # raises unless none is missing
+        return Lag(max(position, log.first_retained - 1), log.head)
 
     def publish(self) -> None:
         """Let the views, which have the names of the tables without a version, show this version.
