@@ -20,6 +20,11 @@ def test_an_address_of_no_log_is_quoted_once_and_cut(address: str) -> None:
     assert refused.value.name == address
 
 
+def test_only_the_beginning_of_an_address_is_a_kind_of_node() -> None:
+    with pytest.raises(LogNotFound):
+        parse_address("myqueue://orders")
+
+
 @pytest.mark.parametrize("kind", ["topic://", "queue://", "TOPIC://"])
 def test_the_kind_of_node_may_stand_before_a_log(served: Served, client: Client, kind: str) -> None:
     """As Camel and ActiveMQ's clients write addresses: `amqp:topic:orders` is `topic://orders`."""

@@ -175,7 +175,19 @@ def test_a_group_is_moved_over_http_and_by_command_once_it_has_no_members(both: 
         held = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": {"0": 1}})
         assert held.status == 409 and "the group has 1 members" in held.json["detail"]
     eventually(lambda: both.entity("GET", "consumerGroup", "one/moved").json["members"] == 0)
-    for given in ({"1": 1}, {"x": 1}, {"0": 6}, {"0": -1}, {"0": "1"}, {"0": True}, {"0": None}, "all", ["0"]):
+    for given in (
+        {"1": 1},
+        {"x": 1},
+        {"00": 1},
+        {"00000000099": 1},
+        {"0": 6},
+        {"0": -1},
+        {"0": "1"},
+        {"0": True},
+        {"0": None},
+        "all",
+        ["0"],
+    ):
         answer = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": given})
         assert answer.status == 400 and "positions: " in answer.json["detail"], given
     moved = both.entity("PATCH", "consumerGroup", "one/moved", {"positions": {"0": 2}}).json

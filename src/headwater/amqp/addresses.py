@@ -24,7 +24,7 @@ CLAIMS = "$cbs"
 """Where clients of Azure's services send tokens (claims-based security). It is not served."""
 REPLY = "$reply/"
 """Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
-_PREFIX = re.compile(r"(?:amqps?://[^/]*/|queue://|topic://)", re.IGNORECASE)
+_PREFIX = re.compile(r"^(?:amqps?://[^/]*/|queue://|topic://)", re.IGNORECASE)
 _USER_INFORMATION = re.compile(r"(amqps?://)[^/]*@", re.IGNORECASE)
 
 

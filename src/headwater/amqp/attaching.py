@@ -124,4 +124,5 @@ async def attach_reader(container: Container, transport: Transport, link: Sender
     await attach_consumer(transport, link, source, node, address.start)
     if node.positions.remembered(transport.remembered_as, link.name) is not None:
         for other, known in replaced.items():
-            other.forget(known)
+            if not other.is_attached(known):
+                other.forget(known)

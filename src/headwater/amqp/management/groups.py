@@ -119,15 +119,16 @@ class ConsumerGroups(ReadOnly):
 def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
     """Positions by partition, as an UPDATE gives them. Raises Refusal, PositionTrimmed, PositionOfOtherIncarnation."""
     head, afters = node.log.head(), dict[int, int]()
+    partitions = {str(number): number for number in range(node.partitions)}
     for key, after in given.items():
-        if not (key.isascii() and key.isdigit() and int(key[:9]) < node.partitions):
+        if key not in partitions:
             problem = f"positions: partitions 0 to {node.partitions - 1} are there, {show(key)} given"
             raise Refusal(Status.BAD_REQUEST, problem)
         if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after <= head:
             problem = f"positions: of partition {key}, 0 to the head, {head}, is allowed, {show(after)} given"
             raise Refusal(Status.BAD_REQUEST, problem)
         node.log.check_position(after + 1)
-        afters[int(key)] = int(after)
+        afters[partitions[key]] = after
     return afters
 
 

@@ -294,8 +294,10 @@ class LinkMember:
             return  # its link ended meanwhile, and said so
         try:
             self.part = Part(shared, partition)
-        except LinkFault as fault:
-            self.refused(fault.condition, fault.description)
+        except (
+            LinkFault
+        ) as fault:  # no room for its position: a link that lacked partitions in silence would miss events
+            shared.expel(fault.condition, fault.description)
             return
         self._epoch = epoch
         self._notify(NotificationType.PARTITION_ASSIGNED, self.part)

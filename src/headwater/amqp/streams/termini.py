@@ -90,7 +90,10 @@ async def sources_elsewhere(
 
     A link has one source: forget these once it is attached to this log.
     """
-    if node.positions.remembered(transport.remembered_as, link.name) is not None:
+    owner = transport.remembered_as
+    if owner.count("@") > 1:  # of USER@CONTAINER, where names have an @ themselves, it may be another user's
+        return {}
+    if node.positions.remembered(owner, link.name) is not None:
         return {}
     found = await _sources_of(container, transport, link)
     return {other: known for other, known in found.items() if other is not node}
