@@ -161,7 +161,7 @@ BROKEN = {
 def test_a_sync_that_is_left_out_would_be_noticed(cuts: Cutter, what: str, kind: Kind) -> None:
     pattern, _, expected = BROKEN[what]
     cuts.only_near("/staged/" if "staged" in pattern else ".")
-    found = next((state for state in cuts.states(kind, range(120), _syncs(pattern)) if state.faults), None)
+    found = next((state for state in cuts.states(kind, range(500), _syncs(pattern)) if state.faults), None)
     assert found is not None, "nothing was noticed"
     assert re.search(expected, str(found.faults)), found
 

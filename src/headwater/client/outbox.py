@@ -54,8 +54,10 @@ POSTGRESQL = Dialect("%s", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", da
 MYSQL = Dialect("%s", "BIGINT AUTO_INCREMENT PRIMARY KEY", "VARCHAR(36)", "LONGTEXT", "CAST({} AS CHAR)", "DATABASE()")
 
 _AT_ONE_TIME = """DO $once$ BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('headwater outbox'));
-    {};
+    IF to_regclass('{table}') IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtext('headwater outbox'));
+        {statement};
+    END IF;
 END $once$"""
 """PostgreSQL's IF NOT EXISTS does not see a table that another transaction is making, and fails when that commits. One
 statement, so that the lock holds for a connection that commits each of them, too."""
@@ -71,7 +73,7 @@ def create_table(connection: Any, table: str = TABLE) -> None:
         f"CREATE TABLE IF NOT EXISTS {checked_table(table)} (position {dialect.position}, "
         f"id {dialect.id} NOT NULL UNIQUE, type {dialect.id} NOT NULL, data {dialect.text} NOT NULL)"
     )
-    _execute(connection, _AT_ONE_TIME.format(statement) if dialect is POSTGRESQL else statement)
+    _execute(connection, _AT_ONE_TIME.format(table=table, statement=statement) if dialect is POSTGRESQL else statement)
 
 
 def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE) -> str:

@@ -450,7 +450,7 @@ class Engine(Closing):
         """See LogStore."""
         found = {log.name: damage for log in self.opened() if (damage := log.damage) is not None}
         if self.is_following and self.follower is not None:
-            found |= {name: each.why for name, each in self.follower.stuck.items()}
+            found |= {name: each.why for name, each in self.follower.stuck.copy().items()}
         return found | self._not_opened()
 
     def _not_opened(self) -> dict[str, str]:

@@ -69,7 +69,7 @@ def count_unexpected(directory: str, writer: str, batch: int) -> int:
     """How many rows are kept of one batch on which the import itself failed."""
     files = Path(directory).glob(f"{writer}-{batch:06}-*.parquet")
     return sum(
-        pa.compute.sum(pa.compute.starts_with(reasons, UNEXPECTED)).as_py()
+        pa.compute.sum(pa.compute.match_substring_regex(reasons, rf"^{UNEXPECTED}\w+: ")).as_py()
         for reasons in (pq.read_table(file, columns=["reason"]).column(0) for file in files)
     )
 
