@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from headwater.core import AppendResult, Event, EventLog
+from headwater.core import AppendResult, Event, EventLog, LogSettings
 from headwater.core.errors import DuplicateEventId
 
 from ..builders import event, numbers, refusal, unless
 from .conftest import LogFactory
+from .kinds import Bench
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -162,3 +163,14 @@ def test_a_horizon_bounds_how_far_ids_are_unique(log_factory: LogFactory) -> Non
     with refusal(DuplicateEventId("1", "", 5, 0)):
         log.append([event("B", id="1")])
     assert numbers(log.read()) == [1, 2, 3, 4, 5]
+
+
+def test_of_two_events_with_one_id_the_newest_counts_when_the_horizon_widens(bench: Bench) -> None:
+    log = bench.create("orders", LogSettings(id_horizon=4))
+    log.append([event("A", id="1")])
+    log.append([event("A") for _ in range(4)])
+    assert log.append([event("A", id="1")]) == AppendResult(6, 6, False)
+    bench.store.change("orders", LogSettings(), drops_at_most=None)
+    assert log.append([event("A", id="1")]) == AppendResult(6, 6, True)
+    with refusal(DuplicateEventId("1", "", 6, 0)):
+        log.append([event("B", id="1")])

@@ -383,8 +383,9 @@ class LogJudge:
             seen.add(key)
 
     def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:
-        """The number of the retained event of that source and id."""
-        for number in self._index.ids.candidates(hash):
+        """The newest number, from `lowest` on, under that source and id: there may be two, from when a horizon was
+        narrower."""
+        for number in sorted(self._index.ids.candidates(hash), reverse=True):
             if number >= lowest and (fields := self._fields(number)) is not None and fields[:2] == (source, id):
                 return number
         return None
