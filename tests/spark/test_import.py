@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 from headwater.client import connect
 from headwater.core import Event, SequencedEvent
 from headwater.core.errors import InvalidInput, LogNotFound
-from headwater.core.mark import BATCH_MAX
+from headwater.core.limits import check_append
+from headwater.core.mark import BATCH_MAX, Mark
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
 from headwater.formats import exported
@@ -40,6 +41,7 @@ from headwater.spark.importing.tables import TableReader
 from headwater.spark.pipelines import load, names
 from headwater.spark.running import Ending, Run, Summary
 from headwater.spark.running import Server as BulkServer
+from headwater.storage import Engine
 from tests.night import night
 from tests.server.running import RunningServer, environment, headwater
 
@@ -295,6 +297,23 @@ def test_the_writer_of_an_import_ends_with_it(start: Load, url: str, log: str) -
     with BulkServer(url).client() as client:
         state = client.writer(log, name)
     assert state is not None and state.is_complete and state.batch == BATCH_MAX
+
+
+def test_a_batch_of_which_only_a_part_was_appended_is_imported_whole(
+    spark: SparkSession, start: Load, server: RunningServer, log: str
+) -> None:
+    """As a server that was killed in the middle of a commit of several appends leaves it."""
+    Path("cases.csv").write_text(TABLE)
+    start(file=("cases.csv",))
+    events = stored(server, log)
+    options = IMPORT.options(file=("cases.csv",), log=log)
+    mark = Mark(f"import/{log}/{fingerprint(options.files(), options.batch_bytes())}", 0, 100, False)
+    with Engine("data", maintains=False, reserve_bytes=0) as engine:
+        columns = check_append(events[:100], LogSettings().event_bytes_max)
+        engine.create(log, LogSettings()).append_columns(columns, mark=mark)
+    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=Path.cwd()) as again:
+        IMPORT.start(options, spark, server=BulkServer(again.further_url("grpc")))
+        assert stored(again, log) == events
 
 
 @pytest.mark.parametrize(

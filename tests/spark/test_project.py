@@ -113,6 +113,16 @@ def test_a_batch_rewrites_only_the_buckets_that_it_touches(project: Project, log
     assert files == set(after.values())
 
 
+def test_a_bucket_whose_last_entity_ends_has_no_file(project: Project, log: LocalLog, tmp_path: Path) -> None:
+    log.append([Event("T", b'{"n": 1}', tags=("order:1",))])
+    project(buckets=1)
+    assert list(StateTable(tmp_path / "table").files()) == [0]
+    log.append([Event("Closed", tags=("order:1",))])
+    project(buckets=1)
+    assert StateTable(tmp_path / "table").files() == {}
+    assert snapshot(tmp_path / "table") == (2, {})
+
+
 def test_the_function_gets_the_event_as_a_reader_of_the_log_does(project: Project, log: LocalLog, tmp_path: Path):
     log.append([Event("T", b"{}", ("order:1",), "i", "s", {"subject": "x"}, "k")])
     (event,) = log.read()
