@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,17 @@ from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.following import Following
 from headwater.core.local import LocalLog
+from headwater.core.state import kinds_of_log
+from headwater.core.store import LogStore
 from headwater.storage import Engine
+from headwater.storage.memory import MemoryStore
 
+from ..waiting import eventually
 from .asking import DURABLE, EARLIEST, after, annotation, drained, numbers, put, sql
+from .management.test_lags import DURABLE_LINK
+from .management.test_peers import found, one
 from .served import Served
 
 LINK_DETACH = {"expiry_policy": Symbol("link-detach")}
@@ -265,6 +274,78 @@ def test_an_abandoned_subscription_is_forgotten_after_the_time_that_is_set() -> 
         client.wait(lambda: client.pump(0.1) or remembered(served) == ["kept"])
         assert numbers(drained(client, kept)) == [1, 2]
         assert numbers(drained(client, subscribe(client, DURABLE, "abandoned"))) == [1, 2]
+
+
+HOUR_MS = 3_600_000
+
+
+class Clock:
+    """The wall clock, which a test sets forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms, self._time_ns = 0, time.time_ns
+
+    def __call__(self) -> int:
+        return self._time_ns() + self.ahead_ms * 1_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "time_ns", clock)
+    return clock
+
+
+@contextmanager
+def a_run(store: LogStore) -> Iterator[tuple[Served, Client]]:
+    """One run of a server that forgets subscriptions after two hours, and a client of it."""
+    settings = AmqpSettings(abandoned_ms=2 * HOUR_MS)
+    with Served(store=store, settings=settings) as served, served.client(container_id="shop") as client:
+        yield served, client
+
+
+def test_the_time_in_which_no_server_runs_does_not_count_for_abandoned_subscriptions(
+    directory: Path, clock: Clock
+) -> None:
+    """No client could have come back in that time."""
+    with Engine(directory) as store, a_run(store) as (served, client):
+        subscribe(client, DURABLE, "left").close(is_closed=False)
+        clock.ahead_ms += HOUR_MS
+        for delivery in drained(client, subscribe(client, DURABLE, "attached"), 3):
+            delivery.settle()
+    for _ in range(2):  # two stops, each much longer than the age
+        clock.ahead_ms += 100 * HOUR_MS
+        with Engine(directory) as store, a_run(store) as (served, client):
+            assert [one(client, DURABLE_LINK, linkName=name)["position"] for name in ("attached", "left")] == [3, 0]
+    with Engine(directory) as store, a_run(store) as (served, client):
+        client.receiver("orders").close()
+        assert remembered(served) == ["attached", "left"]
+        clock.ahead_ms += HOUR_MS
+        eventually(lambda: remembered(served) == ["attached"], lambda: remembered(served))
+        assert numbers(drained(client, subscribe(client, DURABLE, "attached"), 2)) == [4, 5]
+
+
+def test_a_subscription_that_was_attached_at_a_crash_is_detached_since_the_next_start(clock: Clock) -> None:
+    """Whoever looks at it does not renew that, and it is forgotten where nobody uses its log, too."""
+    store = MemoryStore()
+    put(store.create("orders"), 1)
+    kind = kinds_of_log(store.incarnation_of("orders"))[1]
+    with a_run(store) as (served, client):
+        subscribe(client, DURABLE)
+        eventually(lambda: list(store.state.items(kind)))
+        ((key, entry),) = store.state.items(kind)
+    store.state.put(kind, key, entry.value)
+    clock.ahead_ms += HOUR_MS
+    began = clock() // 1_000_000
+    with a_run(store) as (served, client):
+        following = Following(served.container)
+        since = one(client, DURABLE_LINK)["detachedAt"]
+        assert began <= since <= clock() // 1_000_000
+        clock.ahead_ms += HOUR_MS
+        assert one(client, DURABLE_LINK)["detachedAt"] == since and len(served.run(following.followers)) == 1
+        clock.ahead_ms += HOUR_MS
+        assert found(client, DURABLE_LINK) == [] and served.run(following.followers) == []
+        assert served.container.nodes == []
 
 
 def test_a_policy_that_is_none_is_refused(served: Served, log: LocalLog, client: Client) -> None:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..core.access import Guard, Right
 from ..core.bus import Bus
+from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import parse_address, shown_address
+from .link_end import now_ms
 from .protocol import conditions
 from .protocol.conditions import ConnectionFault, LinkFault
 from .settings import AmqpSettings
 from .shared import Shared
+from .streams import downtime
+from .streams.downtime import Run
 from .streams.node import EventLogNode
+from .streams.positions import Positions, load
 from .streams.suspended import SuspendedLinks
 from .transport import Transport
+
+_logger = logging.getLogger("headwater.amqp")
 
 
 class Container:
@@ -46,6 +54,9 @@ class Container:
         """
         self.store = store
         self._remembers, self.sent_away = remembers, sent_away
+        self._run = Run(now_ms(), 0)
+        self._noted_at = 0.0
+        """When it was last written down that this run goes on, by the clock of the loop."""
         self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans, takes_messages=remembers)
         self.statistics = self.shared.statistics
         self.connections: set[Transport] = set()
@@ -60,6 +71,12 @@ class Container:
         self._nodes: dict[str, EventLogNode] = {}
         self._opening: dict[str, asyncio.Task[EventLogNode]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> None:
+        """Find out how long no server ran: to be called before anything else. Raises what the state store raises."""
+        if self._remembers:
+            self._run = await asyncio.to_thread(downtime.begin, self.store.state, now_ms())
+            self._noted_at = self.shared.loop.time()
 
     # Connections
 
@@ -89,6 +106,9 @@ class Container:
         for node in tuple(self._nodes.values()):
             node.tick(now)
         self.suspended.tick(now)
+        if self._remembers and now - self._noted_at >= downtime.NOTE_S:
+            self._noted_at = now
+            self.spawn(self._note())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that may outlive the connection that it is for."""
@@ -111,6 +131,18 @@ class Container:
         for node in self._nodes.values():
             await node.close()
         self._nodes.clear()
+        if self._remembers:
+            await self._note()
+
+    async def _note(self) -> None:
+        """Write down that this run goes on, or has until now."""
+        try:
+            await asyncio.to_thread(downtime.note, self.store.state, self._run, now_ms())
+        except Exception as error:  # the storage refuses, as of a former primary; the next run counts more as downtime
+            is_ours = not isinstance(error, EventLogError)
+            _logger.warning(
+                "the time of this run was not stored", exc_info=is_ours, extra={"fields": {"problem": str(error)}}
+            )
 
     # Nodes
 
@@ -126,6 +158,11 @@ class Container:
         if parsed.is_info or parsed.group is not None:
             raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
         return await self.node(transport, parsed.log, Right.APPEND)
+
+    def stored_positions(self, incarnation: str) -> Positions:
+        """The stored receivers of that incarnation of a log; blocks. Raises what the state store raises."""
+        settings = self.shared.settings
+        return load(self.store.state, incarnation, now_ms(), settings.termini_max, settings.abandoned_ms, self._run)
 
     @property
     def nodes(self) -> list[EventLogNode]:
@@ -162,7 +199,7 @@ class Container:
         shared = self.shared
         node = await EventLogNode.open(
             log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus,
-            remembers=self._remembers, may_act=self.store.may_act,
+            remembers=self._remembers, may_act=self.store.may_act, run=self._run,
         )  # fmt: skip
         self._nodes[name] = node
         return node

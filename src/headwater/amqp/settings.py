@@ -56,8 +56,8 @@ class AmqpSettings:
         duration_ms(1000, 315_360_000_000),
         "a durable subscription without a receiver for so long is forgotten; not set: never",
     )
-    """A durable subscription that has no receiver for so long is forgotten, whatever its expiry policy. Not set:
-    never."""
+    """A durable subscription that has no receiver for so long is forgotten, whatever its expiry policy. Time in which
+    the server does not run does not count. Not set: never."""
     listener_events_max: int = setting(
         10_000,
         whole_number(100, 1_000_000),

@@ -432,6 +432,7 @@ class Server:
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = Turns(doing=self._doing)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
+        await container.begin()
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)

@@ -17,7 +17,7 @@ from ...management.statuses import Refusal, Status
 from ..container import Container
 from ..protocol.conditions import LinkFault
 from ..streams.node import EventLogNode, Member
-from ..streams.positions import GroupRecord, Positions, load, load_group
+from ..streams.positions import GroupRecord, Positions, load_group
 
 
 class ConsumerGroups(ReadOnly):
@@ -139,9 +139,7 @@ async def positions_of(container: Container, log: str) -> Positions:
     """
 
     def stored() -> Positions:
-        incarnation = container.store.incarnation_of(log)
-        settings, now_ms = container.shared.settings, time.time_ns() // 1_000_000
-        return load(container.store.state, incarnation, now_ms, settings.termini_max, settings.abandoned_ms)
+        return container.stored_positions(container.store.incarnation_of(log))
 
     node = container.node_if_there(log)
     return await asyncio.to_thread(stored) if node is None else node.positions

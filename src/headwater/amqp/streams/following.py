@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Iterator
 from weakref import WeakKeyDictionary
 
@@ -13,9 +12,10 @@ from ...core.local import LocalLog
 from ...core.settings import is_own
 from ...core.slices import Slices
 from ..container import Container
+from ..link_end import now_ms
 from .consumer import Consumer
 from .node import EventLogNode
-from .positions import Positions, load
+from .positions import Positions
 
 
 class Following:
@@ -23,7 +23,7 @@ class Following:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._unused: WeakKeyDictionary[LocalLog, list[Follower]] = WeakKeyDictionary()
+        self._unused: WeakKeyDictionary[LocalLog, Positions] = WeakKeyDictionary()
         """Of logs that have no node: only a node changes what is stored."""
 
     async def followers(self) -> list[Follower]:
@@ -47,18 +47,13 @@ class Following:
                 continue
             if log not in self._unused:
                 try:
-                    self._unused[log] = list(_of_positions(log, self._stored(log)))
+                    self._unused[log] = self._container.stored_positions(log.info().incarnation)
                 except EventLogError:  # closed meanwhile; or the state cannot be read, which is told elsewhere
                     continue
-            found += self._unused[log]
+            positions = self._unused[log]
+            positions.expire(now_ms())
+            found += _of_positions(log, positions)
         return found
-
-    def _stored(self, log: LocalLog) -> Positions:
-        container = self._container
-        now_ms = time.time_ns() // 1_000_000
-        settings = container.shared.settings
-        incarnation = log.info().incarnation
-        return load(container.store.state, incarnation, now_ms, settings.termini_max, settings.abandoned_ms)
 
 
 def _of_node(node: EventLogNode) -> Iterator[Follower]:

@@ -20,6 +20,7 @@ from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
+from .downtime import Run
 from .gathered import Claimant, Gathered
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
@@ -126,6 +127,7 @@ class EventLogNode:
         *,
         remembers: bool = True,
         may_act: Callable[[], bool] = lambda: True,
+        run: Run | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 
@@ -133,7 +135,7 @@ class EventLogNode:
             incarnation = log.info().incarnation
             if not remembers:
                 return incarnation, Positions(settings.termini_max)
-            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max, settings.abandoned_ms)
+            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max, settings.abandoned_ms, run)
 
         incarnation, positions = await asyncio.to_thread(load_all)
         return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act)

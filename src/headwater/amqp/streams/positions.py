@@ -22,6 +22,7 @@ from ...core.limits import show
 from ...core.state import StateStore, kinds_of_log
 from ...formats.values import MIB
 from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
+from .downtime import Run
 from .position import Position
 
 NAME_CHARS_MAX = 256
@@ -72,6 +73,8 @@ class Remembered:
     """In ms since 1970; None while it has a link, or something else that keeps it."""
     left_at: int | None = None
     """When its last link ended, in ms since 1970; None while it has one."""
+    down_ms: int = 0
+    """How long no server had run until then, in all: see `downtime`."""
 
 
 class Change(NamedTuple):
@@ -93,12 +96,13 @@ class GroupRecord(NamedTuple):
 class Positions:
     """What one incarnation of a log remembers of its receivers."""
 
-    def __init__(self, termini_max: int, abandoned_ms: int | None = None) -> None:
+    def __init__(self, termini_max: int, abandoned_ms: int | None = None, down_ms: int = 0) -> None:
         """At most so many receivers are remembered, and as many positions of groups: one for each partition read.
 
-        `abandoned_ms` is how long a source is remembered that has no link; None: as long as it asks for.
+        `abandoned_ms` is how long a source is remembered that has no link; None: as long as it asks for. Time in which
+        no server runs does not count: `down_ms` is the sum of it so far.
         """
-        self._termini_max, self._abandoned_ms = termini_max, abandoned_ms
+        self._termini_max, self._abandoned_ms, self._down_ms = termini_max, abandoned_ms, down_ms
         self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
@@ -157,7 +161,7 @@ class Positions:
         """
         remembered.position.detached()
         if remembered.left_at is None:
-            remembered.left_at = now_ms
+            remembered.left_at, remembered.down_ms = now_ms, self._down_ms
         if remembered.expires_at is None and remembered.expiry <= what:
             remembered.expires_at = now_ms + 1000 * remembered.timeout_s
             if not remembered.timeout_s:
@@ -187,7 +191,7 @@ class Positions:
         """When a source expires, or has been without a link for too long, in ms since 1970; None: at no set time."""
         if self._abandoned_ms is None or remembered.left_at is None:
             return remembered.expires_at
-        abandoned_at = remembered.left_at + self._abandoned_ms
+        abandoned_at = remembered.left_at + self._abandoned_ms + self._down_ms - remembered.down_ms
         return abandoned_at if remembered.expires_at is None else min(remembered.expires_at, abandoned_at)
 
     def expires_next(self) -> int | None:
@@ -284,6 +288,7 @@ class Positions:
                     "timeout_s": remembered.timeout_s,
                     "expires_at": remembered.expires_at,
                     "left_at": remembered.left_at,
+                    "down_ms": remembered.down_ms,
                     "source": b64encode(remembered.source).decode(),
                 }
                 yield f"{_TERMINUS}\n{container}\n{link}", value
@@ -304,10 +309,19 @@ def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> Non
 
 
 def load(
-    state: StateStore, incarnation: str, now_ms: int, termini_max: int, abandoned_ms: int | None = None
+    state: StateStore,
+    incarnation: str,
+    now_ms: int,
+    termini_max: int,
+    abandoned_ms: int | None = None,
+    run: Run | None = None,
 ) -> Positions:
-    """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
-    positions = Positions(termini_max, abandoned_ms)
+    """What the store has of one incarnation of a log; blocks.
+
+    The connections of its receivers ended when this run of the server began, at the latest; without `run`, now.
+    """
+    since_ms, down_ms = run or Run(now_ms, 0)
+    positions = Positions(termini_max, abandoned_ms, down_ms)
     kind = kinds_of_log(incarnation)[1]
     for key, entry in state.items(kind, "amqp-"):
         sort, first, second = key.split("\n")
@@ -319,10 +333,10 @@ def load(
             at = Position(value["after"])
             remembered = Remembered(first, second, at, expiry, value["timeout_s"], True, source, is_loaded=True)
             remembered.expires_at = value["expires_at"]
-            remembered.left_at = value.get("left_at")  # 0.1 stored none
+            remembered.left_at, remembered.down_ms = value.get("left_at"), value.get("down_ms", 0)  # 0.1 stored none
             positions._remembered[first, second] = remembered
             positions._sources_bytes += len(source)
-            positions.ended(remembered, Expiry.CONNECTION_CLOSE, now_ms)
+            positions.ended(remembered, Expiry.CONNECTION_CLOSE, since_ms)
         elif sort == _GROUP:
             positions._groups[first, int(second)] = Position(value["after"])
         elif sort == _EPOCH:
