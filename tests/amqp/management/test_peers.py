@@ -16,9 +16,12 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.amqp.protocol.types import Symbol, Timestamp
 from headwater.core.access import ANYBODY, OpenGuard, User
+from headwater.core.errors import StorageUnavailable
+from headwater.core.state import kinds_of_log
 from headwater.management.entities import TYPES
 
-from ..asking import EARLIEST, bound, message, put
+from ...waiting import eventually
+from ..asking import DURABLE, EARLIEST, bound, message, put
 from ..served import Served
 
 SERVER, CONNECTION, SESSION, LINK, GROUP = (
@@ -256,6 +259,52 @@ def test_deleting_a_group_forgets_its_positions_and_epochs(served: Served, clien
     again = client.receiver("split", properties=bound(partition=0, group="workers", epoch=1))
     assert again.link.remote is not None and again.link.remote.properties is not None
     assert again.link.remote.properties[Symbol("event-streams-epoch")] == 1
+
+
+DURABLE_LINK = "io.headwater.durableLink"
+CHANGES = [
+    pytest.param("UPDATE", GROUP, "split/workers", {"positions": {"0": 2}}, id="a group is moved"),
+    pytest.param("DELETE", GROUP, "split/workers", None, id="a group is forgotten"),
+    pytest.param("DELETE", DURABLE_LINK, "split/shop/x", None, id="a subscription is forgotten"),
+]
+
+
+@pytest.fixture
+def kind(served: Served) -> str:
+    """A group and a durable subscription that are stored, both without a link; the kind of their entries."""
+    put(served.log("split", partitions=1), 1, 2, 3)
+    kind = kinds_of_log(served.store.incarnation_of("split"))[1]
+    with served.client(container_id="shop") as other:
+        other.receiver("split", properties=bound(group="workers")).close()
+        other.receiver("split", name="x", source=DURABLE).close(is_closed=False)
+    eventually(lambda: sum(b"left_at" in e.value or "group" in key for key, e in served.store.state.items(kind)) == 2)
+    return kind
+
+
+@pytest.mark.parametrize(("operation", "type", "name", "body"), CHANGES)
+def test_a_change_of_what_is_remembered_is_on_disk_before_it_is_answered(
+    served: Served, client: Client, kind: str, monkeypatch: pytest.MonkeyPatch, operation: str, type: str, name: str,
+    body: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    state, flushed = served.store.state, list[dict[str, bytes]]()
+    monkeypatch.setattr(state, "flush", lambda: flushed.append({key: e.value for key, e in state.items(kind)}))
+    assert client.manage(operation, body, type=type, name=name).status in (200, 204)
+    key = "amqp-group\nworkers\n0" if type == GROUP else "amqp-terminus\nshop\nx"
+    assert [entries.get(key) for entries in flushed] == [b'{"after": 2}' if body else None]
+
+
+@pytest.mark.parametrize(("operation", "type", "name", "body"), CHANGES)
+def test_a_change_of_what_is_remembered_that_cannot_be_stored_says_so(
+    served: Served, client: Client, kind: str, monkeypatch: pytest.MonkeyPatch, operation: str, type: str, name: str,
+    body: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    def refuse(*given: object, **more: object) -> None:
+        raise StorageUnavailable("the disk is full")
+
+    for call in ("put", "delete"):
+        monkeypatch.setattr(served.store.state, call, refuse)
+    reply = client.manage(operation, body, type=type, name=name)
+    assert reply.status == 504 and "cannot be stored" in reply.description
 
 
 def test_groups_of_a_log_that_nobody_uses_are_told_as_they_are_stored(served: Served) -> None:

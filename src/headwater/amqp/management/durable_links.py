@@ -16,7 +16,7 @@ from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..container import Container
 from ..streams.positions import Positions, Remembered
-from .groups import positions_of
+from .groups import check_stored, positions_of
 
 
 class DurableLinks(ReadOnly):
@@ -67,6 +67,7 @@ class DurableLinks(ReadOnly):
         if node.is_attached(found):
             raise Refusal(Status.CONFLICT, f"{show(name)} has a link; delete that first")
         node.forget(found)
+        await check_stored(node)
 
     async def _found(self, name: str) -> tuple[str, Positions, Remembered]:
         parts = parted(name, 3)

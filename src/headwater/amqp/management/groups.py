@@ -75,13 +75,16 @@ class ConsumerGroups(ReadOnly):
                 node.move_group(group, afters)
             except LinkFault as fault:
                 raise Refusal(Status.CONFLICT, f"positions: {fault.description}") from None
+            await check_stored(node)
         return await self.read(user, name)
 
     async def delete(self, user: User, name: str) -> None:
         """See Entities: its positions are forgotten. A group that has members is not deleted."""
         log, group = self._key(name)
         self._rights.check_managed(user, log)
-        (await self._idle(user, name)).forget_group(group)
+        node = await self._idle(user, name)
+        node.forget_group(group)
+        await check_stored(node)
 
     async def _idle(self, user: User, name: str) -> EventLogNode:
         """The node of the log of a group that has no members, with nothing awaited since that was seen.
@@ -143,6 +146,13 @@ async def positions_of(container: Container, log: str) -> Positions:
 
     node = container.node_if_there(log)
     return await asyncio.to_thread(stored) if node is None else node.positions
+
+
+async def check_stored(node: EventLogNode) -> None:
+    """Have a change stored before it is answered. Raises Refusal where that fails."""
+    if not await node.stored():
+        problem = "the change is made, and lost if the server ends now: it cannot be stored at present; see its log"
+        raise Refusal(Status.OUTCOME_UNKNOWN, problem)
 
 
 def _groups(positions: Positions) -> list[str]:

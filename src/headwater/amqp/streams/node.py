@@ -330,15 +330,23 @@ class EventLogNode:
             self._actions.popleft()
             _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; see the server's log")
 
-    async def _save(self) -> bool:
+    async def stored(self) -> bool:
+        """Store all that is remembered, so that it outlasts a loss of power; whether that succeeded.
+
+        If it did not, the server's log says why, and it is tried again with each tick.
+        """
+        return await self._save(flushes=True)
+
+    async def _save(self, *, flushes: bool = False) -> bool:
         """Whether what was to be stored is stored now."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:
                 return True  # what was remembered went with the log
-            if changes := self.positions.changes():
+            changes = self.positions.changes()
+            if changes or flushes:
                 try:
-                    await asyncio.to_thread(store, self._state, self.incarnation, changes)
+                    await asyncio.to_thread(store, self._state, self.incarnation, changes, flushes=flushes)
                 except Exception as error:
                     self.is_changed = True  # tried again with the next tick
                     told = {"log": self.log.name, "problem": str(error)}

@@ -298,14 +298,19 @@ class Positions:
             yield f"{_EPOCH}\n{group}\n{partition}", {"epoch": epoch}
 
 
-def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> None:
-    """Write changes; blocks. Raises what the store raises: then say nothing of them to `stored`."""
+def store(state: StateStore, incarnation: str, changes: Sequence[Change], *, flushes: bool = False) -> None:
+    """Write changes; blocks. With `flushes` they, and all that was stored before, outlast a loss of power.
+
+    Raises what the store raises: then say nothing of them to `stored`.
+    """
     kind = kinds_of_log(incarnation)[1]
     for key, value in changes:
         if value is None:
             state.delete(kind, key)
         else:
             state.put(kind, key, json.dumps(value).encode(), is_durable=key.startswith(_EPOCH))
+    if flushes:
+        state.flush()
 
 
 def load(
