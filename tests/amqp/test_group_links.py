@@ -141,6 +141,42 @@ def test_a_partition_moves_once_what_was_sent_from_it_is_settled_and_what_follow
             assert numbers(second.take(1)) == [3] and second.take(1, 0) == [] and first.take(1, 0) == []
 
 
+@pytest.mark.parametrize("pending_max", [0, 2])
+def test_links_that_have_partitions_keep_no_place_from_one_that_waits(pending_max: int) -> None:
+    with Served(settings=AmqpSettings(group_pending_max=pending_max)) as served, served.client() as client:
+        served.log("split", partitions=8)
+        for count, name in enumerate("abcd", start=1):
+            join(client, name=name)
+            eventually(lambda count=count: len(set(shares(served))) == count, lambda: shares(served))
+
+
+def test_a_link_waits_for_as_long_as_it_is_attached() -> None:
+    """The time for which an attach may wait is none of its: a partition that is on its way does not turn back."""
+    with Served(settings=AmqpSettings(group_pending_ms=0, group_drain_ms=60_000)) as served:
+        log = served.log("split", partitions=2)
+        with served.client() as client, served.client() as other:
+            told = Told(served.bus)
+            first = join(client, name="a", credit=2)
+            put(log, 0, partition=0)
+            put(log, 1, partition=1)
+            under_way = first.take(2)
+            join(other, name="b")
+            ticked = served.run(lambda: _ticked(served))
+            assert ticked and shares(served) == ["a", "a"]
+            for delivery in under_way:
+                delivery.settle()
+            client.flush()
+            eventually(lambda: shares(served) == ["a", "b"], lambda: shares(served))
+            assigned = [(each["link"], each["partition"]) for each in told.of(ASSIGNED)]
+            assert assigned == [("a", 0), ("a", 1), ("b", 1)]
+
+
+async def _ticked(served: Served) -> bool:
+    """Have the server's tick happen, at its own time."""
+    served.container.tick(served.loop.time())
+    return True
+
+
 def test_a_link_that_stands_by_takes_over_from_one_that_is_lost(
     served: Served, log: LocalLog, client: Client, other: Client
 ) -> None:

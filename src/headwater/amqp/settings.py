@@ -38,9 +38,13 @@ class AmqpSettings:
     groups_max: int = 1000
     """Consumer groups of one log with a link or a recorded epoch."""
     group_pending_max: int = setting(
-        256, whole_number(0, 100_000), "receivers that may wait for a partition, per consumer group"
+        256, whole_number(0, 100_000), "receivers without a partition that may wait for one, per consumer group"
     )
-    group_pending_ms: int = setting(300_000, duration_ms(0, 86_400_000), "how long a receiver may wait for a partition")
+    group_pending_ms: int = setting(
+        300_000,
+        duration_ms(0, 86_400_000),
+        "how long an attach that names its group by a property may wait for a partition",
+    )
     group_drain_ms: int = setting(
         2000, duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle"
     )

@@ -84,6 +84,18 @@ def test_attach_may_be_refused_at_once():
     assert refusal.description == "all 1 partitions have a receiver in the group 'g'"
 
 
+def test_who_has_a_partition_and_wants_more_takes_no_place_of_those_that_wait():
+    node = groups(2)
+    for name in "ab":
+        node.attach("g", f"{name}1", name, 0, has_several=True)
+    for name in "ab":
+        assert node.attach("g", f"{name}2", name, 0, has_several=True) == []
+    assert [node.attach("g", name, name, 0, has_several=True) for name in "cd"] == [[], []]
+    [refusal] = node.attach("g", "e", "e", 0, has_several=True)
+    assert refusal[:2] == ("e", "amqp:link:detach-forced") and "2 more wait" in refusal.description
+    assert node.due() is None and node.tick(10**9) == [], "none of them was promised an answer"
+
+
 def test_attach_that_waits_may_be_given_up():
     node = groups(1)
     node.attach("g", "a", "A", 0)

@@ -120,7 +120,7 @@ class GroupLink(LinkEnd):
             return
         member = LinkMember(self)
         self.members.append(member)
-        self.node.perform(self.node.groups.attach(self.group, member, self, self.node.now()))
+        self.node.perform(self.node.groups.attach(self.group, member, self, self.node.now(), has_several=True))
 
     def ask_later(self) -> None:
         """Ask again in a while."""

@@ -12,8 +12,10 @@ at most one owner at every moment, because the action that ends the old one come
   newest of those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are
   shared evenly. Connections are counted, not container ids: many processes may share one of those. A link that asked
   for its partition is never asked to leave.
-- A worker, and a link whose address names the group, may have several partitions: each counts as a connection of its
-  own, and asks for one more partition than it has, as another link of that connection.
+- A worker, and a link whose address names the group, may have several partitions (`has_several`): each counts as a
+  connection of its own, and asks for one more partition than it has, as another link of that connection. It was
+  answered when it joined: so it waits without a limit of time, and takes no place of those that wait once it has a
+  partition. One waits even where no attach may: else it would never get its share.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
   its link in order: one that gave none says nothing of them.
 - A worker that asks over another protocol gets its partitions under epochs that are each the next one (`raises_epoch`).
@@ -98,9 +100,11 @@ class _Member:
 
 class _Pending(NamedTuple):
     connection: Hashable
-    until: float
+    until: float | None
+    """When it is refused; None: never."""
     epoch: int | None
     raises_epoch: bool
+    has_several: bool
 
 
 class Groups:
@@ -125,10 +129,12 @@ class Groups:
         epoch: int | None = None,
         *,
         raises_epoch: bool = False,
+        has_several: bool = False,
     ) -> list[Action]:
         """A receiver wants to join the group, for that partition, or for any.
 
         With `raises_epoch`, which goes with neither, its epoch is the next one after that of the partition it gets.
+        With `has_several` the receiver is the connection, and asks for one more partition: see the module.
         """
         group = self._groups.get(name)
         if group is None:
@@ -136,7 +142,8 @@ class Groups:
                 problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
                 return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
             group = self._groups[name] = Group(name, self._partitions, self._settings)
-        actions = group.attach(link, connection, now, partition, epoch, raises_epoch=raises_epoch)
+        wanted = _Pending(connection, None, epoch, raises_epoch, has_several)
+        actions = group.attach(link, wanted, now, partition)
         return self._after(group, actions, link)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -215,17 +222,9 @@ class Group:
         """Whether there is nothing to remember of it."""
         return not self._members and not self._pending and not any(self.epochs)
 
-    def attach(
-        self,
-        link: Link,
-        connection: Hashable,
-        now: float,
-        partition: int | None,
-        epoch: int | None,
-        *,
-        raises_epoch: bool,
-    ) -> list[Action]:
+    def attach(self, link: Link, wanted: _Pending, now: float, partition: int | None) -> list[Action]:
         """See Groups."""
+        connection, _, epoch, raises_epoch, has_several = wanted
         if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
             return [Refuse(link, INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed")]
         if partition is not None:
@@ -233,12 +232,15 @@ class Group:
         if None in self.owners:
             free = self.owners.index(None)
             return list(self._bind(link, connection, free, self._raised(free, epoch, raises_epoch), is_asked_for=False))
-        if len(self._pending) >= self._settings.group_pending_max:
-            problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
-            if self._settings.group_pending_max:
-                problem += f", and {len(self._pending)} more wait for one"
-            return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._pending[link] = _Pending(connection, now + self._settings.group_pending_ms / 1000, epoch, raises_epoch)
+        holding = {member.connection for member in self._members.values()}
+        if not (has_several and connection in holding):
+            waiting = sum(not (each.has_several and each.connection in holding) for each in self._pending.values())
+            if waiting >= (self._settings.group_pending_max or int(has_several)):
+                problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
+                more = f", and {waiting} more wait for one" if waiting else ""
+                return [Refuse(link, LINK_DETACH_FORCED, problem + more)]
+        until = None if has_several else now + self._settings.group_pending_ms / 1000
+        self._pending[link] = wanted._replace(until=until)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -268,7 +270,7 @@ class Group:
                 actions += self._dismiss(link)
         actions += self._hand_out()
         for link, pending in list(self._pending.items()):
-            if pending.until <= now:
+            if pending.until is not None and pending.until <= now:
                 del self._pending[link]
                 pending_s = self._settings.group_pending_ms / 1000
                 problem = f"no partition became free for the group {self.name!r} in {pending_s:g} s"
@@ -277,7 +279,7 @@ class Group:
 
     def due(self) -> float | None:
         """See Groups."""
-        times = [pending.until for pending in self._pending.values()]
+        times = [pending.until for pending in self._pending.values() if pending.until is not None]
         times += [member.drained_by for member in self._members.values() if member.drained_by is not None]
         return min(times, default=None)
 

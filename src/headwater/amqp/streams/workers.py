@@ -172,7 +172,7 @@ class Worker:
             return
         member = WorkerMember(self)
         self.members.append(member)
-        node.perform(node.groups.attach(group, member, self.key, node.now(), raises_epoch=True))
+        node.perform(node.groups.attach(group, member, self.key, node.now(), raises_epoch=True, has_several=True))
 
     def ask_later(self) -> None:
         """Ask again in a while, without a beat."""
