@@ -177,6 +177,22 @@ async def _ticked(served: Served) -> bool:
     return True
 
 
+def test_a_drain_ends_while_a_partition_is_on_its_way_to_another_link() -> None:
+    with Served(settings=AmqpSettings(group_drain_ms=60_000)) as served:
+        log = served.log("split", partitions=2)
+        with served.client() as client, served.client() as other:
+            first = join(client, name="a")
+            eventually(lambda: shares(served) == ["a", "a"])
+            put(log, 0, partition=0)
+            put(log, 1, partition=1)
+            under_way = drained(client, first, 2)
+            join(other, name="b")
+            put(log, 2, partition=0)
+            put(log, 3, partition=1)
+            assert numbers(drained(client, first)) == [2], "it is answered, and nothing comes of the other partition"
+            assert shares(served) == ["a", "a"] and len(under_way) == 2
+
+
 def test_a_link_that_stands_by_takes_over_from_one_that_is_lost(
     served: Served, log: LocalLog, client: Client, other: Client
 ) -> None:

@@ -182,6 +182,9 @@ class Consumer(LinkEnd):
         self._is_turn_due = False
         self._turns.doing.what = self._doing
         if self._on_drained is not None:
+            if self._link.is_draining and not self._is_over:
+                self._has_drained()
+                self._transport.flush_soon()
             if self._has_outcomes and not self._is_over:
                 self._on_drained()
             return
