@@ -14,8 +14,8 @@ at most one owner at every moment, because the action that ends the old one come
   for its partition is never asked to leave.
 - A worker, and a link whose address names the group, may have several partitions (`has_several`): each counts as a
   connection of its own, and asks for one more partition than it has, as another link of that connection. It was
-  answered when it joined: so it waits without a limit of time, and takes no place of those that wait once it has a
-  partition. One waits even where no attach may: else it would never get its share.
+  answered when it joined: so it waits without a limit of time, and does not count among the attaches that wait once it
+  has a partition. One may wait even where no attach may: else it would never get its share.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
   its link in order: one that gave none says nothing of them.
 - A worker that asks over another protocol gets its partitions under epochs that are each the next one (`raises_epoch`).
