@@ -315,7 +315,7 @@ def test_states_of_earlier_versions_are_read(run, store: MemoryStore):
 
 
 def test_a_pattern_that_is_too_long_to_come_again_is_not_remembered():
-    states = States()
+    states = States(20)
     for pattern in ("/east/*/sync", f"/{'a/' * 2000}*"):
         assert states.find(Pattern(pattern, Place())) == []
     assert list(states._asked) == ["/east/*/sync"]

@@ -18,7 +18,6 @@ from .notification import Notification, Value
 from .records import RESOURCE_CHARS_MAX
 from .stored import Stored
 
-STATES_MAX = 20_000
 SOURCES_MAX = 32
 """Of one address; beyond that, the source that was silent for longest is forgotten."""
 BYTES_MAX = 256 * 1024 * 1024
@@ -36,7 +35,7 @@ _logger = logging.getLogger("headwater.cne")
 class States:
     """The newest notifications by resource address. Where there are too many addresses, known ones stay."""
 
-    def __init__(self, addresses_max: int = STATES_MAX) -> None:
+    def __init__(self, addresses_max: int) -> None:
         self._addresses_max = addresses_max
         self._newest: dict[str, tuple[Address, dict[Strand, Stored]]] = {}
         self._bytes = 0

@@ -88,6 +88,11 @@ NOT_SENT = Outcome(0, "another server is to call by now")
 """Nothing was sent: see `LogStore.may_act`."""
 
 
+def tls_of(settings: Settings) -> Tls:
+    """TLS of the calls, by the certificates that are configured; none is read yet."""
+    return Tls(settings.webhook_ca, settings.webhook_certificate, settings.webhook_key)
+
+
 class Webhooks:
     """Calls the webhooks of a front end, on one event loop: `start` it before the first call, and `close` it."""
 
@@ -96,7 +101,7 @@ class Webhooks:
     ) -> None:
         """`sockets_max` is by default a share of what the process may have: see Sockets.
 
-        `may_act` is asked before anything is sent: see LogStore. Raises BadFile for certificates that cannot be used.
+        `may_act` is asked before anything is sent: see LogStore.
         """
         self._may_act = may_act
         self._sockets_max = sockets_max
@@ -105,7 +110,7 @@ class Webhooks:
         """POSTs, greetings among them, by what became of them."""
         self._targets: dict[str, Target] = {}
         self._timeout_s = settings.timeout_ms / 1000
-        self._tls = Tls(settings.webhook_ca, settings.webhook_certificate, settings.webhook_key)
+        self._tls = tls_of(settings)
         self._caller: Caller | None = None
 
     def start(self) -> None:

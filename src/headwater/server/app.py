@@ -28,6 +28,7 @@ from ..amqp.streams.following import Following
 from ..amqp.streams.validity import message_fault
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
+from ..cne.webhook import tls_of
 from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
@@ -44,7 +45,7 @@ from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
-from ..http.outgoing import BadFile, Tls
+from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
 from ..storage.frame_encoding import EncodedFrame
@@ -125,7 +126,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     raise_open_files(config)
     try:
-        Tls(config.cne.webhook_ca, config.cne.webhook_certificate, config.cne.webhook_key).check()
+        tls_of(config.cne).check()
     except BadFile as error:
         raise InvalidConfiguration(str(error), f"cne.webhook_{error.name}") from None
     hangups = Hangups()
