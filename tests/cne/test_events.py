@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -186,6 +187,19 @@ def test_another_event_of_a_used_id_without_a_later_time_is_refused(play, docume
         batch = await world.ask("POST", f"{V2}/create/event", [wrapped(LOCKED, id="new"), document], headers=BATCH)
         assert (batch.status, batch.json["path"]) == (409, "$[1].id")
         assert len(stored(world)) == before
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_another_event_of_an_id_whose_first_event_is_being_stored_is_stored_or_refused(play, is_binary):
+    async def scenario(world: World) -> None:
+        await send(world, wrapped(LOCKED, id="other", time=T0))
+        times = T1, T2, T0
+        sent = (send(world, wrapped(LOCKED, time=time), is_binary=is_binary) for time in times)
+        assert [answer.status for answer in await asyncio.gather(*sent)] == [202, 202, 409]
+        ids = [event.id for event in stored(world)]
+        assert ids == ["other", "ce-1", "ce-1@2024-05-06T07:08:10Z"]
 
     play(scenario)
 

@@ -14,6 +14,7 @@ from headwater.core.asynchronous import AsyncLog
 from headwater.core.errors import DuplicateEventId, EventLogError, InvalidEvent, TooLarge
 from headwater.core.joining import Joining
 from headwater.core.local import LocalLog
+from headwater.core.log import AppendResult
 from headwater.storage.memory import MemoryStore
 
 
@@ -44,10 +45,10 @@ def run(play: Callable[[Watched, Joining], Awaitable[None]], **settings: Any) ->
 
 def test_events_of_one_turn_are_one_append_in_their_order() -> None:
     async def play(log: Watched, joining: Joining) -> None:
-        numbers = await asyncio.gather(*(joining.append(Event("T", b"%d" % each)) for each in range(5)))
-        assert numbers == [1, 2, 3, 4, 5]
+        results = await asyncio.gather(*(joining.append(Event("T", b"%d" % each)) for each in range(5)))
+        assert results == [(number, number, False) for number in range(1, 6)]
         assert [event.data for event in log.log.read()] == [b"0", b"1", b"2", b"3", b"4"]
-        assert await joining.append(Event("T")) == 6
+        assert await joining.append(Event("T")) == (6, 6, False)
         assert log.appends == [5, 1]
 
     run(play)
@@ -66,7 +67,7 @@ def test_what_is_wrong_with_one_is_its_own(bad: Event, error: type[EventLogError
         await joining.append(Event("T", b"first", id="a", source="s"))
         ends = [joining.append(each) for each in (Event("T", b"1"), bad, Event("T", b"2"))]
         one, failed, two = await asyncio.gather(*ends, return_exceptions=True)
-        assert (one, two) == (2, 3)
+        assert (one, two) == ((2, 2, False), (3, 3, False))
         assert isinstance(failed, error)
 
     run(play)
@@ -76,7 +77,7 @@ def test_who_has_gone_keeps_nobody_from_an_answer() -> None:
     async def play(log: Watched, joining: Joining) -> None:
         ends = [joining.append(Event("T")) for _ in range(3)]
         ends[1].cancel()
-        assert (await ends[0], await ends[2]) == (1, 3)
+        assert [(await end).first for end in (ends[0], ends[2])] == [1, 3]
 
     run(play)
 
@@ -90,6 +91,16 @@ def test_so_many_are_appended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert log.appends == [2, 1]
         await asyncio.gather(*ends)
         assert log.appends == [2, 1, 1]
+
+    run(play)
+
+
+def test_events_that_the_log_has_are_told_so() -> None:
+    async def play(log: Watched, joining: Joining) -> None:
+        events = [Event("T", b"1", id="a", source="s"), Event("T", b"2", id="b", source="s")]
+        for was_stored in (False, True):
+            found = await asyncio.gather(*map(joining.append, events))
+            assert found == [(1, 1, was_stored), (2, 2, was_stored)]
 
     run(play)
 
@@ -110,7 +121,7 @@ def test_one_that_goes_alone_costs_no_other_its_place() -> None:
         ends = [joining.append(Event("T", b"1")), joining.append(Event("T", b"other", id="a", source="s"), alone=True)]
         ends += [joining.append(Event("T", b"2")), joining.append(Event("T", b"3"))]
         found = await asyncio.gather(*ends, return_exceptions=True)
-        assert isinstance(found.pop(1), DuplicateEventId) and found == [2, 3, 4]
+        assert isinstance(found.pop(1), DuplicateEventId) and found == [(n, n, False) for n in (2, 3, 4)]
         assert [event.data for event in log.log.read()] == [b"first", b"1", b"2", b"3"]
         assert log.appends == [1, 1, 1, 2]
 
@@ -127,19 +138,19 @@ def test_events_without_a_key_are_spread_over_partitions() -> None:
 
 def test_who_cannot_be_told_keeps_nobody_from_an_answer() -> None:
     async def play(log: Watched, joining: Joining) -> None:
-        told: list[int | BaseException] = []
+        told: list[AppendResult | BaseException] = []
         faults: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
 
-        def fail(outcome: int | BaseException) -> None:
+        def fail(outcome: AppendResult | BaseException) -> None:
             raise RuntimeError(str(outcome))
 
         for each in (told.append, fail, told.append):
             joining.append_telling(Event("T"), each)
         joining.append_telling(Event("T", bytes(2**21)), told.append, alone=True)
-        assert await joining.append(Event("T")) == 4
-        assert [each for each in told if isinstance(each, int)] == [1, 3]
-        assert [type(each) for each in told if not isinstance(each, int)] == [TooLarge]
-        assert [str(fault["exception"]) for fault in faults] == ["2"]
+        assert (await joining.append(Event("T"))).first == 4
+        assert [each.first for each in told if isinstance(each, AppendResult)] == [1, 3]
+        assert [type(each) for each in told if not isinstance(each, AppendResult)] == [TooLarge]
+        assert [str(fault["exception"]) for fault in faults] == [str(AppendResult(2, 2))]
 
     run(play)

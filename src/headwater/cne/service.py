@@ -98,15 +98,16 @@ class Service:
             feed.announce(event, notification)
         if not events:
             return
-        head = feed.log.head()
         try:
             if len(events) == 1:
-                first = await feed.joining.append(events[0])
+                result = await feed.joining.append(events[0])
             else:
-                first = (await feed.asynchronous.append(events)).first
+                result = await feed.asynchronous.append(events)
         except DuplicateEventId:
-            first = head
-        if first <= head:  # now and then: the log has some of them, or others of their ids
+            is_new = False
+        else:
+            is_new = not result.was_stored
+        if not is_new:  # now and then: the log has some of them, or others of their ids
             await self._append_new(feed, events)
 
     async def _append_new(self, feed: Feed, events: Sequence[Event]) -> None:
@@ -115,8 +116,10 @@ class Service:
             if not (left := await asyncio.to_thread(repeats.new_of, feed.log, events)):
                 return
             try:
-                await feed.asynchronous.append(left)
-                return
+                result = await feed.asynchronous.append(left)
+                if not result.was_stored:
+                    return
+                raise DuplicateEventId(left[0].id, left[0].source, result.first, 0)
             except DuplicateEventId:  # another append came between
                 if attempt == APPEND_ATTEMPTS - 1:
                     raise

@@ -22,8 +22,8 @@ JOINED_BYTES_MAX = 256 * 1024
 _OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
 """What may hold for one of several events, or for all of them together, but not for each."""
 
-Told = Callable[[int | BaseException], None]
-"""Is told the number of an event, or why it has none."""
+Told = Callable[[AppendResult | BaseException], None]
+"""Takes where one event went, and whether it was stored before, or why it has no number."""
 
 
 class Joining:
@@ -42,13 +42,13 @@ class Joining:
         self._is_spread = log.log.settings.partitions > 1
         """Whether the log gives each append another partition: then one of several events is no even share."""
 
-    def append(self, event: Event, *, alone: bool = False) -> asyncio.Future[int]:
-        """Append an event by the end of this turn of the loop. The future is its number, or an EventLogError.
+    def append(self, event: Event, *, alone: bool = False) -> asyncio.Future[AppendResult]:
+        """Append an event by the end of this turn of the loop. The future is where it went, or an EventLogError.
 
         `alone` is for one that the log may know: it costs no other event its place. The event is appended even if
         nobody waits for the future any more.
         """
-        end: asyncio.Future[int] = self._loop.create_future()
+        end: asyncio.Future[AppendResult] = self._loop.create_future()
         self.append_telling(event, partial(settle, end), alone=alone)
         return end
 
@@ -84,8 +84,9 @@ class Joining:
         if (error := append.exception()) is not None:
             self._failed(events, ends, error)
             return
-        for number, end in enumerate(ends, append.result().first):
-            self._tell(end, number)
+        first, _, was_stored = append.result()
+        for number, end in enumerate(ends, first):
+            self._tell(end, AppendResult(number, number, was_stored))
 
     def _failed(self, events: list[Event], ends: list[Told], error: BaseException) -> None:
         if len(events) > 1 and isinstance(error, _OF_ONE):
@@ -95,14 +96,14 @@ class Joining:
         for end in ends:
             self._tell(end, error)
 
-    def _tell(self, end: Told, outcome: int | BaseException) -> None:
+    def _tell(self, end: Told, outcome: AppendResult | BaseException) -> None:
         try:
             end(outcome)
         except Exception as error:  # a fault in one of them is none of the others'
             self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
 
 
-def settle(end: asyncio.Future[int], outcome: int | BaseException) -> None:
+def settle(end: asyncio.Future[AppendResult], outcome: AppendResult | BaseException) -> None:
     """Tell a future what an append came to, if anybody still waits for it."""
     if end.done():
         return  # who asked for it has gone

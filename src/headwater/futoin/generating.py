@@ -9,6 +9,7 @@ from ..core.access import Right
 from ..core.errors import EventLogError
 from ..core.event import Event
 from ..core.gathering import PART_EVENTS, Gathering
+from ..core.log import AppendResult
 from ..core.slices import Slices
 from ..formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from .batches import new_events
@@ -27,13 +28,15 @@ async def ping(call: Call) -> bytes:
 async def add_event(call: Call) -> bytes:
     """addEvent: durable when it is answered, with its number as EventID."""
     opened = await call.log(Right.APPEND)
-    number = _added(opened, _given_event(call))
+    append = _added(opened, _given_event(call))
     call.begun()
-    return call.coder.value(str(await number))
+    return call.coder.value(str((await append).first))
 
 
-def begin_add_event(host: Host, log_name: str, channel: Channel, message: Message) -> asyncio.Future[int] | None:
-    """The number of an addEvent, to come, if it can begin without waiting for anything; None says nothing.
+def begin_add_event(
+    host: Host, log_name: str, channel: Channel, message: Message
+) -> asyncio.Future[AppendResult] | None:
+    """Where the event of an addEvent went, to come, if it can begin without waiting for anything; None says nothing.
 
     Most messages are such, and come one by one: so they need no task of their own.
     """
@@ -53,8 +56,8 @@ def begin_add_event(host: Host, log_name: str, channel: Channel, message: Messag
     return append
 
 
-def _added(opened: Opened, event: Event) -> asyncio.Future[int]:
-    """The number of an event, to come. With a key of its own it goes alone: peers send on before they have a reply."""
+def _added(opened: Opened, event: Event) -> asyncio.Future[AppendResult]:
+    """Where an event went, to come. With a key of its own it goes alone: peers send on before they have a reply."""
     return opened.joining.append(event, alone=bool(event.id))
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.errors import EventLogError
 from ..core.joining import settle
+from ..core.log import AppendResult
 from ..core.remembered import remembered
 from ..formats.problem import Problem
 from ..formats.tracing import trace_of_headers
@@ -57,18 +58,18 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
         await _answer(exchange, refusal(host, futoin_error_of(error)), CLOSE)
         return
     request = Request(exchange)
-    number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    adding = begin(host, log_name, request, body, lambda _, outcome: settle(number, outcome))
+    append: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    adding = begin(host, log_name, request, body, lambda _, outcome: settle(append, outcome))
     if adding is None:
         await _answer(exchange, await reply_to(host, handlers, log_name, request, body))
     else:
         exchange.scope[USER_KEY] = adding.user
-        await _answer(exchange, await _added(host, log_name, adding, number))
+        await _answer(exchange, await _added(host, log_name, adding, append))
 
 
-async def _added(host: Host, log_name: str, adding: Adding, number: asyncio.Future[int]) -> Reply:
+async def _added(host: Host, log_name: str, adding: Adding, append: asyncio.Future[AppendResult]) -> Reply:
     try:
-        return Reply(reply_to_adding(adding.rid, await number), JSON)
+        return Reply(reply_to_adding(adding.rid, (await append).first), JSON)
     except EventLogError as error:
         return failed(host, JSON, adding.rid, log_name, error)
 

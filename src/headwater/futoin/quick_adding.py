@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from ..core.access import Right
 from ..core.event import Event
+from ..core.log import AppendResult
 from . import interface
 from .calls import Channel
 from .checks import Check
@@ -51,8 +52,8 @@ class _Addition(NamedTuple):
     counted_as: str
 
 
-Then = Callable[[str, int | BaseException], None]
-"""Is told the `rid` of an addition, and the number of its event once it is durable, or why there is none."""
+Then = Callable[[str, AppendResult | BaseException], None]
+"""Takes the `rid` of an addition, and where its event is once it is durable, or why it is nowhere."""
 _decode = msgspec.json.Decoder(_Request).decode
 _decode_data = msgspec.json.Decoder().decode
 

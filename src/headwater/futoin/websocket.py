@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..core.event import NO_ATTRIBUTES
+from ..core.log import AppendResult
 from ..http import Receive, Send
 from ..http.direct import direct_of
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
@@ -247,21 +248,21 @@ class Connection:
         append.add_done_callback(lambda append: self._added(message.coder, message.rid, append))
         return True
 
-    def _ended(self, rid: str, outcome: int | BaseException) -> None:
+    def _ended(self, rid: str, outcome: AppendResult | BaseException) -> None:
         """An addition that was begun at once is over."""
         if not isinstance(outcome, BaseException):
-            self._reply(reply_to(rid, outcome))
+            self._reply(reply_to(rid, outcome.first))
         elif not self._is_over:
             self._reply(failed(self._host, JSON, rid, self._log_name, outcome).body)
 
-    def _added(self, coder: Coder, rid: str | None, number: asyncio.Future[int]) -> None:
-        self._running.discard(number)
-        if number.cancelled():
+    def _added(self, coder: Coder, rid: str | None, append: asyncio.Future[AppendResult]) -> None:
+        self._running.discard(append)
+        if append.cancelled():
             self._slots.give_back()
-        elif (error := number.exception()) is not None:
+        elif (error := append.exception()) is not None:
             self._reply(failed(self._host, coder, rid, self._log_name, error).body)
         else:
-            members = [("r", coder.value(str(number.result()))), ("rid", coder.value(rid))]
+            members = [("r", coder.value(str(append.result().first))), ("rid", coder.value(rid))]
             self._reply(coder.message(members))
 
     def _reply(self, reply: bytes) -> None:
