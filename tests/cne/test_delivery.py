@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from headwater.cne import service
+from headwater.cne import owed, service
 from headwater.cne.addresses import Address, Pattern
 from headwater.cne.endpoint import ASKING_MAX
 from headwater.cne.webhook import NOT_SENT
@@ -916,5 +916,33 @@ def test_states_that_are_owed_follow_where_the_endpoint_is_suspended_meanwhile(p
         await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
         await subscriber.until(lambda it: len(it.values) >= 41)
         assert sorted(subscriber.values) == sorted([*ids, "2"]), "that of the 410 comes again"
+
+    play(scenario)
+
+
+def test_pings_that_come_again_and_again_hold_back_no_state_and_do_not_add_up(play, monkeypatch):
+    monkeypatch.setattr(owed, "PIECE_STATES", 2)
+    values = list("abcde")
+
+    async def scenario(world: World) -> None:
+        for value in values:
+            await world.publish(await world.publisher(f"/cluster/node/{value}{SYNC_STATE}"), value)
+        pings = [0]
+
+        async def behave(call: Call) -> int:
+            if 0 < pings[0] < 20:
+                pings[0] += 1
+                await world.ask("PUT", f"{V2}/subscriptions/status/{subscription}")
+            return 204
+
+        subscriber = await world.subscriber(behave)
+        subscription = await world.subscribe(subscriber.uri(), "/sync")
+        await subscriber.got(*values)
+        pings[0] = 1
+        await world.ask("PUT", f"{V2}/subscriptions/status/{subscription}")
+        await subscriber.until(lambda it: len(it.values) >= 25)
+        assert subscriber.values[5:15] == [*values, *values]
+        await world.publish(await world.publisher(f"/cluster/node/last{SYNC_STATE}"), "last")
+        await subscriber.until(lambda it: it.values.count("last") == 1)
 
     play(scenario)

@@ -1,7 +1,8 @@
 """Current states that an endpoint still gets: the rest of a greeting, all after a ping, and the states after a gap.
 
 Each subscription has a range of numbers. Its states are read in pieces, when there is room for them, and only while
-they are current: the endpoint gets a newer event by itself.
+they are current: the endpoint gets a newer event by itself. Who is owed more meanwhile goes on to the end first, and
+then gets what was sent before: so repeated requests neither hold back the last states, nor add up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class _Range(NamedTuple):
     pattern: Pattern
     first: int
     last: int
+    again_upto: int
+    """The states from event 1 up to this number are owed once more afterwards; 0: none."""
 
 
 class Owed:
@@ -38,9 +41,12 @@ class Owed:
 
     def add(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
         """Send a subscription its states from events with these numbers, both inclusive."""
+        again_upto = 0
         if (known := self._ranges.get(subscription.id)) is not None:
-            first, last = min(first, known.first), max(last, known.last)
-        self._ranges[subscription.id] = _Range(subscription, pattern, first, last)
+            is_before = first < known.first
+            again_upto = max(known.again_upto, known.first - 1) if is_before else known.again_upto
+            first, last = known.first, max(last, known.last)
+        self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
 
     def drop(self, subscription: Subscription) -> None:
         """Nothing more is sent to a subscription."""
@@ -62,8 +68,11 @@ class Owed:
         """A state that `next` gave was not sent."""
         self._piece.appendleft((stored, subscription))
 
-    def _read(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
+    def _read(self, subscription: Subscription, pattern: Pattern, first: int, last: int, again_upto: int) -> None:
         found = self._upstream.newest_between(first, last, pattern)
         self._piece.extend((stored, subscription) for stored in found[:PIECE_STATES])
         if len(found) > PIECE_STATES:
-            self.add(subscription, pattern, found[PIECE_STATES].sequence_number, last)
+            first = found[PIECE_STATES].sequence_number
+            self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
+        elif again_upto:
+            self._ranges[subscription.id] = _Range(subscription, pattern, 1, again_upto, 0)
