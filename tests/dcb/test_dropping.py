@@ -18,10 +18,13 @@ LOG = "/logs/orders"
 CONSUMER = f"{LOG}/consumers/spark/archiver"
 BEGIN = 1_700_000_000_000
 PATCH = ("PATCH", LOG)
+HOUR = 3_600_000
+HALF = 5 * HOUR + HOUR // 2
+"""An age in ms that five of the ten events have."""
 
 
 class Served:
-    """A stored log of ten events, one a second, on a clock that stands still; it is asked over HTTP."""
+    """A stored log of ten events, one an hour, on a clock that stands still; it is asked over HTTP."""
 
     def __init__(self, directory: Path) -> None:
         self.now = BEGIN
@@ -29,7 +32,7 @@ class Served:
         self.log = self.engine.create("orders")
         for _ in range(10):
             self.log.append([Event("Placed")])
-            self.now += 1000
+            self.now += HOUR
         self.client = Client(Application(self.engine, OpenGuard()))
 
     def ask(self, method: str, path: str, body: Any = b"", drops_at_most: int | None = None) -> Answer:
@@ -65,7 +68,7 @@ def test_a_retention_that_drops_everything_is_refused_and_says_what_would_go(ser
     assert (answer.status, answer.code) == (409, "would_drop")
     facts = {name: answer.json[name] for name in ("log", "drops", "first", "last", "history")}
     assert facts == {"log": "orders", "drops": 10, "first": 1, "last": 10, "history": 0}
-    assert (answer.json["first_recorded_at"], answer.json["last_recorded_at"]) == (BEGIN, BEGIN + 9000)
+    assert (answer.json["first_recorded_at"], answer.json["last_recorded_at"]) == (BEGIN, BEGIN + 9 * HOUR)
     assert "10 events of log 'orders', numbered 1 to 10" in answer.json["detail"]
     assert served.first_retained() == 1
     assert served.ask("PATCH", LOG, {"retention_ms": 30}, drops_at_most=10).json["settings"]["retention_ms"] == 30
@@ -73,7 +76,7 @@ def test_a_retention_that_drops_everything_is_refused_and_says_what_would_go(ser
 
 
 def test_each_setting_that_drops_events_is_refused(served: Served) -> None:
-    served.check_asked(*PATCH, {"retention_ms": 5000}, 5)
+    served.check_asked(*PATCH, {"retention_ms": HALF}, 5)
     assert served.first_retained() == 6
     served.log.register_consumer("spark", "archiver", after=7)
     served.check_asked(*PATCH, {"retention_ms": None, "retention_until_acknowledged": True}, 2)
@@ -82,30 +85,47 @@ def test_each_setting_that_drops_events_is_refused(served: Served) -> None:
     assert served.log.known_from == 8
 
 
+def test_events_that_are_too_old_within_minutes_count_as_dropped(served: Served) -> None:
+    newest_ms = HOUR + 2000
+    answer = served.ask("PATCH", LOG, {"retention_ms": newest_ms}, drops_at_most=9)
+    assert (answer.status, answer.code, answer.json["drops"]) == (409, "would_drop", 10)
+    assert "numbered 1 to 10, within 5 minutes; give drops_at_most=10" in answer.json["detail"]
+    served.check_asked(*PATCH, {"retention_ms": newest_ms}, 10)
+    assert served.first_retained() == 10
+    served.now += 3000
+    assert served.first_retained() == 11
+
+
+def test_a_retention_that_is_shorter_than_these_minutes_is_refused_for_what_it_drops_now(served: Served) -> None:
+    served.engine.change("orders", LogSettings(retention_ms=HOUR + 60_000), drops_at_most=10)
+    served.check_asked(*PATCH, {"retention_ms": 60_000}, 1)
+    assert served.first_retained() == 11
+
+
 def test_history_that_goes_counts_as_dropped(served: Served) -> None:
     served.log.trim(4)
     answer = served.ask("PATCH", LOG, {"keeps_history": False})
     assert (answer.status, answer.json["drops"], answer.json["history"]) == (409, 3, 3)
     assert (answer.json["first"], answer.json["last"]) == (1, 3)
     assert "first_recorded_at" not in answer.json
-    answer = served.ask("PATCH", LOG, {"keeps_history": False, "retention_ms": 5000})
+    answer = served.ask("PATCH", LOG, {"keeps_history": False, "retention_ms": HALF})
     assert (answer.json["drops"], answer.json["history"], answer.json["last"]) == (5, 3, 5)
-    assert answer.json["first_recorded_at"] == BEGIN + 3000
+    assert answer.json["first_recorded_at"] == BEGIN + 3 * HOUR
 
 
 def test_consumers_that_become_too_old_count_as_gone(served: Served) -> None:
     served.log.register_consumer("spark", "archiver", after=0)
-    served.now += 60_000
-    served.check_asked(*PATCH, {"retention_ms": 65_000, "consumer_age_ms_max": 50_000}, 5)
+    served.now += 60 * HOUR
+    served.check_asked(*PATCH, {"retention_ms": 60 * HOUR + HALF, "consumer_age_ms_max": 50 * HOUR}, 5)
     assert served.first_retained() == 6
     assert served.log.consumers() == []
 
 
 def test_what_goes_anyway_is_not_asked_about(served: Served) -> None:
-    served.engine.change("orders", LogSettings(retention_ms=100_000))
-    served.now += 95_000  # retention has not run since
+    served.engine.change("orders", LogSettings(retention_ms=100 * HOUR))
+    served.now += 95 * HOUR + HOUR // 2  # retention has not run since
     assert served.ask("PATCH", LOG, {"event_bytes_max": 2048}).status == 200
-    served.check_asked(*PATCH, {"retention_ms": 97_000}, 3)
+    served.check_asked(*PATCH, {"retention_ms": 98 * HOUR}, 2)
     assert served.ask("PATCH", LOG, {"retention_ms": None}).status == 200
 
 
@@ -119,7 +139,7 @@ def test_a_consumer_that_is_moved_ahead_is_refused_where_the_log_would_drop_what
 
 def test_a_consumer_that_is_unregistered_is_refused_where_the_log_would_drop_what_it_held(served: Served) -> None:
     served.log.register_consumer("spark", "archiver", after=2)
-    served.engine.change("orders", LogSettings(retention_ms=5000), drops_at_most=2)
+    served.engine.change("orders", LogSettings(retention_ms=HALF), drops_at_most=2)
     assert served.first_retained() == 3
     served.check_asked("DELETE", CONSUMER, b"", 3)
     assert served.first_retained() == 6

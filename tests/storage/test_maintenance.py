@@ -636,19 +636,20 @@ def told_again(log: StoredLog) -> None:
 
 
 @pytest.mark.usefixtures("in_line")
-@pytest.mark.parametrize("settings", [LogSettings(retention_bytes=20_000), LogSettings(retention_ms=500)])
+@pytest.mark.parametrize("settings", [LogSettings(retention_bytes=20_000), LogSettings(retention_ms=500_000)])
 def test_what_a_change_of_settings_would_drop_is_what_retention_drops(data: Path, settings: LogSettings) -> None:
     clock = Clock()
     with engine(data, clock=clock) as one:
         log = one.create("orders")
         for number in range(1, 301):
             log.append([given(number)])
-            clock.now += 10
+            clock.now += 10_000
         with pytest.raises(WouldDrop) as refused:
             one.change("orders", settings)
         one.maintain()
         assert (log.first_retained, log.settings) == (1, LogSettings())
         one.change("orders", settings, drops_at_most=refused.value.drops)
+        clock.now += 60_000 * WouldDrop.MINUTES
         one.maintain()
         assert 0 < refused.value.drops < 300
         assert (log.first_retained, refused.value.last) == (refused.value.drops + 1, refused.value.drops)

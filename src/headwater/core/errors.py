@@ -197,6 +197,9 @@ class WouldDrop(EventLogError):
 
     MEMBERS = ("log", "drops", "first", "last", "first_recorded_at", "last_recorded_at", "history")
     """The fields that front ends answer."""
+    MINUTES = 5
+    """A change is judged by the age of the events now, and by their age in so many minutes: they grow older between the
+    question and the retention that runs after it."""
 
     def __init__(
         self,
@@ -212,8 +215,8 @@ class WouldDrop(EventLogError):
         self.log, self.drops, self.first, self.last, self.history = log, drops, first, last, history
         self.first_recorded_at, self.last_recorded_at = first_recorded_at, last_recorded_at
         super().__init__(
-            f"this would drop {self.what} of log {show(log)}, numbered {first} to {last}; "
-            f"give drops_at_most={drops} to allow it"
+            f"this would drop {self.what} of log {show(log)}, numbered {first} to {last}, "
+            f"within {self.MINUTES} minutes; give drops_at_most={drops} to allow it"
         )
 
     @property

@@ -204,25 +204,35 @@ class LocalLog(PagedLog):
         """The number from which conditions know of everything."""
 
     @abstractmethod
-    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
-        """Where the log begins once retention has run with these settings and consumers."""
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
+        """Where the log begins once retention has run with these settings and consumers.
+
+        `ahead_ms` is how much older the events are then; the consumers are those of now.
+        """
 
     def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
-        """What these settings and consumers drop now, beyond what the present ones do; None: nothing."""
+        """What these settings and consumers drop, beyond what the present ones do; None: nothing.
+
+        It is the larger of what they drop now, and what they drop in WouldDrop.MINUTES.
+        """
         with self._changing:
-            begin = max(self.first_retained, self.kept_from(self.settings, self.consumers()))
-            end = max(begin, self.kept_from(settings, consumers))
-            loses_history = self.settings.keeps_history and not settings.keeps_history
-            first = min(begin, self.known_from) if loses_history else begin
-            events, history = self.weigh(first, end - 1).events, self.weigh(first, begin - 1).events
-            if not events:
-                return None
-            since = self._time_within(begin, end - 1, backwards=False)
-            until = self._time_within(begin, end - 1, backwards=True)
-            return Drop(events, first, end - 1, since, until, history)
+            found = (self._drop(settings, consumers, ahead_ms) for ahead_ms in (0, WouldDrop.MINUTES * 60_000))
+            return max(filter(None, found), key=lambda drop: drop.events, default=None)
+
+    def _drop(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int) -> Drop | None:
+        begin = max(self.first_retained, self.kept_from(self.settings, self.consumers(), ahead_ms))
+        end = max(begin, self.kept_from(settings, consumers, ahead_ms))
+        loses_history = self.settings.keeps_history and not settings.keeps_history
+        first = min(begin, self.known_from) if loses_history else begin
+        events, history = self.weigh(first, end - 1).events, self.weigh(first, begin - 1).events
+        if not events:
+            return None
+        since = self._time_within(begin, end - 1, backwards=False)
+        until = self._time_within(begin, end - 1, backwards=True)
+        return Drop(events, first, end - 1, since, until, history)
 
     def check_drop(self, settings: LogSettings, consumers: Sequence[Consumer], drops_at_most: int | None) -> None:
-        """Raises WouldDrop if these settings and consumers drop more events now than allowed (None: however many)."""
+        """Raises WouldDrop if these settings and consumers drop more events than allowed (None: however many)."""
         found = None if drops_at_most is None else self.foresee_drop(settings, consumers)
         if found is not None and drops_at_most is not None and found.events > drops_at_most:
             raise WouldDrop(self.name, *found)

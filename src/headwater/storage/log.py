@@ -448,9 +448,9 @@ class StoredLog(LocalLog):
         """See LocalLog."""
         return self._numbering.known_from
 
-    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
         """See LocalLog."""
-        return kept_from(self, self.frames.segments, settings, consumers, self._clock())
+        return kept_from(self, self.frames.segments, settings, consumers, self._clock(), ahead_ms)
 
     def agreed_trim(self) -> Trimmed:
         """What may be unlinked: as far as META on disk, the state and this log agree. Raises StorageCorrupted."""

@@ -356,7 +356,7 @@ class MemoryLog(LocalLog):
         """See LocalLog."""
         return self._known_from
 
-    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer]) -> int:
+    def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
         """See LocalLog. Memory has no retention."""
         return self._first_retained
 

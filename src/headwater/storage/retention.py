@@ -17,14 +17,22 @@ def silent(settings: LogSettings, consumers: Sequence[Consumer], now: int) -> li
 
 
 def kept_from(
-    log: LocalLog, segments: Sequence[Segment], settings: LogSettings, consumers: Sequence[Consumer], now: int
+    log: LocalLog,
+    segments: Sequence[Segment],
+    settings: LogSettings,
+    consumers: Sequence[Consumer],
+    now: int,
+    ahead_ms: int = 0,
 ) -> int:
-    """Where the log begins once these settings are applied, with these consumers but for the silent ones."""
+    """Where the log begins once these settings are applied, with these consumers but for the silent ones.
+
+    `ahead_ms` is how much later they are applied than now: events are older then, while consumers may be heard of.
+    """
     gone = silent(settings, consumers, now)
     lowest = min((each.acknowledged for each in consumers if each not in gone), default=None)
     below = log.first_retained
     if settings.retention_ms is not None:
-        below = max(below, log.sequence_number_at(now - settings.retention_ms))
+        below = max(below, log.sequence_number_at(now + ahead_ms - settings.retention_ms))
     if settings.retention_bytes is not None:
         below = max(below, _below_for_bytes(segments, settings.retention_bytes))
     if settings.retention_until_acknowledged and lowest is not None:

@@ -130,7 +130,7 @@ def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
 def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) -> None:
     """Change settings of LOG; those that are not named stay as they are.
 
-    Where they would drop events now, it says which, and asks; without a terminal, --yes is needed.
+    Where they would drop events within five minutes, it says which, and asks; without a terminal, --yes is needed.
     """
     wanted = replace(server.log(log).info().settings, **_given(settings))
     _show(when_agreed(lambda drops: server.change(log, wanted, drops_at_most=drops), yes), as_json)
