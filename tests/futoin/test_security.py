@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core import Credentials, Grant, Right, TooManyLogins, User
+from headwater.futoin import websocket
 from headwater.futoin.coders import CBOR, MPCK
 from headwater.futoin.signing import ALGORITHMS, LEGACY_ALGORITHMS, Signature
 from headwater.server.accounts import Account, AccountDirectory, hash_password, hash_token
@@ -60,6 +62,65 @@ def test_a_login_that_was_not_looked_at_is_no_wrong_password(
     peer = peer_of(Crowded(AccountDirectory(accounts, MemoryState()), allows_anybody=False))
     reply = peer.call(ADD, EVENT, sec=ALICE)
     assert reply["e"] == "DefenseRejected" and "try again in 2 s" in reply["edesc"]
+
+
+class Held(AccountGuard):
+    """The first login takes until it may go on."""
+
+    def __init__(self, accounts: list[Account]) -> None:
+        super().__init__(AccountDirectory(accounts, MemoryState()), allows_anybody=False)
+        self.has_begun, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        if not self.has_begun.is_set():
+            self.has_begun.set()
+            await self.may_go_on.wait()
+        return await super().authenticate(credentials, peer)
+
+
+def test_an_addition_that_waits_for_its_login_holds_up_additions_alone(
+    peer_of: Callable[..., Any], accounts: list[Account]
+) -> None:
+    guard = Held(accounts)
+    peer = peer_of(guard)
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        additions = [(ADD, 1), (ADD, 2), ("headwater.evt.gen:1.1:addEvents", 3), (ADD, 4)]
+        for f, number in additions:
+            event = {"type": "A", "data": number}
+            socket.say({"f": f, "p": event if f == ADD else {"events": [event]}, "rid": f"C{number}", "sec": ALICE})
+        async with asyncio.timeout(20):
+            assert (await socket.ask(f"{GEN}:ping", {"echo": 5}, "C5", sec=ALICE))["r"] == {"echo": 5}
+        assert peer.log.head() == 0
+        guard.may_go_on.set()
+        replies = [await socket.next() for _ in additions]
+        assert {reply["rid"]: reply["r"] for reply in replies} == {"C1": "1", "C2": "2", "C3": ["3"], "C4": "4"}
+        assert [json.loads(event.data) for event in peer.log.read()] == [1, 2, 3, 4]
+
+    peer.run(scenario())
+
+
+def test_so_much_of_additions_waits_for_a_login_and_then_nothing_is_read(
+    peer_of: Callable[..., Any], accounts: list[Account], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "WAITING_BYTES_MAX", 300)
+    guard = Held(accounts)
+    peer = peer_of(guard)
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        for number in range(1, 31):
+            p = {"type": "A", "data": number}
+            socket.say({"f": ADD, "p": p, "rid": f"C{number}", "sec": ALICE})
+        await guard.has_begun.wait()
+        assert await socket.is_silent()
+        assert socket._inbox.qsize() >= 26
+        guard.may_go_on.set()
+        assert {(await socket.next())["r"] for _ in range(30)} == {str(number) for number in range(1, 31)}
+        assert [json.loads(event.data) for event in peer.log.read()] == list(range(1, 31))
+
+    peer.run(scenario())
 
 
 def test_a_wrong_password_is_a_security_error(guarded: Any) -> None:

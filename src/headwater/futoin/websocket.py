@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +35,8 @@ LARGE_REPLIES_MAX = 4
 """Of those, the ones whose reply may have 8M."""
 ADDITIONS = ("addEvent", "addEvents")
 """Functions whose events are in the log in the order in which they were called."""
+WAITING_BYTES_MAX = 1024 * 1024
+"""Of additions of one connection that wait for one before them; what reaches it is the last message that is read."""
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
@@ -98,8 +100,12 @@ class Connection:
         self._is_over = False
         self._is_known = False
         """Whether it was verified who the peer is: by a message, or the head of the connection's request."""
-        self._beginning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the addition that began last has its place in the log."""
+        self._beginning: asyncio.Future[None] | None = None
+        """Of the addition whose turn it is: done when it has its place in the log."""
+        self._newest: asyncio.Future[None] | None = None
+        """The same of the newest addition that may have to wait."""
+        self._waiting_bytes = 0
+        """Of the additions that have no place in the log yet."""
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -158,7 +164,8 @@ class Connection:
 
     def begun(self) -> None:
         """See calls.Connection."""
-        _end(self._beginning)
+        if self._beginning is not None:
+            _end(self._beginning)
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """See calls.Connection."""
@@ -202,7 +209,7 @@ class Connection:
         return self._is_idle and self._begin_at_once(body)
 
     def _begin_at_once(self, body: bytes) -> bool:
-        if not self._slots.free:
+        if not self._slots.free or self._waits:
             return False
         adding = begin(self._host, self._log_name, self, body, self._ended)
         if adding is None:
@@ -225,19 +232,44 @@ class Connection:
         else:
             await self._slots.take()
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
-            if name == "addEvent" and self._begin_adding(message):
+            if name == "addEvent" and not self._waits and self._begin_adding(message):
                 return
-            task = asyncio.create_task(self._answer(message, self._turns.get(name)))
-            self._running.add(task)
-            task.add_done_callback(self._answered)
             if name in ADDITIONS:
-                await self._until_begun(task)
+                await self._add(message, len(body))
+            else:
+                self._run(self._answer(message, self._turns.get(name)))
 
-    async def _until_begun(self, addition: asyncio.Task[None]) -> None:
-        """Wait until an addition has its place in the log, or is refused: it may wait for a login, or for the log."""
-        begun = self._beginning = asyncio.get_running_loop().create_future()
-        addition.add_done_callback(lambda _: _end(begun))
-        await begun
+    @property
+    def _waits(self) -> bool:
+        """Whether an addition waits for its place in the log: all that come after it wait, too."""
+        return self._newest is not None and not self._newest.done()
+
+    async def _add(self, message: Message, size: int) -> None:
+        """Take an addition that may wait for a login, or for the log. Returns when there is room for what comes next."""
+        before, begun = self._newest, asyncio.get_running_loop().create_future()
+        self._newest = begun
+        self._waiting_bytes += size
+        begun.add_done_callback(lambda _: self._has_begun(size))
+        self._run(self._answer_addition(message, before, begun)).add_done_callback(lambda _: _end(begun))
+        if self._waiting_bytes >= WAITING_BYTES_MAX:
+            await asyncio.wait((begun,))
+
+    def _has_begun(self, size: int) -> None:
+        self._waiting_bytes -= size
+
+    async def _answer_addition(
+        self, message: Message, before: asyncio.Future[None] | None, begun: asyncio.Future[None]
+    ) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait((before,))
+        self._beginning = begun
+        await self._answer(message, None)
+
+    def _run(self, answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(answering)
+        self._running.add(task)
+        task.add_done_callback(self._answered)
+        return task
 
     def _begin_adding(self, message: Message) -> bool:
         """Begin an addition without a task of its own; whether that was possible."""
