@@ -245,7 +245,7 @@ class Connection:
         return self._newest is not None and not self._newest.done()
 
     async def _add(self, message: Message, size: int) -> None:
-        """Take an addition that may wait for a login, or for the log. Returns when there is room for what comes next."""
+        """Take an addition that may wait for a login, or for the log. Returns when there is room for more."""
         before, begun = self._newest, asyncio.get_running_loop().create_future()
         self._newest = begun
         self._waiting_bytes += size
