@@ -17,6 +17,7 @@ from headwater.core.errors import InvalidInput, LogNotFound
 from headwater.core.local import LocalLog
 from headwater.formats.envelope import decode_event
 from headwater.formats.exported import COLUMNS
+from headwater.spark.exporting.directory import NewDirectory
 from headwater.spark.pipelines import load
 from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
@@ -99,6 +100,17 @@ def test_a_directory_is_complete_with_a_manifest_or_not_there(export: Start, sho
     with pytest.raises(Exception, match="payload"):
         export(to="y", flatten=True, payload_schema="n array<")
     assert not Path("y").exists() and not Path(".y.part").exists()
+
+
+def test_a_directory_that_another_export_makes_is_refused_and_stays(export: Start) -> None:
+    with NewDirectory(Path("x").absolute(), "parquet") as other:
+        Path(".x.part/written").touch()
+        with pytest.raises(InvalidInput, match=r"another export makes .*/x at present"):
+            export(to="x")
+        assert Path(".x.part/written").exists()
+        other.finish({})
+    assert Path("x/written").exists()
+    assert export(to="y").events == 60
 
 
 def test_a_stop_leaves_nothing(spark: SparkSession, shop: LocalLog, url: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -29,23 +31,57 @@ def check_target(target: str) -> Path:
 
 
 class NewDirectory:
-    """A context: inside it, steps are added; `finish` gives the directory its name. Otherwise nothing is left."""
+    """A context: inside it, steps are added; `finish` gives the directory its name. Otherwise nothing is left.
+
+    Entering it raises InvalidInput where another export makes the same directory.
+    """
 
     def __init__(self, target: Path, ending: str) -> None:
         self.target, self.ending = target, ending
         self._part = target.with_name(f".{target.name}.part")
         """What an export that was killed has left under this name is removed."""
+        self._lock = -1
         self._files: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
-        shutil.rmtree(self._part, ignore_errors=True)
-        self._part.mkdir(parents=True)
+        self._part.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._part, os.O_RDONLY)
+        try:
+            self._take()
+            for left in self._part.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+        except BaseException:
+            os.close(self._lock)
+            raise
         return self
+
+    def _take(self) -> None:
+        """Lock the directory, where the file system has locks for directories (NFS has none)."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_taken = not self._is_own()
+        except BlockingIOError:
+            is_taken = True
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP):
+                raise
+            is_taken = False
+        if is_taken:
+            raise InvalidInput(f"another export makes {self.target} at present", "--to")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._part, ignore_errors=True)
+        if self._is_own():  # else it has its name
+            shutil.rmtree(self._part, ignore_errors=True)
+        os.close(self._lock)
+
+    def _is_own(self) -> bool:
+        """Whether the directory that was opened is still the one beside the target."""
+        return self._part.exists() and os.path.samestat(os.fstat(self._lock), self._part.stat())
 
     def step(self) -> str:
         """Where the next step is to be written; what another try has left there is removed."""
