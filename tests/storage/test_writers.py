@@ -20,8 +20,17 @@ from headwater.core.mark import BATCH_MAX
 from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame_layout import MARKS_FEATURE, Column
 from headwater.storage.framelog import Head, HeadMoved
+from headwater.storage.memory import MemoryState
 from headwater.storage.meta import META_NAME
-from headwater.storage.writers import ENDED_MS, WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
+from headwater.storage.writers import (
+    ENDED_MS,
+    WRITER_IDLE_MS,
+    WRITERS_NAME,
+    FrameMark,
+    KeptMarks,
+    StoredWriterTable,
+    WriterTable,
+)
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
@@ -300,3 +309,16 @@ def test_a_table_of_0_1_0_is_read_and_written_anew(data: Path) -> None:
         assert [(state.writer, state.batch) for state in one.open("orders").writers()] == [("a", 3), ("b", 1)]
     assert json.loads(path.read_bytes())["format"] == 2
     assert "crc32c" in json.loads(path.read_bytes())
+
+
+def test_what_is_kept_apart_from_frames_is_of_known_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "ENDED_MAX", 2)
+    kept = KeptMarks(MemoryState(), "0" * 32)
+    table = StoredWriterTable(tmp_path, 0, (), None, kept)
+    for number in range(1, 7):
+        table.apply(Mark(f"w{number}", BATCH_MAX, 1, is_last=True), number, 1, number)
+        table.landed(number)
+        table.keep_all()
+    table.record(Mark("x", 1, 0, is_last=True), 6, 7)
+    table.keep_all()
+    assert [state.writer for state, _ in kept.all()] == ["w5", "w6", "x"]

@@ -272,6 +272,8 @@ class StoredWriterTable(WriterTable):
         self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
+        self._keeping = threading.Lock()
+        """Held while a mark is entered both in what is kept and in the table, and while these are compared."""
 
     @property
     def is_used(self) -> bool:
@@ -294,8 +296,9 @@ class StoredWriterTable(WriterTable):
 
     def record(self, mark: Mark, head: int, at: int) -> None:
         """See WriterTable. Kept first: there is no frame that it could be found in again."""
-        self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
-        super().record(mark, head, at)
+        with self._keeping:
+            self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
+            super().record(mark, head, at)
 
     def merge_kept(self) -> None:
         """Enter what was kept apart from frames, where it is newer than what they say."""
@@ -313,9 +316,14 @@ class StoredWriterTable(WriterTable):
             self._kept.drop(writers)
 
     def keep_all(self) -> None:
-        """Keep all that is durable apart from the frames, which may go. To be made durable by the caller."""
+        """Keep all that is durable apart from the frames, which may go, and no writer that is forgotten.
+
+        To be made durable by the caller.
+        """
         for state, at in self.snapshot()[1]:
             self._kept.keep(state, at, is_durable=False)
+        with self._keeping:
+            self._kept.drop([state.writer for state, _ in self._kept.all() if self.get(state.writer) is None])
 
 
 class _File(msgspec.Struct):
