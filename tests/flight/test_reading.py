@@ -256,6 +256,17 @@ def test_plans_and_schemas_refuse_as_reads_do(raw):
     assert "Traceback" not in str(refused.value) and ".py" not in str(refused.value)
 
 
+def test_an_exchange_is_refused_without_a_traceback(raw):
+    writer, reader = raw.client.do_exchange(flight.FlightDescriptor.for_path("orders"), raw.options)
+    writer.done_writing()
+    kind, told = refusal(reader.read_chunk)
+    assert (kind, told["error"]) == (flight.FlightServerError, "invalid_request")
+    assert told["message"] == "method: DoExchange is not served, use DoGet, DoPut or DoAction"
+    with pytest.raises(flight.FlightServerError) as refused:
+        writer.close()
+    assert "Traceback" not in str(refused.value) and ".py" not in str(refused.value)
+
+
 def test_the_schema_can_be_asked_for(raw, client):
     assert raw.client.get_schema(flight.FlightDescriptor.for_path("orders")).schema == SCHEMA
     ticket = Ticket("orders", schema="spark", columns=("log", "recorded_at"))

@@ -157,6 +157,20 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 
         self._answer(context, "do_put", put)
 
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Nothing is exchanged: it is refused. Without this, pyarrow would answer with its traceback."""
+
+        def exchanged(user: User) -> None:
+            raise InvalidInput("DoExchange is not served, use DoGet, DoPut or DoAction", "method")
+
+        self._answer(context, "do_exchange", exchanged)
+
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
         """One of `wire.ACTIONS`."""
 
