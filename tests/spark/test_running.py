@@ -20,7 +20,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark import running
 from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
-from headwater.spark.java_process import is_noise, let_end_quietly
+from headwater.spark.java_process import copy_to_stderr, is_noise, let_end_quietly
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
 from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
@@ -362,6 +362,24 @@ def test_what_java_says_of_itself_is_no_news() -> None:
     assert is_noise("WARNING: sun.misc.Unsafe::objectFieldOffset has been called by x\n")
     assert is_noise("Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server")
     assert not is_noise("WARNING: the price of order 17 is missing\n")
+
+
+def test_what_java_says_is_copied_without_the_noise_and_a_bar_of_progress_as_it_comes(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    reading, writing = os.pipe()
+    copying = threading.Thread(target=copy_to_stderr, args=(os.fdopen(reading, "rb", buffering=0),))
+    copying.start()
+    os.write(writing, b"WARNING: Using incubator modules: ")
+    os.write(writing, b"jdk.incubator.vector\n26/11/27 ERROR Executor: failed\n\n")
+    os.write(writing, b"\r[Stage 0:>  (0 + 2) / 4]")
+    said: list[str] = []
+    eventually(lambda: said.append(capfd.readouterr().err) or "Stage 0" in "".join(said))
+    os.write(writing, b"\nthe end")
+    os.close(writing)
+    copying.join()
+    said.append(capfd.readouterr().err)
+    assert "".join(said) == "26/11/27 ERROR Executor: failed\n\n\r[Stage 0:>  (0 + 2) / 4]\nthe end"
 
 
 def test_the_end_of_java_is_not_told_by_the_server_that_counts_for_it() -> None:

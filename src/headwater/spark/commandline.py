@@ -26,6 +26,7 @@ from ..core.streams import check_stream_name
 from ..formats import client_variables
 from ..formats.path_argument import LocalPath
 from .failures import failed, is_sparks
+from .java_process import logging_by
 from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
@@ -246,7 +247,7 @@ def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
         return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, and it logs as its user wants
-        quiet["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+        quiet.update(logging_by(QUIET))
     return {**quiet, **settings}
 
 

@@ -15,12 +15,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
 from ..formats.installing import how_to_install
 from .java import java_home
-from .java_process import launch, let_end_quietly
+from .java_process import JAVA_OPTIONS, is_configured, launch, let_end_quietly, logging_by
 from .options import text_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ FOR_LOGS: Mapping[str, str] = {
 }
 """What every session gets, on every kind of cluster."""
 CONNECT = "sc://"
+_LOG4J = Path(__file__).parent / "log4j2-session.properties"
 
 
 class SparkNotInstalled(EventLogError):
@@ -53,8 +55,9 @@ def session(
     `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a
     Spark Connect server. `options` are Spark's own, by name. A session that is there already is used; then only those
     options take effect that a running session can change. `hears` gets what a Java that is started here, and its
-    workers, say on stderr, line by line, and in another thread. Raises SparkNotInstalled, JavaNotFound and
-    InvalidInput (an option that is not Spark's).
+    workers, say on stderr, line by line, and in another thread. A Java that is started here logs from WARN on, unless
+    the user has a configuration of Spark or of log4j. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an
+    option that is not Spark's).
     """
     given = {name: text_of(value) for name, value in (options or {}).items()}
     check_options(given)
@@ -129,8 +132,10 @@ def _start_java(given: Mapping[str, str], hears: Callable[[str], object] | None)
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's launcher would set this one itself.
     launched = {"spark.ui.showConsoleProgress": text_of(sys.stderr.isatty()), **given}
-    asked = SparkConf(loadDefaults=False).setAll(list(launched.items()))
     is_new = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    if is_new and JAVA_OPTIONS not in given and not is_configured():
+        launched.update(logging_by(_LOG4J))
+    asked = SparkConf(loadDefaults=False).setAll(list(launched.items()))
     # Before anything else, so that SparkConf() knows what spark-defaults.conf says.
     SparkContext._ensure_initialized(gateway=launch(asked, hears) if is_new else None, conf=asked)
     known = SparkConf()
