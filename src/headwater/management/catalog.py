@@ -171,7 +171,7 @@ _LAG = (
     ),
     _perhaps(_number("partition", "the only partition that it reads")),
     _number("head", "the number of the last event of the log"),
-    _number("lagEvents", "how many events the log has after `acknowledged`"),
+    _number("lagEvents", "how many events wait after `acknowledged`: of its partition, where it reads only one"),
     _number("lagMs", "how old the oldest event is that it has not acknowledged; 0 if there is none"),
     _perhaps(_text("user", "the user whose link it is")),
 )
