@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -169,6 +170,10 @@ def test_a_primary_without_room_keeps_its_place_where_who_is_there_takes_no_leas
     with connect(first.url) as server:
         assert server.log("orders").trim(1) == 1
     assert "headwater_replica_is_told 0.0" in metrics(second)
+    told = tmp_path / "b.log"
+    assert "no primary" not in told.read_text()
+    first.end(signal.SIGKILL)  # and no other follows
+    eventually(lambda: re.search(r"no primary.*this clock is \+3600", told.read_text()), told.read_text)
 
 
 def troubles(member: Member) -> Sequence[str]:

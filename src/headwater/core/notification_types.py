@@ -19,6 +19,7 @@ class NotificationType(StrEnum):
     HOME_BACK = "io.headwater.home.back"
     HOME_WENT_BACK = "io.headwater.home.wentBack"
     HOME_ACCEPTED = "io.headwater.home.accepted"
+    HOME_NO_PRIMARY = "io.headwater.home.noPrimary"
     LOG_CREATED = "io.headwater.log.created"
     LOG_CHANGED = "io.headwater.log.changed"
     LOG_DELETED = "io.headwater.log.deleted"

@@ -270,6 +270,13 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "An operator accepted what the shared home has.",
         ),
         _entry(
+            NotificationType.HOME_NO_PRIMARY,
+            Scope.SERVER,
+            "The lease of the shared home has been free for longer than a lease lasts: nothing can be appended. Each "
+            "replica says so once, until there is a primary again.",
+            _text("why", "what keeps this server from being the primary"),
+        ),
+        _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",

@@ -61,6 +61,7 @@ _TYPES = {
     "home-changed": NotificationType.HOME_WENT_BACK,
     "home-went-back": NotificationType.HOME_WENT_BACK,
     "home-accepted": NotificationType.HOME_ACCEPTED,
+    "no-primary": NotificationType.HOME_NO_PRIMARY,
 }
 """What an operator is told as a notification; the rest is a line in the log."""
 
@@ -95,7 +96,7 @@ class Membership:
             raise
         self.committed = Committed(SECRET_RECORD)
         """Who is told of what this server commits."""
-        self._is_stopping = self._is_to_reopen = False
+        self._is_stopping = self._is_to_reopen = self._misses_primary = False
         self.has_turn = self._is_primary = False
         self.replica: Replica | None = None
         """How far the copy is, while another server is the primary."""
@@ -167,11 +168,19 @@ class Membership:
             if await asyncio.to_thread(self.driver.wait_for_turn, end, LOOK_S):
                 self.has_turn = True
                 return True
+            self._look_for_primary()
             if (reason := self.standing_by() or "") != told:
                 logger.info(told := reason)
         self._is_stopping = not self._is_to_reopen
         self.driver.closed()
         return False
+
+    def _look_for_primary(self) -> None:
+        """Tell once that no server is the primary, where none took the lease for as long as one lasts."""
+        misses_primary = self.driver.free_for_s > self._lease_s
+        if misses_primary and not self._misses_primary:
+            self._told("no-primary", self.hindrance() or "it has not got the lease yet")
+        self._misses_primary = misses_primary
 
     def lost(self, error: Exception) -> None:
         """Why the logs can be appended to no more, or followed no more: see `storage.homed.Homed`."""

@@ -24,6 +24,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.HOME_BACK: (_INFO, "home back"),
     NotificationType.HOME_WENT_BACK: (_WARNING, "home went back"),
     NotificationType.HOME_ACCEPTED: (_INFO, "home accepted"),
+    NotificationType.HOME_NO_PRIMARY: (_WARNING, "no primary"),
     NotificationType.LOG_CREATED: (_INFO, "log created"),
     NotificationType.LOG_CHANGED: (_INFO, "log changed"),
     NotificationType.LOG_DELETED: (_INFO, "log deleted"),
