@@ -232,6 +232,29 @@ def test_a_list_of_the_first_thousand_says_how_many_there_are(shared: RunningSer
     assert rail.filter(has_text="2,501").count() == rail.filter(has_text="1,200").count() == 1
 
 
+def test_connections_and_tokens_of_which_the_first_thousand_are_listed_say_so(
+    shared: RunningServer, opening: Opening
+) -> None:
+    seen = opening(shared)
+    totals = {"connection": 2501, "client": 1600, "reader": 1200, "refusal": 1100, "token": 1001}
+
+    def many(route: Route) -> None:
+        told = route.fetch().json()
+        route.fulfill(json=told | {"total": totals[urlsplit(route.request.url).path.rpartition("/")[2]]})
+
+    seen.page.route(re.compile(rf"/management/({'|'.join(totals)})\?"), many)
+    head = seen.open("/connections").locator(".head")
+    for text in (
+        "of 2,501 AMQP connections; filters cover those",
+        "of 1,600 other clients; filters cover those",
+        "of 1,200 readers; filters cover those",
+        "of 1,100 refusals; filters cover those",
+    ):
+        head.get_by_text(text).wait_for()
+    assert head.get_by_text("open", exact=False).count() == 0
+    seen.open("/users").locator(".head", has_text="first 0 of 1,001 tokens; filters cover those").wait_for()
+
+
 def test_what_happened_before_the_newest_is_shown_by_more_and_by_its_kind(opening: Opening, tmp_path: Path) -> None:
     with RunningServer("--storage", "memory", "--log", "orders", "--management-keep", cwd=tmp_path) as server:
         with connect(server.url) as client:

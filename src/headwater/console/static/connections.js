@@ -16,6 +16,7 @@ import {
   entities,
   entityTypes,
   fetched,
+  firstOf,
   go,
   h,
   happenings,
@@ -199,12 +200,20 @@ class HwConnections extends View {
       refused = happenings.peek().filter((each) => REFUSALS.test(each.eventType));
     const stalled = connections.filter((each) => each.tells?.[1] === "warn").length,
       held = connections.reduce((sum, each) => sum + Number(each.bytesHeld ?? 0), 0),
-      now = stats.peek();
+      now = stats.peek(),
+      parts = [
+        firstOf(connections, "AMQP connection"),
+        firstOf(clients, "other client"),
+        firstOf(this.readers, "reader"),
+        firstOf(this.refusals ?? [], "refusal"),
+      ];
     put(
       this.top,
       titled(
         "Connections",
-        h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
+        parts.some(Boolean)
+          ? parts
+          : h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
         stalled ? h("span", { class: "warn" }, `${count(stalled)} ${stalled === 1 ? "takes" : "take"} nothing`) : null,
         h("span", {}, `${bytes(held)} from producers on the way to the disk`),
       ),

@@ -17,6 +17,7 @@ import {
   empty,
   factList,
   fetched,
+  firstOf,
   formDialog,
   gap,
   get,
@@ -24,7 +25,6 @@ import {
   h,
   headwater,
   heldBack,
-  howMany,
   lagsLately,
   icon,
   lasting,
@@ -262,7 +262,7 @@ class HwConsumers extends View {
       return [kind, kind === "all" ? text : `${text} ${of}`];
     });
     const acts = [
-      now.consumers.total > now.consumers.length ? h("span", {}, howMany(now.consumers, "consumer")) : null,
+      firstOf(now.consumers, "consumer"),
       choice("Kind", kinds, this.kind, (kind) => {
         this.kind = kind;
         this.draw();

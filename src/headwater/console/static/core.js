@@ -507,6 +507,8 @@ export const howMany = (list, one, many = `${one}s`) =>
   beyond(list)
     ? `first ${count(list.length)} of ${plural(list.length + beyond(list), one, many)}; filters cover those`
     : plural(list.length, one, many);
+/** The same, only where the list has the first ones alone. */
+export const firstOf = (list, one) => (beyond(list) ? h("span", {}, howMany(list, one)) : null);
 
 /** Entities of the management catalogue, as objects.
     @param {string} type

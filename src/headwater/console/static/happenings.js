@@ -15,10 +15,10 @@ import {
   h,
   happenings,
   headwater,
+  howMany,
   lasting,
   link,
   may,
-  plural,
   put,
   rate,
   skeleton,
@@ -253,7 +253,7 @@ class HwPipelines extends View {
       ),
       card(
         "To start one",
-        plural(now.logs.length, "log"),
+        howMany(now.logs, "log"),
         h(
           "div",
           { class: "in stack small-gap" },
