@@ -119,14 +119,16 @@ def _value(setting: Setting, given: Any) -> Any:
 
 def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
     options = [
-        click.Option(["--url"], envvar=client_variables.FLIGHT_URL, default=DEFAULT_URL, show_default=True,
-                     show_envvar=True, help="The server's bulk port; several of one home, with commas."),
-        click.Option(["--user"], envvar=client_variables.USER, show_envvar=True, help="User name."),
+        click.Option(["--url"], metavar="URL", envvar=client_variables.FLIGHT_URL, default=DEFAULT_URL,
+                     show_default=True, show_envvar=True,
+                     help="The server's bulk port; several of one home, with commas."),
+        click.Option(["--user"], metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name."),
         click.Option(["--password"], envvar=client_variables.PASSWORD, show_envvar=True,
                      help="Password; best by the variable."),
         click.Option(["--token"], envvar=client_variables.TOKEN, show_envvar=True,
                      help="Bearer token; best by the variable."),
-        click.Option(["--ca-file"], type=LocalPath(), help="Certificates to trust.  [default: the system's]"),
+        click.Option(["--ca-file"], metavar="FILE", type=LocalPath(),
+                     help="Certificates to trust.  [default: the system's]"),
         click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),
         click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://HOST:15002."
                      "  [default: all cores of this machine]"),

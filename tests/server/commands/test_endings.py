@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -16,6 +15,8 @@ from tests.server.starting import PROGRAM, start
 
 from headwater.client import RemoteLog
 from headwater.core.event import Event
+
+from .terminal import shown_on_a_terminal
 
 
 @pytest.mark.parametrize(
@@ -73,18 +74,7 @@ def test_no_color_is_heeded_on_a_terminal(
 ) -> None:
     log.append([Event("Placed", tags=("order:1",))])
     for arguments in (("read", "orders"), ("tail", "orders"))[: 1 if is_colored else 2]:
-        ours, theirs = pty.openpty()
-        given = environment(HEADWATER_URL=served.url, TERM="xterm", **variables)
-        with start(arguments, cwd=tmp_path, env=given, stdout=theirs) as process:
-            os.close(theirs)
-            assert process.wait(SILENCE_S_MAX) == 0
-        shown = b""
-        while select.select([ours], [], [], 0)[0]:
-            try:
-                shown += os.read(ours, 4096)
-            except OSError:  # all was read
-                break
-        os.close(ours)
+        shown = shown_on_a_terminal(arguments, cwd=tmp_path, HEADWATER_URL=served.url, **variables)
         assert b"Placed" in shown and (b"\x1b[" in shown) is is_colored, arguments
 
 
@@ -99,4 +89,15 @@ def test_the_help_says_what_a_setting_takes(headwater) -> None:
     assert "VALUE" not in shown.values()
     wanted = {"--data": "PATH", "--storage": "[disk|memory]", "--http-port": "N", "--home-lease-ms": "DURATION",
               "--limits-disk-reserve-bytes": "SIZE", "--oidc-issuer": "URL"}  # fmt: skip
+    assert {flag: shown[flag] for flag in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("command", "url"), [(("read",), "--url"), (("logs", "list"), "--url"), (("events",), "--amqp-url")]
+)
+def test_the_help_says_what_an_option_of_a_client_takes_as_the_reference_does(
+    headwater, command: tuple[str, ...], url: str
+) -> None:
+    shown = dict(re.findall(r"^  (--\S+) ([A-Z]\S*)", headwater(*command, "--help").out, re.MULTILINE))
+    wanted = {url: "URL", "--user": "NAME", "--ca-file": "FILE", "--retry-s": "SECONDS"}
     assert {flag: shown[flag] for flag in wanted} == wanted

@@ -28,6 +28,7 @@ from headwater.server.commands.listening import (
 from ..running import RunningServer, environment, headwater
 from ..starting import PROGRAM
 from ..test_amqp import amqp_url
+from .terminal import shown_on_a_terminal
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,22 @@ def test_it_follows_what_happens(tmp_path: Path) -> None:
     created, deleted = map(json.loads, out.splitlines())
     assert (created["eventType"], created["log"]) == ("io.headwater.log.created", "orders")
     assert deleted["eventType"] == "io.headwater.log.deleted" and isinstance(deleted["time"], int)
+
+
+def test_no_color_is_heeded_on_a_terminal(tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server, connect(server.url) as remote:
+        url = amqp_url(server)
+        for variables in ({}, {"NO_COLOR": "1"}):
+            with Client(url) as client:
+                witness = client.receiver("$events")
+
+                def happen(witness: Any = witness, log: str = f"log-{len(variables)}") -> None:
+                    wait_for_listener(witness)
+                    remote.create(log)
+
+                arguments = ("events", "--amqp-url", url, "--type", "log.created", "--count", "1")
+                shown = shown_on_a_terminal(arguments, cwd=tmp_path, meanwhile=happen, **variables)
+            assert b"log.created" in shown and (b"\x1b[" in shown) is (not variables), variables
 
 
 def test_a_connection_that_is_lost_is_made_again(tmp_path: Path, capsys: Any) -> None:

@@ -47,13 +47,14 @@ class Refused(EventLogError):
 @click.option("--filter", "selector", metavar="SELECTOR", help="Only what that message selector says of attributes.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many.  [default: until interrupted]")
 @json_option
-@click.option("--amqp-url", envvar=client_variables.AMQP_URL, default=DEFAULT_URL, show_default=True, show_envvar=True,
-              help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
-@click.option("--user", envvar=client_variables.USER, show_envvar=True, help="User name.")
+@click.option("--amqp-url", metavar="URL", envvar=client_variables.AMQP_URL, default=DEFAULT_URL, show_default=True,
+              show_envvar=True, help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
+@click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name.")
 @click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True, help="Password; best by the variable.")
-@click.option("--ca-file", type=LocalPath(), help="Certificates to trust with amqps.  [default: the system's]")
+@click.option("--ca-file", metavar="FILE", type=LocalPath(),
+              help="Certificates to trust with amqps.  [default: the system's]")  # fmt: skip
 @click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
-@click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+@click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0, show_default=True,
               help="How long to try to connect at first; with 0, also end when the connection is lost.")  # fmt: skip
 def events(
     types: tuple[str, ...],

@@ -73,18 +73,19 @@ def server_options_of_group(function: F) -> F:
 
 
 _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
-    "url": click.option("--url", envvar=client_variables.URL, default=DEFAULT_URL, show_default=True, show_envvar=True,
+    "url": click.option("--url", metavar="URL", envvar=client_variables.URL, default=DEFAULT_URL, show_default=True,
+                        show_envvar=True,
                         help="The server; several addresses of one, with commas between them, are asked in turn."),
-    "user": click.option("--user", envvar=client_variables.USER, show_envvar=True, help="User name."),
+    "user": click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name."),
     "password": click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True,
                              help="Password; best by the variable."),
     "token": click.option("--token", envvar=client_variables.TOKEN, show_envvar=True,
                           help="Bearer token; best by the variable."),
-    "ca_file": click.option("--ca-file", type=LocalPath(),
+    "ca_file": click.option("--ca-file", metavar="FILE", type=LocalPath(),
                             help="Certificates to trust with https.  [default: the system's]"),
     "no_verify": click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate."),
-    "retry_s": click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
-                            help="How long to try while the server is away or overloaded."),
+    "retry_s": click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0,
+                            show_default=True, help="How long to try while the server is away or overloaded."),
 }  # fmt: skip
 
 
