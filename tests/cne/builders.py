@@ -67,3 +67,14 @@ def redfish(*, event_type: str | None = "Alert", **more: Any) -> dict[str, Any]:
         "Oem": {"Vendor": {"reading": 12.50}},
         **more,
     }
+
+
+EXAMPLE_REDFISH = {
+    "@odata.context": "/redfish/v1/$metadata#Event.Event",
+    "@odata.type": "#Event.v1_3_0.Event",
+    "Context": "any string is valid",
+    "Events": [{"EventId": "2162", "MemberId": "615703", "MessageId": "TMP0100"}],
+    "Id": "5e004f5a-e3d1-11eb-ae9c-3448edf18a38",
+    "Name": "Event Array",
+}
+"""Of the specification's examples."""

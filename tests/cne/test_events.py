@@ -12,7 +12,7 @@ from headwater.core import Event, Query, SequencedEvent
 from headwater.storage.memory import MemoryLog
 from tests.every import every
 
-from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
+from .builders import EXAMPLE_REDFISH, NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 from .world import V1, V2, Answer, World
 
 STRUCTURED = {"content-type": "application/cloudevents+json"}
@@ -387,6 +387,22 @@ def test_strict_may_be_asked_for_by_one_request(play):
         id = await world.publisher(NODE_SYNC_STATE)
         answer = await world.ask("POST", f"{V2}/create/event", bare(id=id), query="strict=true")
         assert (answer.status, answer.json["path"]) == (400, "$.data.values[0].ResourceAddress")
+
+    play(scenario)
+
+
+def test_redfish_events_pass_strict_mode_as_the_specification_shows_them(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+
+        async def sent(event: dict[str, Any]) -> Answer:
+            document = bare(v1_value(valueType="redfish-event", value=event), id=id)
+            return await world.ask("POST", f"{V1}/create/event", document, query="strict=true")
+
+        for event in (redfish(), EXAMPLE_REDFISH):
+            assert (await sent(event)).status == 202
+        broken = await sent({name: value for name, value in EXAMPLE_REDFISH.items() if name != "Id"})
+        assert (broken.status, broken.json["path"]) == (400, "$.data.values[0].value.Id")
 
     play(scenario)
 

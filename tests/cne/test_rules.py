@@ -11,22 +11,11 @@ from headwater.cne.notification import Dialect
 from headwater.core.errors import InvalidEvent
 from tests.every import every
 
-from .builders import bare, redfish, text, v1_value, v2_value, wrapped
+from .builders import EXAMPLE_REDFISH, bare, redfish, text, v1_value, v2_value, wrapped
 
 
 def check(document: object, dialect: Dialect = Dialect.V1) -> None:
     rules.check(reading.members_of(text(document)), dialect)
-
-
-EXAMPLE_REDFISH = {
-    "@odata.context": "/redfish/v1/$metadata#Event.Event",
-    "@odata.type": "#Event.v1_3_0.Event",
-    "Context": "any string is valid",
-    "Events": [{"EventId": "2162", "MemberId": "615703", "MessageId": "TMP0100"}],
-    "Id": "5e004f5a-e3d1-11eb-ae9c-3448edf18a38",
-    "Name": "Event Array",
-}
-"""Of the specification's examples."""
 
 
 def test_what_keeps_every_rule_passes():
