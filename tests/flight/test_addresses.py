@@ -32,6 +32,7 @@ from headwater.flight.server import BulkServer
 from headwater.flight.tries import Tries
 from headwater.flight.wire import Ticket
 from headwater.formats.endpoints import Endpoints
+from headwater.formats.retrying import Attempts
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.storage.memory import MemoryStore
 
@@ -113,14 +114,28 @@ class TestReading:
         assert client.url == home.urls[1] and "scan" not in home.replica.asked
 
         take, refusals = home.servers[1].gets.take, iter([Busy("reads", 1)] * 5)
+        asked, pauses, pause_s = list[str](), list[float](), Attempts.pause_s
+
+        def full(holder: str) -> Place:
+            asked.append("replica")
+            raise Busy("reads", 1)
+
+        def pausing(*arguments: Any, **how: Any) -> float:
+            pauses.append(pause_s(*arguments, **how))
+            return pauses[-1]
 
         def refusing_at_first(holder: str) -> Place:
+            asked.append("primary")
             if (refusal := next(refusals, None)) is not None:
                 raise refusal
             return take(holder)
 
+        monkeypatch.setattr(home.servers[0].gets, "take", full)
         monkeypatch.setattr(home.servers[1].gets, "take", refusing_at_first)
+        monkeypatch.setattr(Attempts, "pause_s", pausing)
         assert types(home.client(retries=1).read(Ticket("orders"))) == ALL, "waiting for a place is no failed attempt"
+        assert asked.count("primary") == 6 and any(pauses)
+        assert len(asked) <= len(pauses) + 2, "a pause before each time but the first and the turn to the other server"
         for place in held:
             place.release()
 
