@@ -65,7 +65,6 @@ statement, so that the lock holds for a connection that commits each of them, to
 
 def create_table(connection: Any, table: str = TABLE) -> None:
     """Make the outbox table, if it is not there. Commits nothing. Raises InvalidInput.
-
     Programs that start together may all call it: the others wait for the transaction of the first.
     """
     dialect = dialect_of(connection)
