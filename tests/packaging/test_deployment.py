@@ -171,6 +171,51 @@ def known_metrics() -> set[str]:
     return known | {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
 
 
+ALERTS = {
+    "Down", "LogUnavailable", "HomeAway", "NoPrimary", "ReplicaLags", "DiskLow", "DiskFills", "DiskFull", "ClockJumped",
+    "BackgroundWorkFails", "AppendsRefused", "ConsumerLags", "GroupLags", "StreamLags", "DiskSlow", "LoginsRefused",
+    "ClockWentBack", "LoopHeld", "BulkProcessDown", "WebhookSuspended", "ServerErrors", "FilesRunOut",
+}  # fmt: skip
+"""Alerts that are there, each as `Headwater...`."""
+PANELS = {
+    "Events appended per second", "Events retained", "Disk free", "Worst lag of a consumer", "Appended, by log",
+    "Read, by log", "Size, by log", "Time of a commit", "Waiting to be written", "Refused appends", "Consumers behind",
+    "Consumers behind, in events", "HTTP requests, by status", "HTTP, 99th percentile by route", "AMQP messages",
+    "Connections", "Logins and accesses refused", "Event loop late, 99th percentile", "Webhooks", "Logs unavailable",
+    "Roles in the home", "Replicas behind their home", "Home: round trip", "Disk used", "Disk reaches its reserve in",
+    "Memory of the process", "CPU of the process",
+}  # fmt: skip
+
+
+def test_what_operators_are_told_to_watch_has_alerts_and_panels() -> None:
+    rules = {rule["alert"]: rule["expr"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]}
+    assert {f"Headwater{name}" for name in ALERTS} - set(rules) == set()
+    guide = (ROOT / "docs/guides/operations.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^\| alert on \|.*\n((?:\|.*\n)+)", guide, re.MULTILINE)
+    named = set(re.findall(r"`((?:headwater|process)_\w+)", "".join(row.split("|")[1] for row in table.splitlines())))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not any(name in expression for expression in rules.values())] == []
+    board = json.loads((DEPLOY / "grafana/headwater.json").read_text(encoding="utf-8"))
+    assert PANELS - {panel["title"] for panel in board["panels"]} == set()
+
+
+def summed_twice(expression: str) -> set[str]:
+    """Gauges of logs that a `sum` takes directly: the primary and each replica of a home have the same log."""
+    metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    gauges = set(re.findall(r"^\| `(headwater_log_\w+)` \| gauge", metrics, re.MULTILINE))
+    return gauges & set(re.findall(r"\bsum\s*(?:\b(?:by|without)\s*\([^)]*\)\s*)?\(\s*(\w+)", expression))
+
+
+def test_no_sum_counts_a_log_once_for_each_server_that_has_it() -> None:
+    assert summed_twice('sum by (log) (headwater_log_bytes{log="a"})') == {"headwater_log_bytes"}
+    assert summed_twice("1 + sum(headwater_log_events) by (log)") == {"headwater_log_events"}
+    assert summed_twice("sum(max by (job, log) (headwater_log_events))") == set()
+    board = json.loads((DEPLOY / "grafana/headwater.json").read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked += [rule["expr"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
+    assert [expression for expression in asked if summed_twice(expression)] == []
+
+
 def test_alerts_ask_for_metrics_and_events_that_exist() -> None:
     rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
     asked = set(re.findall(r"\bheadwater_\w+", " ".join(rule["expr"] for rule in rules)))
