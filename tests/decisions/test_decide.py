@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from tests.night import IS_NIGHT
+from tests.night import night
 from tests.server.running import RunningServer
 from tests.waiting import WAIT_S_MAX
 
@@ -282,10 +282,24 @@ def test_a_next_attempt_begins_again_where_what_came_since_was_trimmed() -> None
     assert decide(log, Decision(seats_left("go"), rule), retries=AT_ONCE).event.student == "3 left"
 
 
-def test_many_who_decide_about_the_same_are_all_served(tmp_path: Path) -> None:
+PATIENT = Retries(patience_s=WAIT_S_MAX)
+
+
+@pytest.mark.parametrize(
+    ("before", "each", "retries"),
+    [
+        (10, 3, PATIENT),
+        pytest.param(20_000, 10, PATIENT, marks=night),
+        pytest.param(10, 10, Retries(), marks=night),
+        pytest.param(20_000, 2, Retries(), marks=night),
+    ],
+)
+def test_many_who_decide_about_the_same_are_all_served(
+    tmp_path: Path, before: int, each: int, retries: Retries
+) -> None:
     hits: Projection[int] = Projection(0, tags={"course": "go"}).on(SeatTaken, lambda count, _: count + 1)
     decision = Decision(hits, lambda count: SeatTaken("go", str(count)))
-    writers, each, before = 24, 10 if IS_NIGHT else 3, 20_000 if IS_NIGHT else 10
+    writers = 24
     with RunningServer("--log", "courses", cwd=tmp_path) as served, connect(served.url) as server:
         for begin in range(0, before, 10_000):
             taken = [write(SeatTaken("go", str(number))) for number in range(begin, min(begin + 10_000, before))]
@@ -296,7 +310,7 @@ def test_many_who_decide_about_the_same_are_all_served(tmp_path: Path) -> None:
             with connect(served.url) as mine:
                 together.wait(60)
                 for _ in range(each):
-                    decide(mine.log("courses"), decision, retries=Retries(patience_s=WAIT_S_MAX))
+                    decide(mine.log("courses"), decision, retries=retries)
 
         with ThreadPoolExecutor(writers) as pool:
             list(pool.map(work, range(writers)))
