@@ -14,6 +14,7 @@ import pytest
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
 from headwater.formats.querytext import parse_query
+from tests.night import night
 from tests.odd_tags import ODD_TAGS
 from tests.server.running import RunningServer, environment
 from tests.server.starting import PROGRAM
@@ -465,6 +466,20 @@ def test_an_export_and_the_commands_have_just_the_range_that_is_selected(
         if form == "NDJSON":
             run(command, tmp_path)
             assert read((tmp_path / "empty.ndjson").read_text()) == expected
+
+
+@night
+def test_an_export_of_more_than_100_000_events_has_them_all(seen: Seen, server: RunningServer) -> None:
+    events = 100_001
+    with connect(server.url) as client:
+        for begin in range(0, events, 10_000):
+            client.log("empty").append([Event("T")] * min(10_000, events - begin))
+    seen.open("/logs/empty").get_by_role("button", name="Export").click()
+    dialog = seen.page.get_by_role("dialog", name="Export")
+    dialog.get_by_label("Form").select_option("CSV")
+    with seen.page.expect_download(timeout=200_000) as download:
+        dialog.get_by_role("button", name="Save a file").click()
+    assert EXPORTED["CSV"](download.value.path().read_text()) == list(range(1, events + 1))
 
 
 EXPORTED = {
