@@ -359,6 +359,7 @@ def test_progress_says_how_far_it_is_from_the_first_second() -> None:
 
 def test_what_java_says_of_itself_is_no_news() -> None:
     assert is_noise("WARNING: Using incubator modules: jdk.incubator.vector\n")
+    assert is_noise("WARNING: package sun.security.action not in java.base\n")
     assert is_noise("WARNING: sun.misc.Unsafe::objectFieldOffset has been called by x\n")
     assert is_noise("Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server")
     assert not is_noise("WARNING: the price of order 17 is missing\n")

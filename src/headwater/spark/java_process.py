@@ -19,9 +19,9 @@ from typing import IO, Any
 
 _NOISE = re.compile(
     r"WARNING: (?:Using incubator modules|A terminally deprecated|A restricted method|An illegal|Please consider|"
-    r"Use --|Restricted methods|Illegal|All illegal|Unable to load native-hadoop|.* has been called by |"
-    r"(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|Setting default log level|To adjust logging|"
-    r"(?:Starting )?Streaming \w+ Python worker "
+    r"Use --|package [\w.]+ not in |Restricted methods|Illegal|All illegal|Unable to load native-hadoop|"
+    r".* has been called by |(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|"
+    r"Setting default log level|To adjust logging|(?:Starting )?Streaming \w+ Python worker "
 )
 """What Java and Spark say of themselves whenever they start."""
 LINE_BYTES_MAX = 64 * 1024
