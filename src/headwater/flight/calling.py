@@ -123,7 +123,7 @@ class Calls:
 
         try:
             return self.call(look)
-        except PositionOfOtherIncarnation:  # it is another log now, as far as anybody answers: the answer says which
+        except OtherEverywhere:  # the answer says which log it is now
             self.seen.forget(log)
             return self.call(look)
 

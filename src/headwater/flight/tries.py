@@ -28,7 +28,10 @@ PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
 GOES_ELSEWHERE = (ServerUnreachable, Closed, StorageUnavailable)
 """What another address may do better: it rests meanwhile. NotPrimary is a StorageUnavailable."""
 DOUBTFUL = (LogNotFound, PositionOfOtherIncarnation, NotHereYet)
-"""What a replica may say that has not caught up yet, and is well otherwise. If all say so, it is true."""
+"""What a replica may say that has not caught up yet, and is well otherwise. It is true if every address says so.
+
+While one of them is away or busy, a log is not known to be gone, or to be another one.
+"""
 CATCHES_UP_S = 2.0
 """How long all addresses may be behind."""
 
@@ -45,6 +48,8 @@ class Tries:
         self._attempts = Attempts(retries=retries * len(endpoints))
         self._doubts: dict[Connection, EventLogError] = {}
         """What addresses say for now that may lag."""
+        self._setback: EventLogError | None = None
+        """Why the addresses could not settle it when they were last asked: one was away or busy, or they disagreed."""
         self._doubted_at: float | None = None
 
     def begin(self) -> Connection:
@@ -104,35 +109,42 @@ class Tries:
             self._doubts[self._connection] = known
             self._doubted_at = self._doubted_at or time.monotonic()
         else:
+            self._setback = known
             self._endpoints.failed(self._connection, known)
         if not (is_idempotent or (is_refused and is_untouched())):
             raise known from None
         if len(self._doubts) == len(self._endpoints):
-            self._ask_all_again(known)
+            self._ask_all_again()
             return
-        told = next(reversed(self._doubts.values())) if self._doubts else self._told(known)
-        is_busy = isinstance(told, Busy)
+        told, is_busy = self._unsettled(), isinstance(self._setback, Busy)
         pause_s = self._endpoints.turn_s(self._attempts, told, without=self._doubts, is_busy=is_busy)
         if pause_s > 0:
             self._doubts.clear()
             self._attempts.sleep(pause_s)
 
-    def _ask_all_again(self, known: EventLogError) -> None:
-        """All say so: one of them is the primary, which knows; but the list may name replicas alone."""
+    def _ask_all_again(self) -> None:
+        """All say so, the primary too, or they disagree: then one of them may catch up, for a while."""
         assert self._doubted_at is not None
-        may_catch_up = any(isinstance(each, NotHereYet | InvalidPosition) for each in self._doubts.values())
-        if not may_catch_up or time.monotonic() - self._doubted_at > CATCHES_UP_S:
-            raise self._unanimous(known) from None
+        said = list(self._doubts.values())
+        are_others = all(isinstance(each, PositionOfOtherIncarnation) for each in said)
+        is_settled = are_others or all(isinstance(each, LogNotFound) for each in said)
+        known = next((each for each in reversed(said) if not isinstance(each, LogNotFound)), said[-1])
+        if is_settled or time.monotonic() - self._doubted_at > CATCHES_UP_S:
+            raise (_everywhere(known) if are_others else known) from None
+        self._setback = known
         self._doubts.clear()
         self._attempts.failed(known)
 
-    def _unanimous(self, known: EventLogError) -> EventLogError:
-        if not all(isinstance(each, PositionOfOtherIncarnation) for each in self._doubts.values()):
-            return known
-        assert isinstance(known, PositionOfOtherIncarnation)
-        error = OtherEverywhere(known.position, known.incarnation, known.first)
-        error.args = known.args
-        return error
+    def _unsettled(self) -> EventLogError:
+        """What the call ends with where some addresses doubt, and another one does not answer."""
+        for doubt in self._doubts.values():
+            if isinstance(doubt, NotHereYet):
+                return doubt
+        if self._setback is None or isinstance(self._setback, ServerUnreachable):
+            said = [self._endpoints.problems() or str(self._setback or "")]
+            said += [f"{connection.url}: {doubt}" for connection, doubt in self._doubts.items()]
+            return ServerUnreachable(self._endpoints.urls, "; ".join(filter(None, said)))
+        return self._setback
 
     def _goes_elsewhere(self, known: EventLogError) -> bool:
         return isinstance(known, GOES_ELSEWHERE) or (self._is_read and isinstance(known, Busy))
@@ -141,8 +153,9 @@ class Tries:
         is_ahead = isinstance(known, InvalidPosition) and known.where in ("after", "upto") and self._may_lag
         return is_ahead or isinstance(known, DOUBTFUL)
 
-    def _told(self, known: EventLogError) -> EventLogError:
-        """What is told at the end: of addresses that are away, what each said."""
-        if not isinstance(known, ServerUnreachable):
-            return known
-        return ServerUnreachable(self._endpoints.urls, self._endpoints.problems() or known.problem)
+
+def _everywhere(error: EventLogError) -> OtherEverywhere:
+    assert isinstance(error, PositionOfOtherIncarnation)
+    made = OtherEverywhere(error.position, error.incarnation, error.first)
+    made.args = error.args
+    return made
