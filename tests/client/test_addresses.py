@@ -18,6 +18,7 @@ from headwater.client import ServerUnreachable, aio
 from headwater.client.targets import HOPS_MAX, NAMED_MAX, Targets
 from headwater.client.terms import terms_of
 from headwater.core import AppendCondition, Event, Query, errors
+from headwater.core.errors import OutcomeUnknown
 from headwater.formats.answer import Answer
 from headwater.formats.retrying import PAUSE_S_MAX, PAUSE_S_MIN
 from headwater.formats.server_address import urls_of
@@ -78,6 +79,9 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[i
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", accepted
         listener.shutdown(socket.SHUT_RDWR)
+        for peer in peers:  # what is talked to may wait for more
+            with suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
         thread.join()
     for peer in peers:
         peer.close()
@@ -132,12 +136,12 @@ def test_what_stops_is_left_and_what_goes_on_stays_in_use(
     assert log.append([Event("C")]).last == 3
 
 
-@pytest.mark.parametrize("kept_bytes", [0, 20])
-def test_an_append_whose_answer_was_lost_is_stored_once(
-    opened: Open, pair: tuple[ServedMemory, ServedMemory], kept_bytes: int
-) -> None:
+@contextmanager
+def losing(upstream_port: int, kept_bytes: int = 0) -> Iterator[tuple[str, list[bytes]]]:
+    """A way to a server that loses the answers of appends, but for their first bytes."""
+
     def lose_answers_of_appends(peer: socket.socket) -> None:
-        with socket.create_connection(("127.0.0.1", pair[0].port)) as upstream:
+        with socket.create_connection(("127.0.0.1", upstream_port)) as upstream:
             while request := peer.recv(65536):
                 upstream.sendall(request)
                 answer, parsed = b"", Answer()
@@ -152,12 +156,38 @@ def test_an_append_whose_answer_was_lost_is_stored_once(
                 peer.sendall(answer)
 
     lost: list[bytes] = []
-    with talking(lose_answers_of_appends) as (losing, _):
-        log = opened(losing, pair[1].url)
+    with talking(lose_answers_of_appends) as (url, _):
+        yield url, lost
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 20])
+def test_an_append_whose_answer_was_lost_is_stored_once(
+    opened: Open, pair: tuple[ServedMemory, ServedMemory], kept_bytes: int
+) -> None:
+    with losing(pair[0].port, kept_bytes) as (url, lost):
+        log = opened(url, pair[1].url)
         appended = log.append([Event("A")], AppendCondition(Query.where(types=["A"])))
     assert len(lost) == 1
     assert appended == (1, 1, True), "the log knew its id"
     assert numbers(log.read()) == [1]
+
+
+@pytest.mark.parametrize("has_another", [False, True])
+def test_an_append_whose_answer_was_lost_is_not_settled_by_a_server_without_that_log(
+    opened: Open, served: ServedMemory, has_another: bool
+) -> None:
+    """A replica that lags does not have the log yet, or has the one of before."""
+    served.store.create("orders")
+    behind = ServedMemory()
+    if has_another:
+        behind.store.create("orders")
+    try:
+        with losing(served.port) as (url, _):
+            with pytest.raises(OutcomeUnknown, match="whether the events are in log 'orders' is not known"):
+                opened(url, behind.url).append([Event("A")])
+    finally:
+        behind.stop()
+    assert served.store.open("orders").head() == 1, "they were"
 
 
 def test_a_read_that_breaks_goes_on_at_another_address_without_gap_or_double(

@@ -14,6 +14,7 @@ from ..core.access import Forbidden, Unauthenticated
 from ..core.errors import (
     DiskFull,
     EventLogError,
+    LogNotFound,
     PositionOfOtherIncarnation,
     SequenceExhausted,
     StorageCorrupted,
@@ -40,8 +41,18 @@ _NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
 """Errors after which no server can have carried out the request."""
 
 
-_UNSETTLED = (Unauthenticated, Forbidden, UnexpectedAnswer, StorageCorrupted, DiskFull, SequenceExhausted)
-"""Refusals that do not depend on whether the events are in the log already."""
+_UNSETTLED = (
+    Unauthenticated,
+    Forbidden,
+    UnexpectedAnswer,
+    StorageCorrupted,
+    DiskFull,
+    SequenceExhausted,
+    LogNotFound,
+    PositionOfOtherIncarnation,
+)
+"""Refusals that do not depend on whether the events are in the log already. A replica that lags lacks a log, or has the
+one of before."""
 
 
 class Asking(NamedTuple, Generic[C]):

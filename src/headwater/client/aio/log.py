@@ -45,8 +45,9 @@ class RemoteLog:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
         Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
-        attempt whose answer was lost (a proxy's 502, for example): then the events are in the log, or not; appending
-        them again with the same ids settles it. That is so where it is cancelled, too.
+        attempt whose answer was lost (a proxy's 502, or another address that does not have the log, for example): then
+        the events are in the log, or not; appending them again with the same ids settles it. That is so where it is
+        cancelled, too.
         """
         return await self._transport.call(self._routes.append(events, condition, partition))
 
