@@ -182,9 +182,9 @@ def test_an_append_whose_answer_was_lost_is_not_settled_by_a_server_without_that
     if has_another:
         behind.store.create("orders")
     try:
-        with losing(served.port) as (url, _):
-            with pytest.raises(OutcomeUnknown, match="whether the events are in log 'orders' is not known"):
-                opened(url, behind.url).append([Event("A")])
+        unknown = pytest.raises(OutcomeUnknown, match="whether the events are in log 'orders' is not known")
+        with losing(served.port) as (url, _), unknown:
+            opened(url, behind.url).append([Event("A")])
     finally:
         behind.stop()
     assert served.store.open("orders").head() == 1, "they were"
