@@ -433,6 +433,64 @@ def test_a_log_of_a_pattern_that_is_deleted_before_its_batch_is_read_ends_no_str
             strict.partitions(start, end)
 
 
+@pytest.mark.parametrize("is_recreated", [False, True])
+@pytest.mark.parametrize("when", ["offset", "planning", "reading"])
+def test_a_log_that_goes_or_is_recreated_in_the_middle_is_what_it_would_be_before(
+    reader: Make, store: MemoryStore, orders: LocalLog, backend: Backend, when: str, is_recreated: bool
+) -> None:
+    """Its head was asked for already; `orders`, which is planned before it, stays."""
+    fill(store.create("shop"), 10)
+
+    def go() -> None:
+        store.delete("shop")
+        if is_recreated:
+            fill(store.create("shop"), 20)
+
+    def batch(stream: StreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+        backend.before_splits[:] = [go] if when == "offset" else []
+        end = stream.latestOffset(start, ReadMaxBytes(1 << 20))
+        backend.before_splits[:] = [go] if when == "planning" else []
+        slices = stream.partitions(start, end)
+        if when == "reading":
+            go()
+        found = []
+        for each in [batch for slice in slices for batch in stream.read(slice)]:
+            found += zip(each["log"].to_pylist(), each["sequence_number"].to_pylist(), strict=True)
+        return end, sorted(found)
+
+    tolerant = reader(log="*", failOnDataLoss="false")
+    end, found = batch(tolerant, tolerant.initialOffset())
+    found += read(tolerant, end, tolerant.latestOffset(end, ALL))
+    assert found == orders_from(1, 100) + ([("shop", number) for number in range(11, 31)] if is_recreated else [])
+
+    strict = reader(log="*")
+    if not is_recreated:
+        fill(store.create("shop"), 10)
+    with pytest.raises(LogRecreated if is_recreated else LogNotFound, match="'shop'"):
+        batch(strict, strict.initialOffset())
+
+
+@pytest.mark.parametrize("log", ["*", "orders,shop"])
+def test_a_log_that_goes_while_a_new_stream_looks_for_its_start_was_not_there(
+    reader: Make, store: MemoryStore, orders: LocalLog, log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store.create("shop"), 10)
+    looked = stream_reading.start_after
+
+    def start_after(client: Any, options: Any, log: str, *rest: Any) -> int:
+        if log == "shop" and store.names() != ["orders"]:
+            store.delete("shop")
+        return looked(client, options, log, *rest)
+
+    monkeypatch.setattr(stream_reading, "start_after", start_after)
+    stream = reader(log=log, startingTimestamp=T0)
+    if log == "*":
+        assert positions(stream.initialOffset()) == {"orders": 0}
+    else:
+        with pytest.raises(LogNotFound, match="'shop'"):
+            stream.initialOffset()
+
+
 def test_a_loss_names_the_events_of_the_batch_and_where_the_log_begins(reader: Make, orders: LocalLog) -> None:
     stream = reader(log="orders")
     start = stream.initialOffset()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ..core.errors import LogNotFound, PositionTrimmed
+from ..core.errors import LogNotFound
 from ..core.extent import Extent
 from ..flight.client import BulkClient
 from .archive.snapshot import Archive
@@ -34,9 +34,7 @@ class BatchReader(DataSourceReader):
         """
         client = client_of(self.options.address)
         # The archiver may have gone on between our looking at the log and at the table; it takes its time.
-        return planned(
-            lambda: self._planned(client), lambda error: isinstance(error, PositionTrimmed) or self._has_moved(error)
-        )
+        return planned(lambda: self._planned(client), self._has_moved)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a slice."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
-from ..core.errors import PositionTrimmed
+from ..core.errors import LogNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
@@ -22,7 +22,8 @@ from .read_options import ReadOptions
 
 logger = logging.getLogger("headwater.spark")
 TRIES = 5
-"""How often a read or a batch is planned, where the log is trimmed between looking at it and planning."""
+"""How often a read or a batch is planned, where a log is trimmed, deleted or recreated between looking at it and
+planning."""
 
 SPARSE = 2
 """A range that has so many numbers for each event, or more, is not cut evenly."""
@@ -76,12 +77,16 @@ def route(
         yield Range(after, upto, False)
 
 
-def planned(plan: Callable[[], T], may_repeat: Callable[[PositionTrimmed | DataLoss], bool]) -> T:
-    """What `plan` answers; repeated, where that may help, if the log was trimmed between looking at it and planning."""
+def planned(plan: Callable[[], T], may_repeat: Callable[[DataLoss], bool] = lambda loss: False) -> T:
+    """What `plan` answers; repeated if a log changed between looking at it and planning: then `plan` looks again, and
+    says what that means. `may_repeat`: whether events that are lost may be found then.
+    """
     for _ in range(TRIES - 1):
         try:
             return plan()
-        except (PositionTrimmed, DataLoss) as error:
+        except (PositionTrimmed, LogNotFound, PositionOfOtherIncarnation):
+            continue
+        except DataLoss as error:
             if not may_repeat(error):
                 raise
     return plan()

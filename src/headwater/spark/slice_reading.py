@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..core.errors import LogNotFound, PositionTrimmed
+from ..core.errors import LogNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
@@ -22,6 +22,7 @@ from .archive_reading import ArchivedSlice, Piece, read_archived
 from .clients import client_of_task
 from .payload_schema import MALFORMED, PAYLOAD
 from .planning import LogSlice, route
+from .positions import LogRecreated
 from .read_options import ReadOptions
 from .schema import arrow_schema
 from .workers import settle
@@ -65,6 +66,20 @@ def _read(
 
 def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """The ticket's events; those that were trimmed since it was planned come from the archive."""
+    try:
+        yield from _read_whole(client, options, query, ticket)
+    except LogNotFound as error:
+        if not options.may_lose(ticket.log):
+            raise
+        logger.warning("%s; the rest of this batch of it is lost", error)
+    except PositionOfOtherIncarnation as error:
+        recreated = LogRecreated(ticket.log, error.incarnation, ticket.incarnation or "")
+        if options.fails_on_loss:
+            raise recreated from error
+        logger.warning("%s; the rest of this batch of it is lost", recreated)
+
+
+def _read_whole(client: BulkClient, options: ReadOptions, query: Query, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(options.columns)
     has_number = "sequence_number" in (ticket.columns or ())
     trims = 0
@@ -74,11 +89,6 @@ def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ti
                 yield pa.record_batch([batch.column(name) for name in schema.names], schema=schema)
                 if has_number and batch.num_rows:
                     ticket = replace(ticket, after=batch.column("sequence_number")[-1].as_py())
-            return
-        except LogNotFound as error:
-            if not options.may_lose(ticket.log):
-                raise
-            logger.warning("%s; the rest of this batch of it is lost", error)
             return
         except PositionTrimmed:
             trims += 1

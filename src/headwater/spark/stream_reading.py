@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ..core.errors import LogNotFound, PositionTrimmed, TooLarge
+from ..core.errors import LogNotFound, TooLarge
 from ..core.extent import Extent
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
@@ -73,14 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Raises InvalidOption, LogNotFound."""
-        there = self._there()
-        check_named(self.options, there)
-        archive = self._archive()
-        found = {
-            log: Consumed(extent.incarnation, start_after(self._client, self.options, log, extent, archive))
-            for log, extent in there.items()
-        }
-        return encode_offset(found)
+        return planned(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What Spark hands back to `latestOffset`, except where it wants all."""
@@ -95,14 +88,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises LogRecreated, LogNotFound (one that was read is gone), DataLoss, OffsetUnreadable.
         """
-        found = planned(lambda: self._latest(start, limit), lambda error: isinstance(error, PositionTrimmed))
+        found = planned(lambda: self._latest(start, limit))
         self._reached = decode_offset(found)
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """How far the stream may read, to the heads or to its end, and how far it is behind that: what progress shows
         as the latest offset."""
-        there = {log: replace(extent, head=self._upto(log, extent)) for log, extent in self._there().items()}
+        there = planned(
+            lambda: {log: replace(extent, head=self._upto(log, extent)) for log, extent in self._there().items()}
+        )
         heads = encode_offset({log: Consumed(extent.incarnation, extent.head) for log, extent in there.items()})
         return heads | ({} if self._reached is None else {BEHIND: lag(self._client, self._reached, there)})
 
@@ -123,6 +118,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _archive(self) -> Archive | None:
         return Archive(self.options.archive) if self.options.archive is not None else None
+
+    def _initial(self) -> dict[str, Any]:
+        there = self._there()
+        check_named(self.options, there)
+        archive = self._archive()
+        found = {
+            log: Consumed(extent.incarnation, start_after(self._client, self.options, log, extent, archive))
+            for log, extent in there.items()
+        }
+        return encode_offset(found)
 
     def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         consumed = decode_offset(start)
