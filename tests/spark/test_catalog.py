@@ -65,6 +65,14 @@ def test_a_table_with_options_is_read_by_queries_and_streams(
     fill(orders, 10)
     assert spark.sql("SELECT count(data) FROM made.orders WITH (endingPosition = 30)").first()[0] == 20
     assert spark.sql("SELECT sum(payload.n) FROM made.typed").first()[0] == sum(range(11, 111))
+    for at, columns in enumerate(("payload, sequence_number", "payload", "sequence_number, payload, _malformed")):
+        typed = "payloadSchema '`it, ``s` string, n int'"
+        spark.sql(f"CREATE TABLE made.typed{at} USING headwater OPTIONS ({options}, {typed}, columns '{columns}')")
+        assert spark.table(f"made.typed{at}").columns == columns.split(", ")
+        assert spark.sql(f"SELECT sum(payload.n) FROM made.typed{at}").first()[0] == sum(range(11, 111))
+    spark.sql(f"CREATE TABLE made.listed (payload struct<n: int>) USING headwater OPTIONS ({options})")
+    with pytest.raises(Exception, match="keeps its options only if it was created without a list of columns"):
+        spark.sql("SELECT * FROM made.listed").collect()
     query = (
         spark.readStream.table("made.orders").writeStream.format("memory").queryName("streamed")
         .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()

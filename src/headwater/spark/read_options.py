@@ -297,7 +297,11 @@ def _options(values: dict[str, Any]) -> ReadOptions:
 def _log_names(values: Mapping[str, Any]) -> tuple[str, ...]:
     given = [name for name in ("log", "path", "paths") if name in values]
     if not given:
-        raise InvalidOption(f"it says what to read: {_LOG_NAMES} are expected, none given", "log")
+        raise InvalidOption(
+            f"it says what to read: {_LOG_NAMES} are expected, none given; a table of Spark's catalog keeps its "
+            "options only if it was created without a list of columns",
+            "log",
+        )
     if len(given) > 1:
         raise InvalidOption("the argument of load says already what to read", "log")
     return values[given[0]]  # type: ignore[no-any-return]

@@ -30,8 +30,11 @@ def read_schema(options: Mapping[str, str]) -> StructType | str:
         batch_options(of_table)
     values = read_options(options if of_table is None else of_table, READING, "a read of format headwater")
     columns = columns_asked(values)
-    schema = with_payload(columns, values["payloadSchema"]) if "payloadSchema" in values else select(columns)
-    return schema if of_table is None else noted(schema, of_table)
+    schema, first = [
+        with_payload(some, values["payloadSchema"]) if "payloadSchema" in values else select(some)
+        for some in (columns, columns[:1])
+    ]
+    return schema if of_table is None else noted(schema, first, of_table)
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:

@@ -36,13 +36,15 @@ def given_to_table(options: Mapping[str, str], known: tuple[Option, ...]) -> dic
     return given
 
 
-def noted(schema: StructType | str, given: Mapping[str, str]) -> StructType | str:
-    """The columns (as DDL: each in its own quotes), the first with the options as its comment."""
+def noted(schema: StructType | str, first: StructType | str, given: Mapping[str, str]) -> StructType | str:
+    """The columns, the first with the options as its comment. `first` is that column alone, as DDL where `schema` is:
+    the type of a payload has commas and quotes of its own.
+    """
     note = NOTE + json.dumps(given, ensure_ascii=False)
     if isinstance(schema, str):
-        first, comma, rest = schema.partition(", `")
+        assert isinstance(first, str)
         text = note.replace("\\", "\\\\").replace("'", "\\'")
-        return f"{first} COMMENT '{text}'{comma}{rest}"
+        return f"{first} COMMENT '{text}'{schema.removeprefix(first)}"
     first_field, *others = schema.fields
     return StructType([StructField(first_field.name, first_field.dataType, True, {"comment": note}), *others])
 
