@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import pytest
@@ -164,6 +164,14 @@ def without_its_decorator() -> Any:
         reason: str
 
     return write(Returned("17"))
+
+
+def test_a_constant_of_a_subclass_is_no_field() -> None:
+    class Delivered(Moved):
+        room: ClassVar[str] = "hall"
+        anything: ClassVar = 1
+
+    assert write(Delivered("17")).type == "Delivered"
 
 
 def of_a_class_that_changes() -> Any:

@@ -21,6 +21,7 @@ from headwater.core import Event
 from headwater.core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
 from headwater.decisions import InvalidDefinition, Lag, ReadModel, Runner, Transaction, UnreadableEvent, write
 from headwater.decisions.read_models import POSITIONS
+from headwater.decisions.sql import lock_tables
 from headwater.decisions.testing import memory_log
 from headwater.storage.memory import MemoryLog, MemoryStore
 
@@ -174,6 +175,36 @@ def test_runners_that_start_together_make_their_tables_once(address: str) -> Non
             for version in range(3, rounds + 1):
                 execute(connection, f"DROP TABLE IF EXISTS seat_{version}")
             connection.commit()
+
+
+def test_a_rollback_that_fails_does_not_hide_what_the_handler_raised() -> None:
+    """The database went away while the handler ran, say."""
+
+    class Lost(sqlite3.Connection):
+        def rollback(self) -> None:
+            raise sqlite3.OperationalError("the connection is lost")
+
+    def fail(_: Transaction, taken: SeatTaken) -> None:
+        raise LookupError(taken.student)
+
+    with closing(sqlite3.connect(":memory:", factory=Lost)) as connection:
+        model = ReadModel("seats", seats().columns).on(SeatTaken, fail)
+        runner = Runner(memory_log(SeatTaken("go", "ann")), connection, model)
+        with pytest.raises(LookupError, match="ann") as caught:
+            runner.run_once()
+    assert caught.value.__notes__[1] == "Rolling back failed, too: OperationalError: the connection is lost"
+
+
+def test_tables_are_locked_over_a_connection_of_a_class_of_ones_own(postgresql: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+
+    class Own(psycopg.Connection):  # type: ignore[misc]
+        pass
+
+    with Own.connect(postgresql) as connection:
+        lock_tables(Transaction(connection, "pyformat", {}))
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert execute(connection, held) == [(1,)]
 
 
 class Failing:

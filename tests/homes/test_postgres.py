@@ -623,8 +623,11 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
     [
         ("postgresql://nobody@127.0.0.1:1/x", "PostgreSQL at 127.0.0.1, database x: .*refused"),
         ("nonsense", "the address of the home"),
-        ("postgresql://{}/x?conect_timeout=3", r"there is no option conect_timeout \(connect_timeout may be meant\)"),
+        ("postgresql://{}/x?conect_timeout=3", r"there is no such option \(connect_timeout may be meant\)"),
         ("postgresql://u:pass?word=x@db/x?conect=3", "the address of the home cannot be read, postgresql://"),
+        ("postgresql://u:pass?hunter2=x", "the address of the home cannot be read, postgresql://"),
+        ("postgresql://u@{}/x?password=a&hunter2=x", "the address of the home cannot be read, postgresql://"),
+        ("host=db password=a?hunter2=x user", "the address of the home cannot be read, postgresql://"),
         ("postgresql://{}/none", 'database "none" does not exist'),
         ("postgresql://{}/template1", "no home in this database yet: make it with headwater home init"),
     ],

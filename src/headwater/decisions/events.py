@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, dataclass_transform, get_type_hints, overload
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform, get_origin, get_type_hints, overload
 
 import msgspec
 
@@ -123,9 +123,17 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
     if config is None or not config.frozen:
         raise InvalidDefinition(f"{name} is no event class: a frozen dataclass (@event) or a frozen Struct is allowed")
     is_struct = issubclass(type.kind, msgspec.Struct)
-    if not is_struct and not _is_itself_a_dataclass(type.kind) and (own := inspect.get_annotations(type.kind)):
+    if not is_struct and not _is_itself_a_dataclass(type.kind) and (own := _annotated(type.kind)):
         problem = f"has only the fields of the event class that it is derived from, without its own: {', '.join(own)}"
         raise InvalidDefinition(f"{name} {problem}; decorate it with @event, too")
+
+
+def _annotated(kind: type) -> list[str]:
+    """What a class annotates itself, and would be a field."""
+    if not (own := inspect.get_annotations(kind)):
+        return []
+    hints = _hints(kind)
+    return [name for name in own if hints[name] is not ClassVar and get_origin(hints[name]) is not ClassVar]
 
 
 def _is_itself_a_dataclass(kind: type) -> bool:

@@ -240,7 +240,10 @@ class Runner:
         try:
             done = work()
             self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
+        except BaseException as error:
+            try:
+                self._connection.rollback()
+            except Exception as failure:  # of the connection that is lost, say: what was first says why
+                error.add_note(f"Rolling back failed, too: {type(failure).__name__}: {failure}")
             raise
         return done

@@ -98,8 +98,8 @@ def lock_tables(transaction: Transaction) -> None:
 
     PostgreSQL needs it: its IF NOT EXISTS does not see what another transaction is making, and fails when that commits.
     """
-    root = type(transaction.connection).__module__.partition(".")[0]
-    if root in POSTGRESQL_LIBRARIES:
+    roots = {kind.__module__.partition(".")[0] for kind in type(transaction.connection).__mro__}
+    if not roots.isdisjoint(POSTGRESQL_LIBRARIES):
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext('headwater read models'))")
 
 

@@ -293,14 +293,16 @@ def described(url: str) -> str:
 
 
 def _misspelt(url: str) -> str:
-    """Which option of an address there is not; where the part with options may be of a password, nothing."""
+    """Which option may be meant where an address has one that there is not.
+
+    It is the option's proper name: what is given in its place may be a part of a password, which is never told. Where
+    the part with options may be of a password, nothing is said.
+    """
     options = url.partition("?")[2]
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
-    for name in () if "@" in options else _OPTION.findall(options):
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            return f": there is no option {name}" + (f" ({close[0]} may be meant)" if close else "")
-    return ""
+    unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
+    close = [found for name in unknown for found in get_close_matches(name, known, 1)]
+    return f": there is no such option ({close[0]} may be meant)" if close else ""
 
 
 def _says_nothing(error: Any) -> bool:
