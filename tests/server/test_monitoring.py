@@ -6,13 +6,17 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.client import connect
+from headwater.core.errors import StorageCorrupted
 from headwater.core.event import Event
+from headwater.flight.client import BulkClient, Ticket
 from tests.waiting import eventually
 
 from .running import RunningServer
+from .test_bulk import WITH_FLIGHT
 
 
 def metrics(server: RunningServer) -> dict[str, float]:
@@ -75,6 +79,24 @@ def test_damaged_and_missing_logs_are_seen_in_metrics_and_events(tmp_path: Path)
             "log unopened is stopped",
             "log read has damaged events",
         ]
+        assert server.terminate() == 0
+
+
+def test_damage_that_only_a_reader_over_flight_finds_is_seen_in_metrics_and_events(tmp_path: Path) -> None:
+    arguments = ("--data", "data", "--management-keep", "--log", "read")
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            for _ in range(10):
+                client.log("read").append([Event("Taken", b"of the log read" + bytes(2**20 - 100))])
+        eventually(lambda: list(tmp_path.glob("data/logs/read.*/idx/*.postings")))
+        assert server.terminate() == 0
+    flip(min(tmp_path.glob("data/logs/read.*/log/*.log")), b"of the log read")
+    with RunningServer(*arguments, *WITH_FLIGHT, cwd=tmp_path) as server:
+        with BulkClient(server.further_url("grpc")) as bulk, pytest.raises(StorageCorrupted):
+            list(bulk.read(Ticket("read")))
+        eventually(lambda: metrics(server)["headwater_log_up read"] == 0)
+        eventually(lambda: unavailable(server).keys() == {"read"})
+        assert "events 1 to 1 are damaged" in unavailable(server)["read"]
         assert server.terminate() == 0
 
 

@@ -85,6 +85,7 @@ class StoredLog(LocalLog):
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._decoded = decoded or DecodedFrames()
+        self._damage_noted: str | None = None
         self._state, self._clock = state, clock
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
@@ -291,7 +292,11 @@ class StoredLog(LocalLog):
     @property
     def damage(self) -> str | None:
         """What a read found that was not as it was written, and what to do; None if none did."""
-        return next((each.damage for each in self.frames.segments if each.damage is not None), None)
+        return next((each.damage for each in self.frames.segments if each.damage is not None), self._damage_noted)
+
+    def note_damage(self, problem: str) -> None:
+        """A read of another process found that; it stands in `damage` where no read of this one finds any."""
+        self._damage_noted = self._damage_noted or problem
 
     def head(self) -> int:
         """See EventLog."""

@@ -14,7 +14,7 @@ from typing import IO
 import pyarrow as pa
 
 from ...core.access import Credentials, Right, User
-from ...core.errors import EventLogError
+from ...core.errors import EventLogError, StorageCorrupted
 from ...core.extent import SplitSize
 from ...core.query import Query
 from ...flight.backend import Login, LogPlace, Sending, Span
@@ -78,17 +78,22 @@ class BulkBackend:
 
     def count(self, log: str, span: Span) -> int:
         """See Backend."""
-        return self._opened(log).count(span.after, span.upto, span.partition)
+        mapped = self._opened(log)
+        with self._telling_damage(log, mapped):
+            return mapped.count(span.after, span.upto, span.partition)
 
     def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
         """See Backend."""
         mapped, sizes = self._opened(log), {"split_bytes": split_bytes, "splits_min": splits_min}
-        return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
+        with self._telling_damage(log, mapped):
+            return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See Backend."""
         mapped = self._opened(log)
-        return mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
+        with self._telling_damage(log, mapped):
+            batches = mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
+        return self._taken(log, mapped, batches)
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
         """See Backend."""
@@ -154,8 +159,22 @@ class BulkBackend:
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
-        mapped.refresh(place.extent.head)
+        with self._telling_damage(log, mapped):
+            mapped.refresh(place.extent.head)
         return mapped
+
+    def _taken(self, log: str, mapped: MappedLog, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._telling_damage(log, mapped):
+            yield from batches
+
+    @contextmanager
+    def _telling_damage(self, log: str, mapped: MappedLog) -> Iterator[None]:
+        """The server is told what a read finds damaged: it has not read that itself."""
+        try:
+            yield
+        except StorageCorrupted as error:
+            self._link.tell("damaged", log, str(mapped.directory), str(error))
+            raise
 
     def let_go(self) -> None:
         """Forget the logs that were deleted, and the segments that were trimmed: so long the disk has them still."""

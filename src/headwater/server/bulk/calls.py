@@ -77,7 +77,7 @@ class BulkCalls:
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
-        names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act", "sent")
+        names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act", "sent", "damaged")
         return {name: getattr(self, name) for name in names}
 
     def close(self) -> None:
@@ -166,6 +166,12 @@ class BulkCalls:
             position=None,
         )
         self._streams[number] = reader, self._readers.add(reader)
+
+    async def damaged(self, log: str, directory: str, problem: str) -> None:
+        """A read found damage there: as one of the server's own, it is seen in metrics and events."""
+        stored = await self._opened(log)
+        if str(stored.directory) == directory:  # else it was deleted meanwhile, and is another one now
+            stored.note_damage(problem)
 
     def forget_streams(self) -> None:
         """The bulk process has ended, and its streams with it."""
