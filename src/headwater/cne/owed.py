@@ -1,8 +1,9 @@
 """Current states that an endpoint still gets: the rest of a greeting, all after a ping, and the states after a gap.
 
 Each subscription has a range of numbers. Its states are read in pieces, when there is room for them, and only while
-they are current: the endpoint gets a newer event by itself. Who is owed more meanwhile goes on to the end first, and
-then gets what was sent before: so repeated requests neither hold back the last states, nor add up.
+they are current: the endpoint gets a newer event by itself. A request that comes meanwhile does not begin again: the
+range goes on to its end, and the states sent before come once more. So repeated requests neither hold back the last
+states, nor add up.
 """
 
 from __future__ import annotations

@@ -295,8 +295,8 @@ def described(url: str) -> str:
 def _misspelt(url: str) -> str:
     """Which option may be meant where an address has one that there is not.
 
-    It is the option's proper name: what is given in its place may be a part of a password, which is never told. Where
-    the part with options may be of a password, nothing is said.
+    The answer is the option's proper name; the name in the address may be a part of a password, and is never shown.
+    Where the part with options may belong to a password, there is no answer.
     """
     options = url.partition("?")[2]
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}

@@ -88,7 +88,7 @@ def is_noise(line: str) -> bool:
 
 
 def copy_to_stderr(said: IO[bytes]) -> None:
-    """Copy what is said to stderr until its end, as it comes, but for lines that every start has.
+    """Copy a stream to stderr until its end, as it comes, but for lines that every start has.
 
     Spark's bar of progress ends no line, and is not held back.
     """

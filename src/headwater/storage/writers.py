@@ -273,7 +273,7 @@ class StoredWriterTable(WriterTable):
         self._begin = begin
         self._saving = threading.Lock()
         self._keeping = threading.Lock()
-        """Held while a mark is entered both in what is kept and in the table, and while these are compared."""
+        """Held while a mark is entered in the store of marks and in the table, and while the two are compared."""
 
     @property
     def is_used(self) -> bool:

@@ -169,7 +169,7 @@ class BulkBackend:
 
     @contextmanager
     def _telling_damage(self, log: str, mapped: MappedLog) -> Iterator[None]:
-        """The server is told what a read finds damaged: it has not read that itself."""
+        """Report damage that a read finds to the server, which has not read it itself."""
         try:
             yield
         except StorageCorrupted as error:
