@@ -76,8 +76,8 @@ def sink() -> Iterator[Sink]:
     made.close()
 
 
-def publish(server: RunningServer, id: str, value: str) -> None:
-    content = {"ResourceAddress": NODE_SYNC_STATE, "data_type": "notification", "value_type": "enumeration"}
+def publish(server: RunningServer, id: str, value: str, address: str = NODE_SYNC_STATE) -> None:
+    content = {"ResourceAddress": address, "data_type": "notification", "value_type": "enumeration"}
     data = {"version": "1.0", "values": [{**content, "value": value}]}
     event = {"id": id, "type": "event.sync", "source": "/s", "data": data}
     assert server.ask(f"{V2}/create/event", json.dumps(event).encode())[0] == 202
@@ -114,6 +114,23 @@ def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, s
         assert len(json.loads(server.ask(f"{V1}/subscriptions")[1])) == 1
         assert server.terminate() == 0
         assert "Traceback" not in server.errors and "level=error" not in server.errors
+
+
+def test_consumer_of_a_node_gets_the_events_of_an_instance_on_it(tmp_path: Path, sink: Sink) -> None:
+    resource = "/sync/ptp-status/lock-state"
+    address, asked = f"/./controller-0/ptp-inst1{resource}", f"/./controller-0{resource}"
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        made = server.ask(f"{V2}/publishers", json.dumps({"ResourceAddress": address}).encode())
+        id = json.loads(made[1])["SubscriptionId"]
+        publish(server, id, "FREERUN", address)
+        body = json.dumps({"EndpointUri": sink.uri, "ResourceAddress": asked}).encode()
+        assert server.ask(f"{V2}/subscriptions", body)[0] == 201
+        publish(server, id, "LOCKED", address)
+        sink.until(lambda values: values == ["FREERUN", "LOCKED"])
+        state = json.loads(server.ask(f"{V2}{asked}/CurrentState")[1])
+        assert (
+            state["data"]["values"][0] | {"ResourceAddress": address, "value": "LOCKED"} == state["data"]["values"][0]
+        )
 
 
 def test_server_without_any_event_makes_no_log(tmp_path: Path) -> None:

@@ -533,6 +533,27 @@ class HaProxy(Runtime):
         return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 
 
+class Nginx(HaProxy):
+    """No client either: the proxy through which the application of `test_nginx.py` asks its server."""
+
+    name = "nginx"
+    programs = ("nginx",)
+    debian = ("nginx",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        return None if self.program() is not None else "no nginx here; on Debian: apt-get install nginx"
+
+    def command(self) -> list[str]:
+        """See Runtime; the configuration is added. It logs errors to stderr."""
+        return [self.program() or "nginx", "-e", "stderr", "-c"]
+
+    @staticmethod
+    def program() -> str | None:
+        """Where it is: in a directory that only root has on the path."""
+        return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
 class Recorder(Runtime):
     """No client either: what `tests/power` has loaded into a server, to see what it writes and syncs."""
 
@@ -562,7 +583,7 @@ class Recorder(Runtime):
 
 RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, VertX, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
-    PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy,
+    PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy, Nginx,
 )  # fmt: skip
 
 

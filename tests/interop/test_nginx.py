@@ -1,0 +1,280 @@
+"""An application uses the Python client through nginx, and its server is killed and starts again at the same port."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.client import HTTPConnection, IncompleteRead
+from pathlib import Path
+
+import pytest
+
+from headwater.client import ServerUnreachable, UnexpectedAnswer, connect
+from headwater.core import Event
+from headwater.core.errors import Closed, OutcomeUnknown
+from headwater.server.config import Http
+
+from ..night import IS_NIGHT
+from ..server.running import RunningServer
+from ..soak.server import free_ports
+from ..waiting import eventually
+from .install import unavailable
+from .runtimes import Nginx
+
+KILLS = 10 if IS_NIGHT else 1
+PATIENCE_S = 60.0
+LOG, LAST = "orders", "Last"
+EVENTS, EVENT_BYTES = 2000, 2000
+"""What is there at first: pages of several times what two sockets hold, and less than HTTP/1.0 may be answered."""
+WRITTEN = 3
+"""Events of each append."""
+OPERATIONS = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
+GUIDE = re.findall(r"^location / \{\n(?:.*\n)*?\}\n", OPERATIONS.read_text(encoding="utf-8"), re.MULTILINE)[0]
+"""What the guide says: HTTP/1.1, and nothing is held back."""
+DEBIAN = """location / {
+    proxy_pass http://127.0.0.1:8080;
+    proxy_set_header Host $host;
+    proxy_set_header X-Real-IP $remote_addr;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme;
+}
+"""
+"""With Debian's `proxy_params`, and otherwise as nginx is: it asks with HTTP/1.0, and buffers answers."""
+CONFIGURATION = """
+daemon off;
+master_process off;  # no worker of another user, who could not write into a directory of tests
+pid {directory}/pid;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        {location}
+    }}
+}}
+"""
+
+
+@contextmanager
+def nginx(directory: Path, location: str, upstream_port: int) -> Iterator[str]:
+    """The URL of a proxy with that configuration, whose errors go to `nginx.txt`."""
+    runtime = Nginx()
+    if (reason := runtime.missing()) is not None:
+        unavailable(reason)
+    [port] = free_ports(1)
+    location = location.replace("127.0.0.1:8080", f"127.0.0.1:{upstream_port}")
+    configuration = directory / "nginx.conf"
+    configuration.write_text(CONFIGURATION.format(directory=directory, port=port, location=location), "utf-8")
+    told = directory / "nginx.txt"
+    with told.open("wb") as file:
+        process = subprocess.Popen([*runtime.command(), configuration], stdout=file, stderr=file)
+    try:
+        eventually(partial(_listens, port), told.read_text)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Application:
+    """Two writers, one of which is patient, a reader, a subscriber and a worker, a thread and a client each."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._ending = threading.Event()
+        self._threads = ThreadPoolExecutor(5)
+        self.acknowledged: dict[str, int] = {}
+        """The number of each event, by its id."""
+        self.counts = dict.fromkeys(("patient", "impatient", "read", "cut", "unknown"), 0)
+        """Appends and reads that were answered, reads that were given up, appends whose outcome was not known."""
+        self.followed: list[int] = []
+        self.worked: list[int] = []
+        self._clients: list[Future[None]] = [
+            self._threads.submit(work)
+            for work in (
+                partial(self._write, "patient", PATIENCE_S), partial(self._write, "impatient", 0), self._read,
+                self._follow, self._work,
+            )
+        ]  # fmt: skip
+
+    def goes_on(self) -> None:
+        """Wait until each of them has done something more."""
+        before = self._progress()
+        self.wait_for(lambda: all(now > then for now, then in zip(self._progress(), before, strict=True)))
+
+    def wait_for(self, is_so: Callable[[], bool]) -> None:
+        """Wait until it is so. Raises what one of them raised."""
+        eventually(lambda: is_so() or self._failed(), lambda: (self.counts, len(self.followed), len(self.worked)))
+        if failed := self._failed():
+            failed[0].result()
+
+    def end(self) -> None:
+        """End it: those who follow do so with an event of the type LAST. Raises what one of them raised."""
+        self._ending.set()
+        for client in self._clients[:3]:
+            client.result(PATIENCE_S)
+        with connect(self._url, retry_s=PATIENCE_S) as client:
+            client.log(LOG).append([Event(LAST)])
+        for client in self._clients[3:]:
+            client.result(PATIENCE_S)
+
+    def give_up(self) -> None:
+        """Let all of them end, whatever they have done: in vain they try for PATIENCE_S at most."""
+        self._ending.set()
+
+    def _progress(self) -> tuple[int, ...]:
+        done = (self.counts[name] for name in ("patient", "impatient", "read"))
+        return (*done, len(self.followed), len(self.worked))
+
+    def _failed(self) -> list[Future[None]]:
+        return [client for client in self._clients if client.done()]
+
+    def _write(self, name: str, retry_s: float) -> None:
+        with connect(self._url, retry_s=retry_s) as client:
+            log = client.log(LOG)
+            for round in itertools.count():
+                ids = [f"{name}-{round}-{index}" for index in range(WRITTEN)]
+                events = [Event("Written", id=id) for id in ids]
+                while True:
+                    try:
+                        first = log.append(events).first
+                        break
+                    except OutcomeUnknown:
+                        self.counts["unknown"] += 1
+                    except (Closed, ServerUnreachable):
+                        pass
+                    assert name == "impatient", "who is patient is answered in the end"
+                    self._ending.wait(0.01)
+                self.acknowledged |= zip(ids, range(first, first + WRITTEN), strict=True)
+                self.counts[name] += 1
+                if self._ending.wait(0.01):
+                    return
+
+    def _read(self) -> None:
+        with connect(self._url, retry_s=0) as client:
+            log = client.log(LOG)
+            while not self._ending.is_set():
+                try:
+                    reading = log.read()
+                    numbers = [each.sequence_number for each in reading]
+                except (Closed, ServerUnreachable):
+                    self.counts["cut"] += 1
+                    self._ending.wait(0.01)
+                    continue
+                assert numbers == list(range(1, reading.head + 1)), "a read was short, and nothing said so"
+                self.counts["read"] += 1
+
+    def _follow(self) -> None:
+        with connect(self._url, retry_s=PATIENCE_S) as client, client.log(LOG).subscribe() as subscription:
+            for each in subscription:
+                self.followed.append(each.sequence_number)
+                if each.event.type == LAST:
+                    return
+
+    def _work(self) -> None:
+        with (
+            connect(self._url, retry_s=PATIENCE_S) as client,
+            client.log(LOG).work("billing", start="earliest", batch_events=1000) as work,
+        ):
+            for batch in work:
+                self.worked += [each.sequence_number for each in batch]
+                if batch.events[-1].event.type == LAST:
+                    return
+
+
+class _Raw:
+    """A read by a client that knows nothing of events: HTTP alone says whether it is whole."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
+        fields = {"accept": "application/x-ndjson", "content-type": "application/json"}
+        self._connection.request("POST", f"/logs/{LOG}/read", json.dumps({"query": "all", "limit": EVENTS}), fields)
+        self._answer = self._connection.getresponse()
+        assert self._answer.status == 200
+        self._begun = self._answer.read(1)
+
+    def rest(self) -> int | None:
+        """How many events came; None if the answer broke off, and HTTP says so."""
+        try:
+            return (self._begun + self._answer.read()).count(b"\n")
+        except (IncompleteRead, ConnectionError):
+            return None
+        finally:
+            self._connection.close()
+
+
+@pytest.mark.parametrize("location", [DEBIAN, GUIDE], ids=["debian", "guide"])
+def test_nothing_is_lost_and_no_read_is_short_behind_nginx_while_the_server_is_killed(
+    tmp_path: Path, location: str
+) -> None:
+    [port] = free_ports(1)
+    with ExitStack() as ending:
+        url = ending.enter_context(nginx(tmp_path, location, port))
+
+        def start() -> RunningServer:
+            return ending.enter_context(RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path))
+
+        server = start()
+        patient = ending.enter_context(connect(url, retry_s=PATIENCE_S))
+        log = patient.create(LOG)
+        for _ in range(0, EVENTS, 500):
+            log.append([Event("There", b"x" * EVENT_BYTES) for _ in range(500)])
+        application = Application(url)
+        ending.callback(application.give_up)
+        for _ in range(KILLS):
+            application.goes_on()
+            reading, raw = log.read(), _Raw(url)
+            next(reading)
+            unknown = application.counts["unknown"]
+            server.process.kill()
+            server.process.wait()
+            application.wait_for(lambda unknown=unknown: application.counts["unknown"] > unknown)
+            assert raw.rest() in (None, EVENTS)
+            server = start()
+            assert 1 + sum(1 for _ in reading) == reading.head
+        application.goes_on()
+        application.end()
+        with connect(server.url) as client:
+            numbers = {each.event.id: each.sequence_number for each in client.log(LOG).read()}
+            head = client.log(LOG).head()
+        assert len(numbers) == head, "each event is there once"
+        assert {id: numbers.get(id) for id in application.acknowledged} == application.acknowledged
+        assert application.followed == list(range(1, head + 1))
+        assert set(application.worked) == set(application.followed)
+        assert server.terminate() == 0
+
+
+def test_an_append_above_what_nginx_takes_by_default_comes_through_as_the_guide_configures_it(tmp_path: Path) -> None:
+    [mebibytes] = re.findall(r"client_max_body_size (\d+)m;", GUIDE) or ["1"]
+    event = Event("A", bytes(700 * 1024))
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.create(LOG)
+        port = int(server.url.rpartition(":")[2])
+        with (
+            nginx(tmp_path, DEBIAN, port) as url,
+            connect(url) as client,
+            pytest.raises(UnexpectedAnswer, match=r"413.*nginx"),
+        ):
+            client.log(LOG).append([event, event])
+        with nginx(tmp_path, GUIDE, port) as url, connect(url) as client:
+            assert client.log(LOG).append([event, event]).last == 2
+    assert int(mebibytes) * 1024**2 == Http().body_bytes_max, "the guide says that they are the same"
