@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
@@ -217,8 +217,11 @@ class _Raw:
             return (self._begun + self._answer.read()).count(b"\n")
         except (IncompleteRead, ConnectionError):
             return None
-        finally:
-            self._connection.close()
+
+    def close(self) -> None:
+        """Done with it, read or not."""
+        self._answer.close()
+        self._connection.close()
 
 
 @pytest.mark.parametrize("location", [DEBIAN, GUIDE], ids=["debian", "guide"])
@@ -241,8 +244,9 @@ def test_nothing_is_lost_and_no_read_is_short_behind_nginx_while_the_server_is_k
         ending.callback(application.give_up)
         for _ in range(KILLS):
             application.goes_on()
-            reading, raw = log.read(), _Raw(url)
+            reading = ending.enter_context(closing(log.read()))
             next(reading)
+            raw = ending.enter_context(closing(_Raw(url)))
             unknown = application.counts["unknown"]
             server.process.kill()
             server.process.wait()
