@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -114,7 +115,7 @@ class TestReading:
         assert client.url == home.urls[1] and "scan" not in home.replica.asked
 
         take, refusals = home.servers[1].gets.take, iter([Busy("reads", 1)] * 5)
-        asked, pauses, pause_s = list[str](), list[float](), Attempts.pause_s
+        asked, pauses, slept, pause_s = list[str](), list[float](), list[float](), Attempts.pause_s
 
         def full(holder: str) -> Place:
             asked.append("replica")
@@ -123,6 +124,10 @@ class TestReading:
         def pausing(*arguments: Any, **how: Any) -> float:
             pauses.append(pause_s(*arguments, **how))
             return pauses[-1]
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            time.sleep(seconds)
 
         def refusing_at_first(holder: str) -> Place:
             asked.append("primary")
@@ -133,8 +138,10 @@ class TestReading:
         monkeypatch.setattr(home.servers[0].gets, "take", full)
         monkeypatch.setattr(home.servers[1].gets, "take", refusing_at_first)
         monkeypatch.setattr(Attempts, "pause_s", pausing)
+        monkeypatch.setattr("headwater.flight.tries.Attempts", partial(Attempts, sleep=sleep))
         assert types(home.client(retries=1).read(Ticket("orders"))) == ALL, "waiting for a place is no failed attempt"
-        assert asked.count("primary") == 6 and any(pauses)
+        assert asked.count("primary") == 6
+        assert slept and slept == [pause for pause in pauses if pause > 0]
         assert len(asked) <= len(pauses) + 2, "a pause before each time but the first and the turn to the other server"
         for place in held:
             place.release()
