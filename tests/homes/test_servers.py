@@ -306,16 +306,27 @@ def test_notifications_tell_each_change_of_a_role_and_outlive_the_server_that_ha
             member.close()
 
 
-def test_servers_go_on_by_themselves_when_the_database_comes_back(join: Join, url: str, database: Postgres) -> None:
+def test_servers_go_on_by_themselves_when_the_database_comes_back(
+    join: Join, url: str, database: Postgres, tmp_path: Path
+) -> None:
     members = [join("a"), join("b")]
     eventually(lambda: any(member.is_primary() for member in members))
     primary = next(member for member in members if member.is_primary())
+    replica = next(member for member in members if member is not primary)
+
+    def is_told(metric: str, event: str) -> bool:
+        log = (tmp_path / "ab"[members.index(replica)]).with_suffix(".log")
+        with suppress(OSError):  # it begins to be the primary
+            return metric in metrics_of(replica) and event in log.read_text()
+        return False
+
     assert primary.append(0) == 1
     for member in members:  # a server that finds no database when it starts, ends
         eventually(member.answers)
     database.kill()
     with pytest.raises((EventLogError, ServerUnreachable)):
         primary.append(1)
+    eventually(lambda: is_told("headwater_home_away 1.0", "home away"))
     time.sleep(float(LEASE_MS) / 1000)
     database.start()
 
@@ -327,6 +338,7 @@ def test_servers_go_on_by_themselves_when_the_database_comes_back(join: Join, ur
         return False
 
     eventually(goes_on)
+    eventually(lambda: is_told("headwater_home_away 0.0", "home back"))
     assert all(member.process.poll() is None for member in members)
 
 
