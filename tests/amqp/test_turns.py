@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 
 from headwater.amqp.client import Client
@@ -44,12 +47,15 @@ class Watched:
 
 
 @pytest.fixture
-def long(served: Served) -> Watched:
+def long(served: Served) -> Iterator[Watched]:
     """A log that takes long to look through; and a look at the turns of the loop."""
     log = served.log("orders")
     for _ in range(100):
         log.append([Event("T" * 200, b"x" * 100)] * 500)
-    return Watched(served)
+    gc.collect()
+    gc.freeze()  # else a turn may have a collection of all that the other tests left in this process
+    yield Watched(served)
+    gc.unfreeze()
 
 
 def test_a_hundred_scanning_receivers_leave_the_loop_to_others(served: Served, client: Client, long: Watched) -> None:

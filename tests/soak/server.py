@@ -126,14 +126,18 @@ class MortalServer:
             self.faults.append(f"the server complained: {others[:5]}: {said[-2000:]}")
 
 
+_GIVEN: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports at which nobody listens."""
+    """Ports at which nobody listens, each given once in this process: its user may listen later."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(PORTS)
         with socket.socket() as probe:
-            if port not in found and probe.connect_ex(("127.0.0.1", port)) != 0:
+            if port not in _GIVEN and probe.connect_ex(("127.0.0.1", port)) != 0:
                 found.append(port)
+                _GIVEN.add(port)
     return found
 
 

@@ -82,6 +82,8 @@ export function diagnosis(links, connection) {
   return links.length ? null : ["no links", "plain"];
 }
 
+const returning = (number) => plural(number, "unsettled message returns", "unsettled messages return");
+
 class HwConnections extends View {
   show() {
     this.kind = this.params.kind ?? "amqp";
@@ -200,21 +202,17 @@ class HwConnections extends View {
       refused = happenings.peek().filter((each) => REFUSALS.test(each.eventType));
     const stalled = connections.filter((each) => each.tells?.[1] === "warn").length,
       held = connections.reduce((sum, each) => sum + Number(each.bytesHeld ?? 0), 0),
-      now = stats.peek(),
-      parts = [
-        firstOf(connections, "AMQP connection"),
-        firstOf(clients, "other client"),
-        firstOf(this.readers, "reader"),
-        firstOf(this.refusals ?? [], "refusal"),
-      ];
+      now = stats.peek();
     put(
       this.top,
       titled(
         "Connections",
-        parts.some(Boolean)
-          ? parts
-          : h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
-        stalled ? h("span", { class: "warn" }, `${count(stalled)} ${stalled === 1 ? "takes" : "take"} nothing`) : null,
+        h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
+        firstOf(connections, "AMQP connection"),
+        firstOf(clients, "other client"),
+        firstOf(this.readers, "reader"),
+        firstOf(this.refusals, "refusal"),
+        stalled ? h("span", { class: "warn" }, plural(stalled, "takes nothing", "take nothing")) : null,
         h("span", {}, `${bytes(held)} from producers on the way to the disk`),
       ),
     );
@@ -615,8 +613,8 @@ class HwConnections extends View {
       await confirm(
         `Close connection ${each.name} of ${each.containerId}?`,
         [
-          `Its ${plural(each.own.length, "link")} end${each.own.length === 1 ? "s" : ""}; ` +
-            `${plural(unsettled, "unsettled message")} return${unsettled === 1 ? "s" : ""}`,
+          `Its ${plural(each.own.length, "link ends", "links end")}; ` +
+            returning(unsettled),
           ...groups.map(
             (group) =>
               `Partitions ${each.own
@@ -643,7 +641,7 @@ class HwConnections extends View {
       await confirm(
         `Detach link ${link.name}?`,
         [
-          `${plural(link.unsettled ?? 0, "unsettled message")} return${Number(link.unsettled) === 1 ? "s" : ""}`,
+          returning(link.unsettled ?? 0),
           ["It is told ", h("code", {}, "amqp:link:detach-forced"), "; the connection stays"],
         ],
         {

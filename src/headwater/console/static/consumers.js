@@ -278,7 +278,7 @@ class HwConsumers extends View {
         : titled(
             "Consumers",
             h("span", {}, `${count(all.length)} of ${plural(new Set(all.map((each) => each.log)).size, "log")}`),
-            lag ? h("span", { class: "bad" }, `${count(lag)} ${lag === 1 ? "lags" : "lag"}`) : null,
+            lag ? h("span", { class: "bad" }, plural(lag, "lags", "lag")) : null,
             retried
               ? link("/webhooks", { class: "warn" }, `${plural(retried, "webhook is", "webhooks are")} retried`)
               : null,

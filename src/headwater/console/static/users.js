@@ -103,7 +103,7 @@ class HwUsers extends View {
       titled(
         "Users and rights",
         h("span", {}, howMany(this.users, "user")),
-        firstOf(this.tokens ?? [], "token"),
+        firstOf(this.tokens, "token"),
         who.peek()?.has_users
           ? null
           : h("span", { class: "warn" }, "nobody has to log in: everybody may do everything"),
