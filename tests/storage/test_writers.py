@@ -315,6 +315,11 @@ def test_what_is_kept_apart_from_frames_is_of_known_writers(tmp_path: Path, monk
     monkeypatch.setattr(writers, "ENDED_MAX", 2)
     kept = KeptMarks(MemoryState(), "0" * 32)
     table = StoredWriterTable(tmp_path, 0, (), None, kept)
+    kept.keep(WriterState("elsewhere", 1, 0, 0, 0, 0, True), 1)
+    table.keep_all()
+    assert [state.writer for state, _ in kept.all()] == ["elsewhere"], "another server entered it, and it is not merged"
+    kept.drop(["elsewhere"])
+    table.has_all = True
     for number in range(1, 7):
         table.apply(Mark(f"w{number}", BATCH_MAX, 1, is_last=True), number, 1, number)
         table.landed(number)

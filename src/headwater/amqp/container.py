@@ -108,7 +108,7 @@ class Container:
         self.suspended.tick(now)
         if self._remembers and now - self._noted_at >= downtime.NOTE_S:
             self._noted_at = now
-            self.spawn(self._note())
+            self.spawn(self.note_run())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that may outlive the connection that it is for."""
@@ -132,10 +132,10 @@ class Container:
             await node.close()
         self._nodes.clear()
         if self._remembers:
-            await self._note()
+            await self.note_run()
 
-    async def _note(self) -> None:
-        """Write down that this run goes on, or has until now."""
+    async def note_run(self) -> None:
+        """Write down that this run goes on, or has until now: before a primary gives up its turn, too."""
         try:
             await asyncio.to_thread(downtime.note, self.store.state, self._run, now_ms())
         except Exception as error:  # the storage refuses, as of a former primary; the next run counts more as downtime

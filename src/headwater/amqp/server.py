@@ -56,6 +56,10 @@ class AmqpServer:
             self._servers.append(server)
         self._ticking = self._threads.task("amqp ticks", self._tick)
 
+    async def note_run(self) -> None:
+        """See Container."""
+        await self._container.note_run()
+
     async def stop(self) -> None:
         """Accept nothing more, let what producers have sent reach the disk, close every connection, and let go."""
         for server in self._servers:

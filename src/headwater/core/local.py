@@ -213,10 +213,13 @@ class LocalLog(PagedLog):
     def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
         """What these settings and consumers drop, beyond what the present ones do; None: nothing.
 
-        It is the larger of what they drop now, and what they drop in WouldDrop.MINUTES.
+        It is the larger of what they drop now, and what they drop in WouldDrop.MINUTES, or in half the retention where
+        that is sooner: within a retention, all that nobody protects goes in any case.
         """
+        ahead_max = WouldDrop.MINUTES * 60_000
+        soon = ahead_max if settings.retention_ms is None else min(ahead_max, settings.retention_ms // 2)
         with self._changing:
-            found = (self._drop(settings, consumers, ahead_ms) for ahead_ms in (0, WouldDrop.MINUTES * 60_000))
+            found = (self._drop(settings, consumers, ahead_ms) for ahead_ms in (0, soon))
             return max(filter(None, found), key=lambda drop: drop.events, default=None)
 
     def _drop(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int) -> Drop | None:

@@ -279,6 +279,7 @@ class Server:
             self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
+                await messages.note_run()  # while the home still takes it
                 await membership.leave(opened, stops=is_told.is_set())
             if ports.local is not None:
                 ports.local.remove_file()

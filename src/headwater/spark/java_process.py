@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -27,6 +28,11 @@ _NOISE = re.compile(
 LINE_BYTES_MAX = 64 * 1024
 """So much of a line without its end is held back on its way to stderr."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+USERS_OWN = frozenset({
+    "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS",
+    "LOG4J_CONFIGURATION_FILE",
+})  # fmt: skip
+"""Variables by which a user may have said how Java logs."""
 
 
 def logging_by(file: Path) -> dict[str, str]:
@@ -36,7 +42,7 @@ def logging_by(file: Path) -> dict[str, str]:
 
 def is_configured() -> bool:
     """Whether the user may have set Java's options, or log4j's: for a Spark of their own, or for each start."""
-    if os.environ.keys() & {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}:
+    if os.environ.keys() & USERS_OWN:
         return True
     from pyspark.find_spark_home import _find_spark_home
 
@@ -106,7 +112,10 @@ def copy_to_stderr(said: IO[bytes]) -> None:
 def _write_to_stderr(text: bytes) -> None:
     with contextlib.suppress(OSError):  # it is closed, and there is no other place to say so; Java must not wait
         while text:
-            text = text[os.write(2, text) :]
+            try:
+                text = text[os.write(2, text) :]
+            except BlockingIOError:
+                select.select([], [2], [])
 
 
 def _pass_on(lines: IO[str], hears: Callable[[str], object]) -> None:

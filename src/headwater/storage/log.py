@@ -85,7 +85,6 @@ class StoredLog(LocalLog):
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._decoded = decoded or DecodedFrames()
-        self._damage_noted: str | None = None
         self._state, self._clock = state, clock
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
@@ -178,6 +177,7 @@ class StoredLog(LocalLog):
         self.writer_table = load_writers(
             self.directory, self.frames, self.meta, self._begin_marks, kept, is_copy=self._homed is not None
         )
+        self.writer_table.has_all = not self.is_following
         judge = LogJudge(
             self.index,
             lambda: self.settings,
@@ -249,6 +249,7 @@ class StoredLog(LocalLog):
         assert isinstance(self.frames, HomedLog)
         self.frames.begin_term()
         self.writer_table.merge_kept()
+        self.writer_table.has_all = True
         self._sequencer.begin_term()
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
@@ -292,11 +293,13 @@ class StoredLog(LocalLog):
     @property
     def damage(self) -> str | None:
         """What a read found that was not as it was written, and what to do; None if none did."""
-        return next((each.damage for each in self.frames.segments if each.damage is not None), self._damage_noted)
+        return next((each.damage for each in self.frames.segments if each.damage is not None), None)
 
-    def note_damage(self, problem: str) -> None:
-        """A read of another process found that; it stands in `damage` where no read of this one finds any."""
-        self._damage_noted = self._damage_noted or problem
+    def look_for_damage(self, path: str) -> None:
+        """Read the segment of that path, where another process found damage: if it is there, `damage` says so."""
+        for segment in tuple(self.frames.segments):
+            if str(segment.path) == path and segment.damage is None:
+                segment.look_for_damage()
 
     def head(self) -> int:
         """See EventLog."""

@@ -60,6 +60,7 @@ class Segment:
         """
         self.path = path
         self.first = int(path.stem) if first is None else first
+        self._log_id = log_id
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
         self.damage: str | None = None
@@ -75,7 +76,7 @@ class Segment:
         self.allocated = self.size
         """What the file takes; less than its size when it was opened, once its rest was given back."""
         self.buffer = memoryview(self.map)
-        self.crc_seed, self.whole_upto = self._check_header(log_id)
+        self.crc_seed, self.whole_upto = self._check_header()
 
     def open_to_write(self) -> None:
         """From now on it is written. Raises OSError."""
@@ -141,11 +142,26 @@ class Segment:
                 self._verified[index] = True
             self._newest_read = index, frame
         except BadFrame as bad:
-            following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
-            error = self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
+            error = self._damaged(index, bad)
             self.damage = self.damage or str(error)
             raise error from None
         return frame
+
+    def look_for_damage(self) -> None:
+        """Read the whole file, as if nothing of it had been read before: `damage` says what is wrong."""
+        try:
+            self._check_header()
+            for index in range(len(self.offsets)):
+                try:
+                    Frame(self.buffer, self.offsets[index], self.crc_seed).verify()
+                except BadFrame as bad:
+                    raise self._damaged(index, bad) from None
+        except StorageCorrupted as error:
+            self.damage = self.damage or str(error)
+
+    def _damaged(self, index: int, bad: BadFrame) -> StorageCorrupted:
+        following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
+        return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
 
     def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
         """Append the events of these numbers of the frame of that index: see `picking.pick`. Raises StorageCorrupted.
@@ -190,7 +206,7 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
-    def _check_header(self, log_id: bytes) -> tuple[int, int]:
+    def _check_header(self) -> tuple[int, int]:
         """Answers the seed of the checksums, and the number up to which all was there from the first."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
@@ -199,7 +215,7 @@ class Segment:
             raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
             raise WrittenByNewer(self.path, f"segment format {version}, this one knows {SEGMENT_VERSION}")
-        if found_id != log_id or first != self.first:
+        if found_id != self._log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)
 

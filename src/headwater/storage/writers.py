@@ -31,6 +31,8 @@ ENDED_MS = 60 * 60 * 1000
 """A writer that has ended (`WriterState.is_ended`) is forgotten after that time,"""
 ENDED_MAX = 100_000
 """or sooner, the oldest first, where more than that have ended."""
+DROPPED_TOGETHER = 500
+"""So many forgotten writers are dropped at once from what is kept: appends of the log wait meanwhile."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
@@ -272,6 +274,8 @@ class StoredWriterTable(WriterTable):
         self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
+        self.has_all = False
+        """Whether all that is kept apart is in the table, too: not yet while another server may enter more."""
         self._keeping = threading.Lock()
         """Held while a mark is entered in the store of marks and in the table, and while the two are compared."""
 
@@ -320,10 +324,17 @@ class StoredWriterTable(WriterTable):
 
         To be made durable by the caller.
         """
-        for state, at in self.snapshot()[1]:
-            self._kept.keep(state, at, is_durable=False)
-        with self._keeping:
-            self._kept.drop([state.writer for state, _ in self._kept.all() if self.get(state.writer) is None])
+        for state, _ in self.snapshot()[1]:
+            with self._keeping:  # a newer mark than that of the snapshot may be kept by now
+                if (known := self._durable.get(state.writer)) is not None:
+                    self._kept.keep(known.state, known.at, is_durable=False)
+        if not self.has_all:
+            return
+        forgotten = [state.writer for state, _ in self._kept.all() if self.get(state.writer) is None]
+        for start in range(0, len(forgotten), DROPPED_TOGETHER):
+            some = forgotten[start : start + DROPPED_TOGETHER]
+            with self._keeping:
+                self._kept.drop([writer for writer in some if self.get(writer) is None])
 
 
 class _File(msgspec.Struct):

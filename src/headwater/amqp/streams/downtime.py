@@ -22,18 +22,20 @@ class Run(NamedTuple):
     """When it began, in ms since 1970: the connections of earlier runs had ended by then."""
     down_ms: int
     """How long no server ran before that, in all, in ms; 0 until it is first known."""
+    known_ms: int = 0
+    """The latest time that an earlier run wrote down, in ms since 1970; a clock that is behind it does not count."""
 
 
 def begin(state: StateStore, now_ms: int) -> Run:
-    """The run that begins now; blocks. Raises what the store raises."""
+    """The run that begins now, written down; blocks. Raises what the store raises."""
     entry = state.get(KIND, KEY)
-    if entry is None:
-        return Run(now_ms, 0)
-    last = json.loads(entry.value)
-    return Run(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]))
+    last = {"until_ms": now_ms, "down_ms": 0} if entry is None else json.loads(entry.value)
+    run = Run(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]), last["until_ms"])
+    note(state, run, now_ms)
+    return run
 
 
 def note(state: StateStore, run: Run, now_ms: int) -> None:
     """Write down that this run goes on; blocks. Raises what the store raises."""
-    value = {"until_ms": now_ms, "down_ms": run.down_ms}
+    value = {"until_ms": max(now_ms, run.known_ms), "down_ms": run.down_ms}
     state.put(KIND, KEY, json.dumps(value).encode(), is_durable=False)

@@ -79,21 +79,21 @@ class BulkBackend:
     def count(self, log: str, span: Span) -> int:
         """See Backend."""
         mapped = self._opened(log)
-        with self._telling_damage(log, mapped):
+        with self._telling_damage(log):
             return mapped.count(span.after, span.upto, span.partition)
 
     def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
         """See Backend."""
         mapped, sizes = self._opened(log), {"split_bytes": split_bytes, "splits_min": splits_min}
-        with self._telling_damage(log, mapped):
+        with self._telling_damage(log):
             return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See Backend."""
         mapped = self._opened(log)
-        with self._telling_damage(log, mapped):
+        with self._telling_damage(log):
             batches = mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
-        return self._taken(log, mapped, batches)
+        return self._taken(log, batches)
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
         """See Backend."""
@@ -159,21 +159,21 @@ class BulkBackend:
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
-        with self._telling_damage(log, mapped):
+        with self._telling_damage(log):
             mapped.refresh(place.extent.head)
         return mapped
 
-    def _taken(self, log: str, mapped: MappedLog, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with self._telling_damage(log, mapped):
+    def _taken(self, log: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._telling_damage(log):
             yield from batches
 
     @contextmanager
-    def _telling_damage(self, log: str, mapped: MappedLog) -> Iterator[None]:
+    def _telling_damage(self, log: str) -> Iterator[None]:
         """Report damage that a read finds to the server, which has not read it itself."""
         try:
             yield
         except StorageCorrupted as error:
-            self._link.tell("damaged", log, str(mapped.directory), str(error))
+            self._link.tell("damaged", log, error.path)
             raise
 
     def let_go(self) -> None:

@@ -167,11 +167,10 @@ class BulkCalls:
         )
         self._streams[number] = reader, self._readers.add(reader)
 
-    async def damaged(self, log: str, directory: str, problem: str) -> None:
-        """A read found damage there: as one of the server's own, it is seen in metrics and events."""
+    async def damaged(self, log: str, path: str) -> None:
+        """A read found damage in that file: the server looks for itself, so that metrics and events show it."""
         stored = await self._opened(log)
-        if str(stored.directory) == directory:  # else it was deleted meanwhile, and is another one now
-            stored.note_damage(problem)
+        await asyncio.to_thread(stored.look_for_damage, path)
 
     def forget_streams(self) -> None:
         """The bulk process has ended, and its streams with it."""

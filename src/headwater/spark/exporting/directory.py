@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,8 +45,7 @@ class NewDirectory:
         self._files: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
-        self._part.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._part, os.O_RDONLY)
+        self._lock = self._open()
         try:
             self._take()
             for left in self._part.iterdir():
@@ -57,6 +57,12 @@ class NewDirectory:
             os.close(self._lock)
             raise
         return self
+
+    def _open(self) -> int:
+        while True:
+            self._part.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # another export ended just now, and removed it
+                return os.open(self._part, os.O_RDONLY)
 
     def _take(self) -> None:
         """Lock the directory, where the file system has locks for directories (NFS has none)."""
