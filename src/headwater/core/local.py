@@ -214,7 +214,7 @@ class LocalLog(PagedLog):
         """What these settings and consumers drop, beyond what the present ones do; None: nothing.
 
         It is the larger of what they drop now, and what they drop in WouldDrop.MINUTES, or in half the retention where
-        that is sooner: within a retention, all that nobody protects goes in any case.
+        that is sooner: within a retention, events that no consumer protects go in any case.
         """
         ahead_max = WouldDrop.MINUTES * 60_000
         soon = ahead_max if settings.retention_ms is None else min(ahead_max, settings.retention_ms // 2)

@@ -148,7 +148,7 @@ class Segment:
         return frame
 
     def look_for_damage(self) -> None:
-        """Read the whole file, as if nothing of it had been read before: `damage` says what is wrong."""
+        """Read the whole file, as if nothing of it had been read before: `damage` names the first fault."""
         try:
             self._check_header()
             for index in range(len(self.offsets)):

@@ -32,7 +32,7 @@ ENDED_MS = 60 * 60 * 1000
 ENDED_MAX = 100_000
 """or sooner, the oldest first, where more than that have ended."""
 DROPPED_TOGETHER = 500
-"""So many forgotten writers are dropped at once from what is kept: appends of the log wait meanwhile."""
+"""So many forgotten writers are dropped at once from the state: appends of the log wait meanwhile."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
@@ -275,7 +275,7 @@ class StoredWriterTable(WriterTable):
         self._begin = begin
         self._saving = threading.Lock()
         self.has_all = False
-        """Whether all that is kept apart is in the table, too: not yet while another server may enter more."""
+        """Whether the table has every mark of the state: not while another server may enter more."""
         self._keeping = threading.Lock()
         """Held while a mark is entered in the store of marks and in the table, and while the two are compared."""
 

@@ -325,7 +325,7 @@ def load(
 
     The connections of its receivers ended when this run of the server began, at the latest; without `run`, now.
     """
-    since_ms, down_ms = run or Run(now_ms, 0)
+    since_ms, down_ms, _ = run or Run(now_ms, 0)
     positions = Positions(termini_max, abandoned_ms, down_ms)
     kind = kinds_of_log(incarnation)[1]
     for key, entry in state.items(kind, "amqp-"):

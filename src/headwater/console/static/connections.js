@@ -82,7 +82,7 @@ export function diagnosis(links, connection) {
   return links.length ? null : ["no links", "plain"];
 }
 
-const returning = (number) => plural(number, "unsettled message returns", "unsettled messages return");
+const returns = (n) => plural(n, "unsettled message") + " will return";
 
 class HwConnections extends View {
   show() {
@@ -613,8 +613,7 @@ class HwConnections extends View {
       await confirm(
         `Close connection ${each.name} of ${each.containerId}?`,
         [
-          `Its ${plural(each.own.length, "link ends", "links end")}; ` +
-            returning(unsettled),
+          `Its ${plural(each.own.length, "link ends", "links end")}; ${returns(unsettled)}`,
           ...groups.map(
             (group) =>
               `Partitions ${each.own
@@ -641,7 +640,7 @@ class HwConnections extends View {
       await confirm(
         `Detach link ${link.name}?`,
         [
-          returning(link.unsettled ?? 0),
+          returns(link.unsettled ?? 0),
           ["It is told ", h("code", {}, "amqp:link:detach-forced"), "; the connection stays"],
         ],
         {

@@ -501,7 +501,7 @@ const objects = (/** @type {any} */ found) =>
     { total: found.total },
   );
 /** How many entities are not in a list that has the first thousand of them. */
-const beyond = (list) => (list ? Math.max(0, Number(list.total ?? 0) - list.length) : 0);
+const beyond = (list) => Math.max(0, Number(list?.total ?? 0) - list?.length || 0);
 /** How many of them there are; where the list has only the first ones, it says so. */
 export const howMany = (list, one, many = `${one}s`) =>
   beyond(list)
