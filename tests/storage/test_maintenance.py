@@ -636,7 +636,7 @@ def told_again(log: StoredLog) -> None:
 
 
 @pytest.mark.usefixtures("in_line")
-@pytest.mark.parametrize("settings", [LogSettings(retention_bytes=20_000), LogSettings(retention_ms=500_000)])
+@pytest.mark.parametrize("settings", [LogSettings(retention_bytes=20_000), LogSettings(retention_ms=700_000)])
 def test_what_a_change_of_settings_would_drop_is_what_retention_drops(data: Path, settings: LogSettings) -> None:
     clock = Clock()
     with engine(data, clock=clock) as one:
