@@ -207,8 +207,8 @@ class HwConnections extends View {
       this.top,
       titled(
         "Connections",
-        h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
-        firstOf(connections, "AMQP connection"),
+        firstOf(connections, "AMQP connection") ??
+          h("span", {}, `${count(connections.length + of("http").length + of("websocket").length)} open`),
         firstOf(clients, "other client"),
         firstOf(this.readers, "reader"),
         firstOf(this.refusals, "refusal"),
