@@ -77,6 +77,7 @@ class Container:
         if self._remembers:
             self._run = await asyncio.to_thread(downtime.begin, self.store.state, now_ms())
             self._noted_at = self.shared.loop.time()
+            await self.note_run()  # a full disk, which refuses it, keeps no server from its start
 
     # Connections
 

@@ -27,12 +27,10 @@ class Run(NamedTuple):
 
 
 def begin(state: StateStore, now_ms: int) -> Run:
-    """The run that begins now, written down; blocks. Raises what the store raises."""
+    """The run that begins now; blocks. Raises what the store raises."""
     entry = state.get(KIND, KEY)
     last = {"until_ms": now_ms, "down_ms": 0} if entry is None else json.loads(entry.value)
-    run = Run(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]), last["until_ms"])
-    note(state, run, now_ms)
-    return run
+    return Run(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]), last["until_ms"])
 
 
 def note(state: StateStore, run: Run, now_ms: int) -> None:
