@@ -71,7 +71,8 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[i
                 return
             accepted.append(address[1])
             peers.append(peer)
-            talk(peer)
+            with suppress(OSError):  # its client may go away with words unread
+                talk(peer)
 
     peers: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -88,21 +89,35 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[tuple[str, list[i
 
 
 @contextmanager
+def answering(answer: Callable[[bytes], str]) -> Iterator[str]:
+    """A server that answers whatever it receives with the words of `answer`, on many connections at once."""
+
+    def keep_answering(peer: socket.socket) -> None:
+        with suppress(OSError):  # it was closed meanwhile, or its client went away
+            while received := peer.recv(65536):
+                peer.sendall(answer(received).encode())
+
+    def start(peer: socket.socket) -> None:
+        threads.append(threading.Thread(target=keep_answering, args=(peer,)))
+        threads[-1].start()
+
+    threads: list[threading.Thread] = []
+    with talking(start) as (url, _):
+        yield url
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
 def naming(status: int, primary: str, seen: list[bytes] | None = None) -> Iterator[str]:
     """A server that answers every request with the name of the primary."""
 
-    def answer(peer: socket.socket) -> None:
-        threading.Thread(target=keep_answering, args=(peer,), daemon=True).start()
+    def answer(received: bytes) -> str:
+        if seen is not None:
+            seen.append(received)
+        return f"HTTP/1.1 {status} There\r\nheadwater-primary: {primary}\r\ncontent-length: 0\r\n\r\n"
 
-    def keep_answering(peer: socket.socket) -> None:
-        with suppress(OSError):  # it was closed meanwhile
-            while received := peer.recv(65536):
-                if seen is not None:
-                    seen.append(received)
-                text = f"HTTP/1.1 {status} There\r\nheadwater-primary: {primary}\r\ncontent-length: 0\r\n\r\n"
-                peer.sendall(text.encode())
-
-    with talking(answer) as (url, _):
+    with answering(answer) as url:
         yield url
 
 
@@ -259,17 +274,13 @@ def test_a_primary_that_does_not_answer_is_told(opened: Open) -> None:
 def test_a_ring_of_names_ends() -> None:
     urls: list[str] = []
 
-    def answer(peer: socket.socket) -> None:
-        def keep_answering() -> None:
-            while peer.recv(65536):
-                name = urls[(len(asked) + 1) % 2]
-                asked.append(name)
-                peer.sendall(f"HTTP/1.1 421 No\r\nheadwater-primary: {name}\r\ncontent-length: 0\r\n\r\n".encode())
-
-        threading.Thread(target=keep_answering, daemon=True).start()
+    def answer(received: bytes) -> str:
+        name = urls[(len(asked) + 1) % 2]
+        asked.append(name)
+        return f"HTTP/1.1 421 No\r\nheadwater-primary: {name}\r\ncontent-length: 0\r\n\r\n"
 
     asked: list[str] = []
-    with talking(answer) as (first, _), talking(answer) as (second, _):
+    with answering(answer) as first, answering(answer) as second:
         urls += [first, second]
         with (
             client.connect([first, second], retry_s=0) as server,
