@@ -17,7 +17,7 @@ demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the serve
 demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -9 of the primary; under two minutes
 	@$(BIN)/python -m demo.replicas
 
-PYTEST = $(BIN)/python -m pytest -n 2
+PYTEST = $(BIN)/python -m pytest -n 2$(if $(SHUFFLE), --shuffle $(SHUFFLE))
 SPREAD = --dist worksteal
 BY_FILE = --dist loadfile --no-loadscope-reorder
 # Clients in other languages, environments of their own and Spark take minutes each: `make check` has them.
