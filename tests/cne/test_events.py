@@ -7,7 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headwater.cne import rendering
+from headwater.cne.notification import Notification, Opaque, Value
 from headwater.core import Event, Query, SequencedEvent
 from headwater.storage.memory import MemoryLog
 from tests.every import every
@@ -452,3 +456,15 @@ def test_events_are_there_for_every_other_protocol(play):
         assert json.loads(stored(world)[0].data)["data"]["values"][0]["value"] == "LOCKED"
 
     play(scenario)
+
+
+_any = st.text(max_size=20)
+
+
+@given(st.lists(_any, min_size=4, max_size=4), st.dictionaries(st.from_regex("[a-z]{1,9}", fullmatch=True), _any), _any)
+def test_an_event_is_never_larger_than_is_said(texts: list[str], extensions: dict[str, str], value: str) -> None:
+    id, type, source, schema = (each.encode(errors="replace").decode() for each in texts)
+    kept = {name: value.encode(errors="replace").decode() for name, value in extensions.items()}
+    values = (Value("/a", "metric", "enumeration", "\x00" * 9), Value("/b", "metric", "x", Opaque(text([1, id]))))
+    made = Notification(id, type, source, "", "1", values, data_schema=schema, extensions=kept)
+    assert len(rendering.structured(made, 10**18 - 1)) <= rendering.size_at_most(made)

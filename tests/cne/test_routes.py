@@ -426,3 +426,12 @@ def test_stopped_front_end_takes_nothing_new(play):
         assert answer.status == 503 and answer.headers["retry-after"]
 
     play(scenario)
+
+
+def test_routes_of_v1_that_are_not_there_say_so_in_its_form(play):
+    async def scenario(world: World) -> None:
+        for _ in range(2):  # the way of a path is remembered
+            assert (await world.ask("GET", f"{V1}/nothing/here")).body
+            assert not (await world.ask("GET", f"{V2}/nothing/here")).body
+
+    play(scenario)

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from headwater.cne import reading
 from headwater.cne.addresses import NO_DATA, Pattern, Place
+from headwater.cne.document import Members
+from headwater.cne.notification import Dialect, Notification
 from headwater.cne.states import States
 from headwater.core import Event, Query, QueryItem
 from headwater.storage import Engine
@@ -341,3 +344,31 @@ def test_state_of_an_instance_is_found_delivered_and_read_by_its_node(play, node
         assert len(log.read_page(query, 0).events) == 2
 
     play(scenario, node=node)
+
+
+def test_an_event_of_a_publisher_is_read_once_and_another_of_its_id_by_itself(play, store, monkeypatch):
+    """Whoever writes to the log by another way may use any id, also that of an event that was only announced."""
+    texts: list[object] = []
+    read = reading.read
+
+    def watched(members: Members, dialect: Dialect | None = None) -> Notification:
+        texts.append(members["id"])
+        return read(members, dialect)
+
+    monkeypatch.setattr(reading, "read", watched)
+
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, "LOCKED")
+        assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+        assert texts == [id]
+        (event,) = store.open("cne").read()
+        other = event.data.replace(b"LOCKED", b"FREERUN")
+        feed = world.app.service._supervisor.present
+        assert feed is not None
+        feed.announce(event.event._replace(id="ce-2"), read(json.loads(event.data)))
+        store.open("cne").append([event.event._replace(id="ce-2", data=other)])
+        assert await value_at(world, NODE_SYNC_STATE) == "FREERUN"
+        assert texts == [id, id]
+
+    play(scenario)

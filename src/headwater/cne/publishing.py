@@ -16,7 +16,7 @@ from ..core.slices import Slices
 from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
 from ..http.errors import json_path
-from . import envelope, quick_reading, reading, records, rendering, rules, stored
+from . import envelope, reading, records, rendering, rules, stored
 from .choosing import chosen
 from .document import Members
 from .errors import Refused, too_large
@@ -29,6 +29,8 @@ from .repeats import IdReused
 _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
+ANNOUNCED_BYTES_MAX = 16 * 1024
+"""Of an event of which the feed keeps what it says until it finds the event in the log."""
 _WIDEST_NUMBER = 10**18 - 1
 _SENT = b'{"status":"Event sent"}'
 
@@ -42,8 +44,6 @@ class Given(NamedTuple):
     tags: tuple[str, ...] = ()
     where: str = ""
     """Its path in the body, where that holds several."""
-    is_plain: bool = False
-    """Whether whoever reads the event in the log reads just this in it."""
 
 
 async def create_publisher(host: Host, exchange: Exchange) -> None:
@@ -91,13 +91,7 @@ async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
 async def create_event(host: Host, exchange: Exchange) -> None:
     """POST /create/event: a publisher's bare event, or CloudEvents: structured, binary, in a batch or an envelope."""
     await host.owner(exchange, Right.APPEND)
-    body, is_strict = await exchange.body(), _is_strict(host, exchange)
-    if not is_strict and (plain := _sole_plain(exchange, body)) is not None:
-        event, notification, _ = _event_of(host, plain)
-        await _append(host, [event], [(event, notification)], [plain])
-        await exchange.answer(202, _SENT)
-        return
-    slices = Slices()
+    body, is_strict, slices = await exchange.body(), _is_strict(host, exchange), Slices()
     given = await _read(exchange, body, slices, is_strict=is_strict)
     events, known = [], []
     for each in given:
@@ -105,7 +99,7 @@ async def create_event(host: Host, exchange: Exchange) -> None:
         try:
             event, notification, is_publishers = _event_of(host, each)
             events.append(event)
-            if (is_publishers or each.is_plain) and len(event.data) <= quick_reading.TEXT_BYTES_MAX:
+            if is_publishers and len(event.data) <= ANNOUNCED_BYTES_MAX:
                 known.append((event, notification))
         except InvalidInput as error:
             error.where = _joined(each.where, error.where)
@@ -151,17 +145,6 @@ async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: b
     return await _read_all(envelope.events_of(body, key), exchange, slices, is_strict, key)
 
 
-def _sole_plain(exchange: Exchange, body: bytes) -> Given | None:
-    """The one event that the body is, where that is a plain one, and the head says nothing else; None says nothing."""
-    media_type = exchange.media_type()
-    if media_type == cloudevents.BATCH:
-        return None
-    if media_type != cloudevents.STRUCTURED and exchange.header(b"ce-specversion") is not None:
-        return None  # it is the data of an event
-    plain = quick_reading.read(body)
-    return None if plain is None else _plainly_given(plain, body, exchange)
-
-
 async def _read_all(
     texts: Sequence[bytes], exchange: Exchange, slices: Slices, is_strict: bool, where: str = ""
 ) -> list[Given]:
@@ -172,19 +155,11 @@ async def _read_all(
     for index, text in enumerate(texts):
         await slices.pause()
         path = f"{where}[{index}]"
-        if not is_strict and (plain := quick_reading.read(text)) is not None:
-            found.append(_plainly_given(plain, text, exchange, path))
-            continue
         try:
             found.append(_given(reading.members_of(text), text, exchange, is_strict)._replace(where=path))
         except InvalidInput as error:
             raise InvalidEvent(error.problem, _joined(path, error.where)) from None
     return found
-
-
-def _plainly_given(notification: Notification, original: bytes, exchange: Exchange, where: str = "") -> Given:
-    content_type = cloudevents.STRUCTURED if notification.is_wrapped else JSON_TYPE
-    return Given(_traced(notification, exchange), original, content_type, (), where, is_plain=True)
 
 
 def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:

@@ -18,7 +18,7 @@ from ..core.identifier import uuid7s
 from ..core.remembered import remembered
 from ..formats import cloudevents
 from ..formats.foreign import fit_tag
-from . import envelope, quick_reading, reading, rendering, timestamps
+from . import envelope, reading, rendering, timestamps
 from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
 from .notification import JSON_TYPE, Extension, Notification, Value, canonical
@@ -174,17 +174,15 @@ def said_in(
 
     Raises InvalidInput.
     """
-    whole = quick_reading.read(event.data)
-    if whole is None:
-        document = decode(event.data)
-        if not isinstance(document, dict):
+    document = decode(event.data)
+    if not isinstance(document, dict):
+        return None
+    document = envelope.sole_event(document)
+    if "data" not in document and "data_base64" not in document:
+        if "values" not in document:
             return None
-        document = envelope.sole_event(document)
-        if "data" not in document and "data_base64" not in document:
-            if "values" not in document:
-                return None
-            return *reading.read_data(document), event.attributes.get("datacontenttype", JSON_TYPE), {}
-        whole = reading.read(document)
+        return *reading.read_data(document), event.attributes.get("datacontenttype", JSON_TYPE), {}
+    whole = reading.read(document)
     return whole.version, whole.values, whole.data_content_type, whole.extensions
 
 
