@@ -16,9 +16,8 @@ import numpy.typing as npt
 import xxhash
 
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, buffer_of, offsets_of, parts_of
+from ..formats.arrow_columns import ArrowColumns, buffer_of, parts_of
 from ..formats.late import pa, pc
-from . import xxh3
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
@@ -78,18 +77,7 @@ def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
     if len(buffer_of(sources)):
         prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
         ids = pc.binary_join_element_wise(prefix, ids, "")
-    if (hashes := _hashes_of_one_length(ids, seed)) is not None:
-        return hashes
     return _hashes(chain.from_iterable(parts_of(ids.cast(pa.binary()))), len(ids), seed)
-
-
-def _hashes_of_one_length(ids: pa.StringArray, seed: int) -> Hashes | None:
-    """Those of a column of ids that all have so many bytes, as most do; None: they have not."""
-    content, count = buffer_of(ids), len(ids)
-    length, rest = divmod(len(content), count)
-    if rest or not xxh3.LENGTH_MIN <= length <= xxh3.LENGTH_MAX or (np.diff(offsets_of(ids)) != length).any():
-        return None
-    return _without_zero(xxh3.hash_rows(memoryview(content), count, seed))
 
 
 def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
@@ -100,12 +88,8 @@ def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
 
 
 def _hashes(keys: Iterable[bytes], count: int, seed: int) -> Hashes:
-    return _without_zero(np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, count))
-
-
-def _without_zero(hashes: Hashes) -> Hashes:
-    """As they are kept: 0 is a free slot."""
-    hashes[hashes == 0] = 1
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, count)
+    hashes[hashes == 0] = 1  # 0 is a free slot
     return hashes
 
 
