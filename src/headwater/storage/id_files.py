@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .disk import write_whole
-from .hash_slots import slot_of
 from .ids import Generation, Hashes, Hits, Offsets
 
 MAGIC = b"HWIDS2\0\0"
@@ -71,14 +71,14 @@ class IdFile:
         for each in wanted:
             word = words[each & mask]
             if (word >> (each >> 58)) & (word >> (each >> 52 & 63)) & (word >> (each >> 46 & 63)) & 1:
-                slot = slot_of(self._hash_view, each)
+                slot = bisect_left(self._hash_view, each)
                 if slot < self.count and self._hash_view[slot] == each:
                     return True
         return False
 
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers under that hash."""
-        slot = slot_of(self._hash_view, wanted)
+        slot = bisect_left(self._hash_view, wanted)
         while slot < self.count and self._hash_view[slot] == wanted:
             yield self.first + int(self._offsets[slot])
             slot += 1

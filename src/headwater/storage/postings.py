@@ -28,7 +28,6 @@ from ..core.query import QueryItem
 from ..formats.arrow_columns import Coded, parts_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
-from .hash_slots import slot_of
 
 ASKED_KEYS_MAX = 256
 PART_EVENTS = 512
@@ -410,7 +409,7 @@ class FilePostings:
         text, wanted = _hashed(kind, term)
         hashes, texts = self.hashes, self._texts_at
         count = len(hashes)
-        slot = slot_of(hashes, wanted)
+        slot = bisect_left(hashes, wanted)
         while slot < count and hashes[slot] == wanted:
             if self._map[texts + self.text_offsets[slot] : texts + self.text_offsets[slot + 1]] == text:
                 return Numbers(self.values[self.offsets[slot] : self.offsets[slot + 1]], self.first)
