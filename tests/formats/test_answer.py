@@ -1,16 +1,14 @@
-"""Answers: the quick reading and the parser agree, however an answer comes in pieces."""
+"""Answers: what they say, where they end, and that it changes nothing how they come in pieces."""
 
 from __future__ import annotations
 
 import itertools
 
-import httptools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.every import every
 
-from headwater.formats import answer as answers
 from headwater.formats.answer import Answer, NotHttp
 
 NAMES = [
@@ -35,7 +33,7 @@ bodies = st.binary(max_size=60)
 
 @st.composite
 def raw_answers(draw: st.DrawFn) -> bytes:
-    """Every other one plain but for what its fields happen to be."""
+    """Every other one as servers send it, but for what its fields happen to be."""
     is_odd = draw(st.booleans())
     body, chosen = draw(bodies), draw(fields if is_odd else plain_fields)
     if not is_odd or draw(st.integers(0, 3)):
@@ -65,28 +63,6 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
     return [raw[start:end] for start, end in itertools.pairwise(bounds) if end > start]
 
 
-def as_parser_reads(pieces: list[bytes]) -> Answer | str:
-    answer = Answer()
-    answer._parser = answers._Parser(answer)
-    try:
-        for piece in pieces:
-            answer.receive_data(piece)
-    except NotHttp as error:
-        return str(error)
-    return answer
-
-
-@given(raw_answers(), st.lists(st.integers(0, 400), max_size=4))
-def test_the_quick_reading_and_the_parser_agree(raw: bytes, places: list[int]) -> None:
-    quick, full = read(cut(raw, places)), as_parser_reads(cut(raw, places))
-    if isinstance(quick, str) or isinstance(full, str):
-        assert quick == full
-        return
-    assert (quick.status, quick.fields, quick.is_complete) == (full.status, full.fields, full.is_complete)
-    assert quick.body() == full.body()
-    assert not quick.is_reusable or full.is_reusable
-
-
 @given(raw_answers(), st.lists(st.integers(0, 400), max_size=4))
 def test_how_an_answer_is_cut_changes_nothing(raw: bytes, places: list[int]) -> None:
     whole, cut_up = read([raw]), read(cut(raw, places))
@@ -95,16 +71,6 @@ def test_how_an_answer_is_cut_changes_nothing(raw: bytes, places: list[int]) -> 
         assert whole.is_complete == cut_up.is_complete
     else:
         assert isinstance(whole, str) == isinstance(cut_up, str)
-
-
-def test_a_plain_answer_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    monkeypatch.setattr(httptools, "HttpResponseParser", made.append)
-    answer = Answer()
-    answer.receive_data(b"HTTP/1.1 200 OK\r\nHeadwater-Head: 7\r\ncontent-length: 4\r\n\r\nab")
-    assert (answer.status, answer.is_complete, answer.fields[b"headwater-head"]) == (200, False, b"7")
-    answer.receive_data(b"cd")
-    assert (answer.body(), answer.is_complete, answer.is_reusable, made) == (b"abcd", True, True, [])
 
 
 @pytest.mark.parametrize("surplus", [b"x", b"HTTP/1.1 200 OK\r\n"])
@@ -116,12 +82,10 @@ def test_a_connection_with_more_on_it_than_its_answer_carries_no_other(fields: b
 
 
 @pytest.mark.parametrize("fields", [b"", b"date: x\r\nConnection: keep-alive\r\n", b"content-length: 0\r\ndate: x\r\n"])
-def test_no_content_needs_no_parser(monkeypatch: pytest.MonkeyPatch, fields: bytes) -> None:
-    made: list[object] = []
-    monkeypatch.setattr(httptools, "HttpResponseParser", made.append)
+def test_an_answer_without_content_ends_with_its_head(fields: bytes) -> None:
     answer = Answer()
     answer.receive_data(b"HTTP/1.1 204 No Content\r\n" + fields + b"\r\n")
-    assert (answer.status, answer.is_complete, answer.is_reusable, answer.body(), made) == (204, True, True, b"", [])
+    assert (answer.status, answer.is_complete, answer.is_reusable, answer.body()) == (204, True, True, b"")
     assert (b"date" in answer.fields) == (b"date" in fields)
 
 
