@@ -46,9 +46,6 @@ _SHORT_TAG = TAG_BYTES_MAX // 4
 """A tag of so many characters is never too long, whichever they are."""
 _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
 """Short tags of printable ASCII, a line each; all others are looked at one by one."""
-_FEW = 4
-_FEW_TAGS = 8
-"""So many events, with so many tags each, are quicker looked at one by one than as columns."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
@@ -150,10 +147,6 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
-    if len(events) <= _FEW and (plain := _plain_columns(events, event_bytes_max)) is not None:
-        if not are_messages_checked:
-            check_messages(plain.data, plain.envelopes, plain.encodings)
-        return plain
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
     try:
@@ -178,35 +171,6 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
-
-
-def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None:
-    """The columns of a few events that are plainly fit, at a fifth of the cost; None where it takes a closer look."""
-    size = 0
-    sorted_tags: list[tuple[str, ...]] = []
-    for event in events:
-        if event.__class__ is not Event or (bytes := plain_bytes(event, allowed)) is None:
-            return None
-        size += bytes
-        tags = event[2]
-        if len(tags) > 1:
-            if len(tags) > _FEW_TAGS:
-                return None
-            previous = ""
-            for tag in tags:
-                if tag <= previous:
-                    tags = tuple(sorted(set(tags)))
-                    break
-                previous = tag
-        sorted_tags.append(tags)
-    if size > APPEND_BYTES_MAX:
-        return None
-    types, data, _, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
-    if "" in ids:
-        fresh = iter(uuid7s(ids.count("")))
-        ids = tuple(id or next(fresh) for id in ids)
-    tags_ = tuple(sorted_tags)
-    return EventColumns(types, data, tags_, ids, sources, attributes, group_keys, envelopes, encodings, size)
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
