@@ -1,16 +1,15 @@
 """Long appends in MessagePack: where each event begins and ends is found first, and nothing built.
 
 Then they are decoded in pieces. No decoder stops half way, not even when it only skips: that takes 5 ms for each MiB.
-So a decoder skips over the events of a body that is not too long for that; of others, each is stepped over by itself.
+So each event is stepped over by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
@@ -18,7 +17,7 @@ from ..core.gathering import Gathering
 from ..core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
 from ..core.slices import Slices
 from ..formats import packed
-from ..formats.packed_cutting import Cut, array_at, array_head, elements_of, map_at, pieces_of, span_at
+from ..formats.packed_cutting import Cut, array_at, array_head, map_at, span_at
 from .large import BESIDE_BYTES_MAX, LARGE_BYTES, QUERY_VALUES_MAX, placed
 from .wire import PackedAppendIn
 
@@ -33,25 +32,6 @@ _name = msgspec.msgpack.Decoder(str)
 _rest = msgspec.msgpack.Decoder(PackedAppendIn)
 _events = msgspec.msgpack.Decoder(list[Event])
 _NO_EVENTS = b"\x90"
-_EVENTS_NAME = msgspec.msgpack.encode("events")
-_CONDITION_BYTES_MAX = 4096
-"""Of a condition that needs no closer look."""
-_WHOLE_BYTES_MAX = 512 * 1024
-"""So much is skipped in one call, within 3 ms."""
-_WHOLE_EVENTS_MAX = 8192
-"""Each is an object, though an empty one."""
-
-
-class _Whole(msgspec.Struct, forbid_unknown_fields=True):
-    """An append of which nothing is decoded; its fields are those of PackedAppendIn."""
-
-    events: msgspec.Raw
-    condition: msgspec.Raw | UnsetType = UNSET
-    partition: msgspec.Raw | UnsetType = UNSET
-    strict: msgspec.Raw | UnsetType = UNSET
-
-
-_whole = msgspec.msgpack.Decoder(_Whole)
 
 
 class _Member(NamedTuple):
@@ -68,40 +48,14 @@ async def read_packed(body: bytes, gathering: Gathering) -> PackedAppendIn:
     Raises InvalidInput, TooLarge, with paths into the body. Each member may be given once.
     """
     slices = Slices()
-    skipped = _skipped(body, gathering.event_bytes_max) if len(body) <= _WHOLE_BYTES_MAX else None
-    if skipped is not None:
-        elements, rest = skipped
-        pieces: Iterable[tuple[int, bytes]] = pieces_of(elements)
-    else:
-        cut, rest = await _taken_apart(body, gathering.event_bytes_max, slices)
-        pieces = _pieces(body, cut)
+    cut, rest = await _taken_apart(body, gathering.event_bytes_max, slices)
     given = packed.decode(_rest, rest)
-    for index, piece in pieces:
+    for index, piece in _pieces(body, cut):
         await slices.pause()
         with placed(body, index, 0):
             events = packed.decode(_events, piece)
         await gathering.add_all(events, slices)
     return given
-
-
-def _skipped(body: bytes, event_bytes_max: int) -> tuple[list[msgspec.Raw], bytes] | None:
-    """The events, none of them decoded, and the body without them; None where it takes a closer look."""
-    try:
-        whole = packed.decode(_whole, body)
-        events = elements_of(bytes(whole.events), _WHOLE_EVENTS_MAX, "events")
-    except InvalidInput:  # what is wrong is found, and said, the other way
-        return None
-    others = [(name, bytes(raw)) for name in _NAMES[1:] if (raw := getattr(whole, name)) is not UNSET]
-    if (
-        map_at(body, 0)[0] != 1 + len(others)  # a member is given twice
-        or max([len(bytes(raw)) for raw in events], default=0) > min(event_bytes_max, _EVENT_VALUES_MAX)
-        or any(len(raw) > (_CONDITION_BYTES_MAX if name == "condition" else _SCALAR_VALUES_MAX) for name, raw in others)
-    ):
-        return None
-    rest = [bytes([0x80 | 1 + len(others)]), _EVENTS_NAME, _NO_EVENTS]
-    for name, raw in others:
-        rest += msgspec.msgpack.encode(name), raw
-    return events, b"".join(rest)
 
 
 def _pieces(body: bytes, cut: Cut) -> Iterator[tuple[int, bytes]]:
