@@ -1,18 +1,24 @@
-"""Small files: one JSON object each, replaced whole, with a checksum over every byte.
+"""Files that are replaced whole, with a checksum over every byte: small ones of JSON, and binary ones with a lead.
 
-The last field of such a file is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits as
-zeros. So a flip is found wherever it is: in a value, in the name of a field, in white space, in the checksum.
+The last field of a file of JSON is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits
+as zeros. So a flip is found wherever it is: in a value, in the name of a field, in white space, in the checksum.
+
+A binary file begins with a lead of LEAD_BYTES: eight bytes that name its kind, the CRC32C of all that is behind the
+lead, and four bytes that are zero.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Collection
+from mmap import mmap
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import google_crc32c
 import msgspec
+import numpy as np
 
 from ..core.errors import StorageCorrupted
 from ..formats.decoders import json_decoder
@@ -20,6 +26,8 @@ from .disk import write_whole
 from .newer import WrittenByNewer
 
 CRC_FIELD = "crc32c"
+_LEAD = struct.Struct("<8sII")
+LEAD_BYTES = _LEAD.size
 _NAME, _ZEROS = b'"crc32c"', b"00000000"
 _LAST_FIELD = re.compile(rb'"crc32c": ?"([0-9a-f]{8})"\s*\}\s*')
 
@@ -120,3 +128,25 @@ def check_names(found: dict[str, object], expected: Collection[str]) -> None:
     """
     for name in sorted(found.keys() ^ set(expected)):
         raise ValueError(f"field {name!r} is {'missing' if name in expected else 'not known'}")
+
+
+def lead_of(magic: bytes, *rest: bytes) -> bytes:
+    """The lead of a binary file of that kind, whose other bytes are these, one part after the other."""
+    crc = 0
+    for part in rest:
+        crc = google_crc32c.extend(crc, part)
+    return _LEAD.pack(magic, crc, 0)
+
+
+def check_lead(content: bytes | mmap, magic: bytes, header_bytes: int, path: Path) -> None:
+    """Raises ValueError if the file is shorter than its lead and a header, or of another kind."""
+    if len(content) < LEAD_BYTES + header_bytes:
+        raise ValueError(f"{path}: too short")
+    if (found := _LEAD.unpack_from(content)[0]) != magic:
+        raise ValueError(f"{path}: it begins with {found!r}, {magic!r} is expected: of another release, or damaged")
+
+
+def check_rest(content: bytes | mmap, path: Path) -> None:
+    """Raises ValueError if the checksum in the lead is not that of the rest, which is read in place."""
+    if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != _LEAD.unpack_from(content)[1]:
+        raise ValueError(f"{path}: the checksum does not fit")

@@ -12,16 +12,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from .checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
 from .disk import write_whole
 from .ids import Generation, Hashes, Hits, Offsets
 
 MAGIC = b"HWIDS2\0\0"
-_HEADER = struct.Struct("<8sIIQQQQ")
-"""magic, crc of the rest, spare, first, last, ids, words of the filter"""
+_HEADER = struct.Struct("<QQQQ")
+"""Behind the lead: first, last, ids, words of the filter"""
+_FILTER_AT = LEAD_BYTES + _HEADER.size
 IDS_PER_WORD = 4
 """So many ids at most share a word of the filter: it lets through about one new id in a hundred."""
 MERGE_PARTS = 16
@@ -39,17 +40,13 @@ class IdFile:
         self.path = path
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        if len(self._map) < _HEADER.size:
-            raise ValueError(f"{path}: too short")
-        magic, self._crc, _, self.first, self.last, self.count, words = _HEADER.unpack_from(self._map)
-        size = _HEADER.size + 8 * words + 12 * self.count
-        if magic != MAGIC:
-            raise ValueError(f"{path}: no file of ids as this release writes them (another one did, or it is damaged)")
-        if len(self._map) != size or not words or words & (words - 1):
+        check_lead(self._map, MAGIC, _HEADER.size, path)
+        self.first, self.last, self.count, words = _HEADER.unpack_from(self._map, LEAD_BYTES)
+        hashes_at = _FILTER_AT + 8 * words
+        if len(self._map) != hashes_at + 12 * self.count or not words or words & (words - 1):
             raise ValueError(f"{path}: an incomplete file of ids")
-        hashes_at = _HEADER.size + 8 * words
         self._mask = words - 1
-        self._words: Hashes = np.frombuffer(self._map, np.uint64, words, _HEADER.size)
+        self._words: Hashes = np.frombuffer(self._map, np.uint64, words, _FILTER_AT)
         self._hashes: Hashes = np.frombuffer(self._map, np.uint64, self.count, hashes_at)
         self._offsets: Offsets = np.frombuffer(self._map, np.uint32, self.count, hashes_at + 8 * self.count)
         self._word_view = memoryview(self._words)  # type: ignore[arg-type]
@@ -57,8 +54,7 @@ class IdFile:
 
     def verify(self) -> None:
         """Raises ValueError if the checksum does not fit."""
-        if google_crc32c.value(np.frombuffer(self._map, np.uint8)[16:]) != self._crc:
-            raise ValueError(f"{self.path}: the checksum does not fit")
+        check_rest(self._map, self.path)
 
     def has_any(self, wanted: Hashes) -> bool:
         """Whether any of these hashes is in the file."""
@@ -173,12 +169,9 @@ def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets:
     filter = np.zeros(words, np.uint64)
     for part in hashes:
         np.bitwise_or.at(filter, (part & np.uint64(words - 1)).astype(np.intp), _bits(part))
-    header = _HEADER.pack(MAGIC, 0, 0, first, last, count, words)
-    columns = [filter.tobytes(), *[part.tobytes() for part in hashes], *[part.tobytes() for part in offsets]]
-    crc = google_crc32c.value(header[16:])
-    for column in columns:
-        crc = google_crc32c.extend(crc, column)
-    write_whole(path, MAGIC + struct.pack("<II", crc, 0) + header[16:], *columns)
+    header = _HEADER.pack(first, last, count, words)
+    rest = [header, filter.tobytes(), *[part.tobytes() for part in hashes], *[part.tobytes() for part in offsets]]
+    write_whole(path, lead_of(MAGIC, *rest), *rest)
 
 
 def _bits(hashes: Hashes) -> Hashes:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import xxhash
@@ -18,13 +17,15 @@ import xxhash
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, buffer_of, parts_of
 from ..formats.late import pa, pc
+from .checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
 
 MAGIC = b"HWPLACE1"
-_HEADER = struct.Struct("<8sIIQQQQ")
-"""magic, crc of the rest, spare, first number, size of the segment's used part, frames, events"""
+_HEADER = struct.Struct("<QQQQ")
+"""Behind the lead: first number, size of the segment's used part, frames, events"""
+_BODY_AT = LEAD_BYTES + _HEADER.size
 
 
 class Places:
@@ -34,13 +35,12 @@ class Places:
         """Raises ValueError or OSError if it is not there, or not whole."""
         content = path.read_bytes()
         buffer = memoryview(content)
-        if len(buffer) < _HEADER.size:
-            raise ValueError(f"{path}: too short")
-        magic, crc, _, self.first, self.end, frames, events = _HEADER.unpack_from(buffer)
-        widths = (8 * frames, 8 * frames, 8 * events)
-        if magic != MAGIC or len(buffer) != _HEADER.size + sum(widths) or crc != google_crc32c.value(content[16:]):
+        check_lead(content, MAGIC, _HEADER.size, path)
+        self.first, self.end, frames, events = _HEADER.unpack_from(buffer, LEAD_BYTES)
+        if len(buffer) != _BODY_AT + 16 * frames + 8 * events:
             raise ValueError(f"{path}: an incomplete file of places")
-        ends = (_HEADER.size, _HEADER.size + widths[0], _HEADER.size + widths[0] + widths[1])
+        check_rest(content, path)
+        ends = (_BODY_AT, _BODY_AT + 8 * frames, _BODY_AT + 16 * frames)
         # As copies: who keeps them must not keep the hashes, which are most of the file.
         self.firsts: Sequence[int] = memoryview(content[ends[0] : ends[1]]).cast("Q")
         self.offsets: Sequence[int] = memoryview(content[ends[1] : ends[2]]).cast("Q")
@@ -62,10 +62,8 @@ def write_places(
 ) -> Path:
     """Write a file of places, durably, under its final name or not at all."""
     body = b"".join(np.array(column, dtype=np.uint64).tobytes() for column in (firsts, offsets, id_hashes))
-    header = _HEADER.pack(MAGIC, 0, 0, first, end, len(firsts), len(id_hashes))
-    crc = google_crc32c.value(header[16:] + body)
-    path = directory / places_name(first)
-    return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)), body)
+    header = _HEADER.pack(first, end, len(firsts), len(id_hashes))
+    return write_whole(directory / places_name(first), lead_of(MAGIC, header, body), header, body)
 
 
 def hashes_of(columns: EventColumns, seed: int) -> IdHashes:

@@ -19,13 +19,13 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Protocol
 
-import google_crc32c
 import numpy as np
 import xxhash
 
 from ..core.event import tag_key
 from ..core.query import QueryItem
 from ..formats.arrow_columns import Coded, parts_of
+from .checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 
@@ -364,8 +364,8 @@ def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
 
 
 MAGIC = b"HWPOST1\0"
-_HEADER = struct.Struct("<8sIIQQQQ8s")
-"""magic, crc of the rest, spare, first, last, terms, numbers"""
+_HEADER = struct.Struct("<QQQQ8s")
+"""Behind the lead: first, last, terms, numbers, spare"""
 
 
 class FilePostings:
@@ -376,14 +376,13 @@ class FilePostings:
         self.path = path
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        check_lead(self._map, MAGIC, _HEADER.size, path)
         buffer = memoryview(self._map)
-        if len(buffer) < _HEADER.size:
-            raise ValueError(f"{path}: too short")
-        magic, self._crc, _, self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer)
+        self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer, LEAD_BYTES)
         widths = (8 * terms, 4 * (terms + 1), 4 * (terms + 1), 4 * numbers)
-        if magic != MAGIC or len(buffer) < _HEADER.size + sum(widths):
+        if len(buffer) < LEAD_BYTES + _HEADER.size + sum(widths):
             raise ValueError(f"{path}: an incomplete file of postings")
-        parts, at = [], _HEADER.size
+        parts, at = [], LEAD_BYTES + _HEADER.size
         for width in widths:
             parts.append(buffer[at : at + width])
             at += width
@@ -401,8 +400,7 @@ class FilePostings:
 
     def verify(self) -> None:
         """Raises ValueError if the checksum does not fit."""
-        if google_crc32c.value(np.frombuffer(self._map, np.uint8)[16:]) != self._crc:  # in place: files may be large
-            raise ValueError(f"{self.path}: the checksum does not fit")
+        check_rest(self._map, self.path)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
@@ -475,7 +473,5 @@ def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Ent
         text_offsets.append(len(texts))  # raises OverflowError rather than wrap
         offsets.append(len(values))
     body = b"".join((hashes, text_offsets, offsets, values, texts))
-    header = _HEADER.pack(MAGIC, 0, 0, first, last, len(hashes), len(values), b"")
-    crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
-    path = directory / postings_name(first, last)
-    return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""), body)
+    header = _HEADER.pack(first, last, len(hashes), len(values), b"")
+    return write_whole(directory / postings_name(first, last), lead_of(MAGIC, header, body), header, body)
