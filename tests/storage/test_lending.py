@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,6 +95,20 @@ def test_segments_of_very_many_frames_are_not_lent(filled: Filled, monkeypatch: 
     monkeypatch.setattr(lending, "FRAMES_MAX", 1)
 
     assert mapped.lend(0, log.head()) is None
+
+
+def test_what_the_system_refuses_of_a_loan_is_said_with_what_to_do(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    log, mapped = filled(1)
+    monkeypatch.setattr(lending, "_places_file", fails)
+    with pytest.raises(StorageUnavailable) as caught:
+        mapped.lend(0, log.head())
+    remedy = "raise the server's limit of open files (ulimit -n)"
+    assert caught.value.reason == f"the log cannot be lent: Too many open files; {remedy}"
 
 
 def test_what_is_lent_cannot_be_written(filled: Filled) -> None:

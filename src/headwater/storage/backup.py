@@ -35,6 +35,7 @@ from .log_directories import LOGS, known_logs
 from .meta import META_NAME, Meta, read_meta
 from .private import make_directory, make_file, tighten
 from .recovery import Scan
+from .refusals import refusal_of
 from .renewing import renew, renew_floors
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segment import Segment, segment_paths
@@ -201,7 +202,7 @@ def _make_empty(target: Path) -> None:
         make_directory(target)
         tighten(target)
     except OSError as error:
-        raise StorageUnavailable(f"{target}: {error.strerror}") from None
+        raise refusal_of(error, target, "the directory cannot be made") from None
 
 
 class _Copy:

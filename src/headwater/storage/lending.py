@@ -21,6 +21,7 @@ from ..core.errors import StorageCorrupted, StorageUnavailable
 from .columns import Content, Ints
 from .following import Followed
 from .frame import BadFrame
+from .refusals import refusal_of
 from .scanning import Limits, Sized, all_batches, put_together
 
 SEGMENTS_MAX = 32
@@ -85,7 +86,7 @@ def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
     except OSError as error:
         for descriptor in opened:
             os.close(descriptor)
-        raise StorageUnavailable(f"{error.filename}: it cannot be lent: {error.strerror}") from error
+        raise refusal_of(error, Path(error.filename or "memory"), "the log cannot be lent") from error
     told = [
         LentSegment(
             str(part.segment.path),

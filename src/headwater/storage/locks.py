@@ -18,6 +18,7 @@ from typing import IO
 
 from ..core.errors import StorageUnavailable
 from .disk import Disk, private_opener
+from .refusals import refusal_of
 
 logger = logging.getLogger("headwater.storage")
 
@@ -225,7 +226,7 @@ def unserved(directory: Path) -> Iterator[None]:
         yield
         return
     except OSError as error:
-        raise StorageUnavailable(f"{directory / LOCK}: {error.strerror}") from None
+        raise refusal_of(error, directory / LOCK, "the lock cannot be read") from None
     with file:
         hold(file, directory)
         yield

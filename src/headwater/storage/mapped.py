@@ -24,6 +24,7 @@ from .lending import Lent, lent
 from .meta import META_NAME, Meta, read_meta
 from .postings import PARTITION
 from .recovery import Ranges, highest_kept
+from .refusals import refusal_of
 from .scanning import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .sealing import FRAMES, INDEX
 from .segment import segment_paths
@@ -256,7 +257,7 @@ class MappedLog:
             try:
                 return self._followed(max(low, self._meta.first_retained), high)
             except OSError as error:
-                raise StorageUnavailable(f"{error.filename}: it cannot be read: {error.strerror}") from error
+                raise refusal_of(error, Path(error.filename or self.directory), "the log cannot be read") from error
 
     def _followed(self, low: int, high: int) -> list[Followed]:
         """As `_pinned`, if the list of files is new enough. Raises OSError too."""

@@ -13,7 +13,6 @@ the rows of a part lie in its files, and how it is known that they are those tha
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import math
@@ -34,6 +33,7 @@ from .checked_file import CheckedFile, earlier_struct, with_checksum
 from .copy_mark import COPY_NAME
 from .disk import Disk, sync_directory
 from .locks import NoBackup
+from .refusals import refusal_of
 from .room import Room
 from .staged_frames import (
     SEGMENT_SUFFIX,
@@ -162,9 +162,7 @@ class Staging:
         except FileNotFoundError as error:
             raise StorageUnavailable(f"{error.filename}: it is not there any more; the log was deleted") from None
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageUnavailable(f"{self.directory}: nothing can be staged: {error.strerror}") from error
-            raise DiskFull(str(self.directory), self._disk.free_bytes(self.directory), size) from error
+            raise refusal_of(error, self.directory, "nothing can be staged", size) from error
 
 
 class StagedFile:
