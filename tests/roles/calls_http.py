@@ -70,8 +70,7 @@ def make(world: World, call: str, role: Role, target: Target) -> Verdict:
     if answer.status == 401:
         assert 'Basic realm="headwater"' in answer.headers["www-authenticate"], answer
         assert answer.headers["content-type"] == "application/problem+json", answer
-        expected = "about:blank" if path == "/metrics" else "urn:headwater:problem:unauthenticated"
-        assert answer.json["type"] == expected, answer
+        assert answer.json["type"] == "urn:headwater:problem:unauthenticated", answer
         return Verdict.UNAUTHENTICATED
     if answer.status == 403:
         assert answer.headers["content-type"] == "application/problem+json", answer

@@ -68,7 +68,7 @@ _SHOWS_READABLE = "shows the logs that the user may read"
 
 HTTP = Protocol(
     "HTTP: DCB, CloudEvents, health and metrics",
-    "401 with `WWW-Authenticate`, a problem of type `unauthenticated` (of `/metrics`: `about:blank`)",
+    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
     "403, a problem of type `forbidden` that names the right and the log",
     "The right is looked at before the body is, and before it is known whether there is such a log.",
     (

@@ -112,7 +112,8 @@ def test_metrics_need_any_user_as_soon_as_there_is_one() -> None:
         closed, open_ = Metrics(guard, collector(MemoryStore())), Metrics(OpenGuard(), collector(MemoryStore()))
         refused = await ask(closed, "/metrics")
         assert (refused.status, refused.headers[b"content-type"]) == (401, b"application/problem+json")
-        assert refused.headers[b"www-authenticate"].startswith(b"Basic ")
+        assert json.loads(refused.body)["type"] == "urn:headwater:problem:unauthenticated"
+        assert refused.headers[b"www-authenticate"].startswith(b"Bearer "), "the last of two fields, behind Basic"
         basic = b"Basic " + base64.b64encode(b"robot:wrong password")
         assert (await ask(closed, "/metrics", headers=[(b"authorization", basic)])).status == 401
         assert (await ask(closed, "/metrics", headers=[(b"authorization", b"Digest x")])).status == 401

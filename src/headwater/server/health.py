@@ -11,11 +11,10 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..core.access import Forbidden, Guard, LoginNotChecked, Right, TooManyLogins, Unauthenticated, User
+from ..core.access import Forbidden, Guard, LoginNotChecked, Right, Unauthenticated, User
 from ..formats.problem import Problem
 from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
-from ..http.authentication import BASIC
-from ..http.errors import InvalidParameter, headers_of
+from ..http.errors import InvalidParameter
 from ..http.problems import problem_of
 from .gate import RETRY
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
@@ -87,14 +86,7 @@ class Metrics(_Page):
         """The metrics, to who may see them."""
         try:
             self._check(await self._host.user(exchange))
-        except Unauthenticated as error:
-            await _refuse(exchange, 401, str(error), BASIC)
-            return
-        except LoginNotChecked as error:
-            status = 429 if isinstance(error, TooManyLogins) else 503
-            await _refuse(exchange, status, str(error), *headers_of(error))
-            return
-        except Forbidden as error:
+        except (Unauthenticated, LoginNotChecked, Forbidden) as error:
             problem = problem_of(error)
             assert problem is not None, error
             await exchange.answer_problem(problem)
