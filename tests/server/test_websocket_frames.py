@@ -1,11 +1,10 @@
-"""Frames that are read and written by the server itself: the same as the library says of them, however they come in."""
+"""Frames reach the library one at a time; what comes of them is what it makes of all at once, however they come in."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-import pytest
 import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +13,8 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from headwater.http import Receive, Scope, Send
-from headwater.http.direct import direct_of
-from headwater.server.websocket_frames import binary_frame, frame_bytes, plain_at, unmasked
-from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, BoundedWebSocketProtocol
+from headwater.http.asgi import TRUST
+from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, BoundedWebSocketProtocol, _frame_parts
 from tests.every import every
 
 from .test_websocket_protocol import UPGRADE
@@ -28,44 +26,13 @@ def frame(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
     return Frame(opcode, data, fin).serialize(mask=True)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_message_is_written_as_the_library_writes_it(size: int) -> None:
-    body = bytes(size)
-    assert binary_frame(body) == Frame(Opcode.BINARY, body).serialize(mask=False)
-
-
 @every("size", SIZES)
 @every("opcode", Opcode)
 def test_the_length_of_a_frame_is_known_from_its_head(size: int, opcode: Opcode) -> None:
     data = frame(opcode, bytes(size)) if size < 126 or opcode < Opcode.CLOSE else frame(opcode, b"")
     for head in range(len(data) if size < 200 else 14):
-        assert frame_bytes(b"x" + data[:head], 1) in (0, len(data))
-    assert frame_bytes(b"x" + data, 1) == len(data)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_mask_is_taken_off(size: int) -> None:
-    body = bytes(number % 251 for number in range(size))
-    data = b"?" + frame(Opcode.BINARY, body)
-    assert unmasked(data, len(data) - size, len(data)) == body
-
-
-def test_only_a_short_message_that_is_whole_is_plain() -> None:
-    whole = frame(Opcode.BINARY, b"x" * 200)
-    assert plain_at(b"?" + whole + b"more", 1) == (9, 209)
-    assert not any(plain_at(whole[:end], 0) for end in range(len(whole)))
-    unmasked = Frame(Opcode.BINARY, b"x").serialize(mask=False) + bytes(10)
-    reserved = bytes([0xC2]) + whole[1:]
-    for other in (
-        frame(Opcode.PING, b""),
-        frame(Opcode.CLOSE, b""),
-        frame(Opcode.CONT, b"x"),
-        frame(Opcode.TEXT, b"x", fin=False),
-        frame(Opcode.BINARY, bytes(65_536)),
-        unmasked,
-        reserved,
-    ):
-        assert plain_at(other, 0) is None
+        assert sum(_frame_parts(b"x" + data[:head], 1)) in (0, len(data))
+    assert sum(_frame_parts(b"x" + data, 1)) == len(data)
 
 
 class Wire(asyncio.Transport):
@@ -101,8 +68,8 @@ async def heard(kind: type[WebSocketsSansIOProtocol], pieces: list[bytes]) -> tu
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        if (direct := direct_of(scope)) is not None:
-            direct.trust(lambda: True)
+        if (trust := scope["extensions"].get(TRUST)) is not None:
+            trust(lambda: True)
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] != "websocket.disconnect":
             messages.append(message)
@@ -174,20 +141,6 @@ def test_however_data_is_cut_all_is_as_the_library_alone_has_it(
     asyncio.run(both())
 
 
-def test_short_messages_go_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(*arguments: object, **named: object) -> None:
-        raise AssertionError("the library was asked")
-
-    data = b"".join(frame(Opcode.BINARY, b"%d" % number) for number in range(1000))
-
-    async def scenario() -> None:
-        monkeypatch.setattr(Frame, "parse", parse)
-        messages, _ = await heard(BoundedWebSocketProtocol, [data])
-        assert [message["bytes"] for message in messages] == [b"%d" % number for number in range(1000)]
-
-    asyncio.run(scenario())
-
-
 def test_of_pings_of_a_peer_that_does_not_read_only_the_last_is_answered() -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -217,50 +170,5 @@ def test_of_pings_of_a_peer_that_does_not_read_only_the_last_is_answered() -> No
 
     def pong(data: bytes) -> bytes:
         return Frame(Opcode.PONG, data).serialize(mask=False)
-
-    asyncio.run(scenario())
-
-
-def test_messages_are_heard_at_once_unless_one_before_them_waits() -> None:
-    heard_at_once: list[bytes] = []
-    received: list[Any] = []
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        def listener(body: bytes) -> bool:
-            heard_at_once.append(body)
-            return body != b"later"
-
-        await receive()
-        await send({"type": "websocket.accept"})
-        direct = direct_of(scope)
-        assert direct is not None
-        direct.hear(listener)
-        while (message := await receive())["type"] != "websocket.disconnect":
-            received.append(message.get("bytes") or message.get("text"))
-            if not direct.say(b"got it"):
-                await send({"type": "websocket.send", "bytes": b"sent"})
-
-    async def scenario() -> None:
-        config = uvicorn.Config(application, lifespan="off", log_config=None, ws_ping_interval=None)
-        config.load()
-        protocol, wire = BoundedWebSocketProtocol(config, ServerState(), {}), Wire()
-        protocol.connection_made(wire)
-        protocol.data_received(UPGRADE)
-        await asyncio.sleep(0.01)
-        data = [frame(Opcode.BINARY, body) for body in (b"now", b"later", b"behind it")]
-        protocol.data_received(b"".join([*data, frame(Opcode.TEXT, b"text")]))
-        assert (heard_at_once, received) == ([b"now", b"later"], [])
-        await asyncio.sleep(0.01)
-        assert received == [b"later", b"behind it", "text"]
-        assert wire.written[1:] == [binary_frame(b"got it")] * 3
-        protocol.pause_writing()
-        protocol.data_received(frame(Opcode.TEXT, b"text"))
-        await asyncio.sleep(0.01)
-        assert len(wire.written) == 4, "the peer takes nothing"
-        protocol.resume_writing()
-        await asyncio.sleep(0.01)
-        assert wire.written[4:] == [binary_frame(b"sent")]
-        protocol.connection_lost(None)
-        await asyncio.gather(*protocol.tasks)
 
     asyncio.run(scenario())

@@ -16,7 +16,7 @@ from typing import Any
 from ..core.event import NO_ATTRIBUTES
 from ..core.log import AppendResult
 from ..http import Receive, Send
-from ..http.direct import direct_of
+from ..http.asgi import TRUST
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
 from .coders import JSON
 from .errors import invalid
@@ -94,9 +94,6 @@ class Connection:
         self.authorization, self.certified = request.authorization, request.certified
         self.pushes: Pushes = {}
         """See calls.Connection."""
-        self._direct = direct_of(request.scope)
-        self._is_idle = False
-        """Whether all that came before is begun: then an addition that comes may begin."""
         self._is_over = False
         self._is_known = False
         """Whether it was verified who the peer is: by a message, or the head of the connection's request."""
@@ -131,12 +128,10 @@ class Connection:
     async def serve(self) -> None:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
-        if self._direct is not None:
-            self._direct.trust(self._may_send_much)
+        if (trust := (self.scope.get("extensions") or {}).get(TRUST)) is not None:
+            trust(self._may_send_much)
         self._is_known = await is_shown(self._host.guard, self.authorization, self.certified, self.peer)
         await self._send({"type": "websocket.accept"})
-        if self._direct is not None:
-            self._direct.hear(self._begin)
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
         try:
             await asyncio.wait(
@@ -148,8 +143,6 @@ class Connection:
             await self._say_goodbye()
         finally:
             self._is_over = True
-            if self._direct is not None:
-                self._direct.hear(None)
             reading.cancel()
             writing.cancel()
             for push in list(self.pushes.values()):
@@ -194,9 +187,7 @@ class Connection:
 
     async def _read(self) -> None:
         while True:
-            self._is_idle = True
             received = await self._receive()
-            self._is_idle = False
             if received["type"] == "websocket.disconnect":
                 return
             body = received.get("bytes")
@@ -204,11 +195,8 @@ class Connection:
                 body = received["text"].encode("utf-8", "surrogatepass")
             await self._take(body)
 
-    def _begin(self, body: bytes) -> bool:
-        """Begin what a message asks for that has just come, if it can be done at once and nothing is before it."""
-        return self._is_idle and self._begin_at_once(body)
-
     def _begin_at_once(self, body: bytes) -> bool:
+        """Begin the addition that a message asks for, if that needs no wait; whether it did."""
         if not self._slots.free or self._waits:
             return False
         adding = begin(self._host, self._log_name, self, body, self._ended)
@@ -298,10 +286,7 @@ class Connection:
             self._reply(coder.message(members))
 
     def _reply(self, reply: bytes) -> None:
-        """Send the reply to an addition at once, or when the peer has taken those before it."""
-        if self._direct is not None and not self._replies and self._direct.say(reply):
-            self._slots.give_back()
-            return
+        """Send the reply to an addition when the peer has taken those before it."""
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)

@@ -13,6 +13,11 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
+TRUST = "headwater.trust"
+"""In `extensions` of the scope of a WebSocket: a function that takes a function, which says whether the peer is known.
+
+That is called as each large message begins: only a known peer may send one. Until it is set, the peer is not known."""
+
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 """Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""
 

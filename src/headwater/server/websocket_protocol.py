@@ -2,8 +2,8 @@
 
 The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
 the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
-budget of `unfinished`. A connection that is lost frees its bytes at once.
-Messages that come whole in a short frame go by the library, and so do those that are sent: `websocket_frames`.
+budget of `unfinished`. A connection that is lost frees its bytes at once. The library gets one frame at a time; only
+its length and kind are read here before.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from ..core.slices import Slices
-from ..http.direct import DIRECT, Listener
+from ..http.asgi import TRUST
 from .client_certificates import extensions_of
 from .opened import opened_now
 from .unfinished import Unfinished
-from .websocket_frames import BINARY, binary_frame, frame_parts, is_continuation, is_control, plain_at, unmasked
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
@@ -50,9 +49,9 @@ REASON_BYTES_MAX = 123
 MESSAGES_WAITING_MAX = 16
 """For the application; after these, reading stops until it has taken them."""
 
-PIECE_BYTES = 4096
-"""Of short messages that are looked at in one step: hundreds of the smallest, each of which takes some µs. Of other
-frames a step is one."""
+_OPCODE, _CONTROL, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
+_LENGTH_WIDTHS = {126: 2, 127: 8}
+"""Bytes behind the first two of a frame that say how long its payload is (RFC 6455, 5.2)."""
 
 
 def _nobody() -> bool:
@@ -84,8 +83,6 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """What is still to come of the frame that the library reads."""
     _fragments = 0
     """In how many frames so far the message comes that the library reads."""
-    _listener: Listener | None = None
-    """Who hears messages before they are queued."""
     _pong = b""
     """The answer to the last ping, while the peer does not read."""
     _rest: asyncio.Task[None] | None = None
@@ -117,10 +114,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         super().connection_lost(exc)
         self._let_go()
-        self._listener, self._is_known = None, _nobody
+        self._is_known = _nobody
         self.conn.parser.close()
         self.conn.parser_exc = None
-        self._extensions.pop(DIRECT, None)
+        self._extensions.pop(TRUST, None)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -142,28 +139,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if not self.close_sent:
             self._extensions = cast("dict[Any, Any]", self.scope["extensions"])
-            self._extensions[DIRECT] = self
+            self._extensions[TRUST] = self._trust
             self._extensions.update(extensions_of(self.transport.get_extra_info("peercert")) or {})
 
-    def hear(self, listener: Listener | None) -> None:
-        """See Direct."""
-        self._listener = listener
-
-    def trust(self, is_known: Callable[[], bool]) -> None:
-        """See Direct."""
+    def _trust(self, is_known: Callable[[], bool]) -> None:
         self._is_known = is_known
-
-    def say(self, body: bytes) -> bool:
-        """See Direct."""
-        if not self.writable.is_set() or self.conn.state is not State.OPEN or self.transport.is_closing():
-            return False
-        self.transport.write(binary_frame(body))
-        return True
 
     async def send(self, message: Any) -> None:
         """See WebSocketsSansIOProtocol, which would log an error for each WebSocket that is refused."""
-        if message["type"] == "websocket.send" and message.get("bytes") is not None and self.say(message["bytes"]):
-            return
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
@@ -178,38 +161,22 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         return message
 
     def _look_at_some(self) -> None:
-        """At some short messages, or at what there is of one frame of another kind."""
+        """At what there is of one frame."""
         data, at = self._unread, self._read_to
         if not self.handshake_initiated:
             self._feed(len(data))  # the head of the request, which comes by itself
         elif self._of_frame:
             self._feed(self._of_frame)
-        elif (end := self._take_plain(data, at)) > at:
-            self._advance(end - at)
         else:
-            head, payload = frame_parts(data, at)
+            head, payload = _frame_parts(data, at)
             self._of_frame = head + payload
             if not self._of_frame:
                 self._head = data[at:]
                 self._advance(len(self._head))
-            elif not is_control(data, at) and (problem := self._too_much(data[at], payload)):
+            elif not data[at] & _CONTROL and (problem := self._too_much(data[at], payload)):
                 self._end(CLOSE_TOO_LARGE, problem)
             else:
                 self._feed(self._of_frame)
-
-    def _take_plain(self, data: bytes, at: int) -> int:
-        """Hand over the short messages that begin there; where the last of them ends."""
-        until = min(at + PIECE_BYTES, len(data))
-        while at < until and self.conn.state is State.OPEN and not self.frames:
-            if (found := plain_at(data, at)) is None:
-                break
-            begin, end = found
-            body, is_text = unmasked(data, begin, end), data[at] != BINARY
-            at = end
-            if is_text or self._listener is None or not self.queue.empty() or not self._listener(body):
-                self.curr_msg_data_type, self.frames = "text" if is_text else "bytes", [body]
-                self.send_receive_event_to_app()
-        return at
 
     def _feed(self, size: int) -> None:
         """So much of what is unread is for the library; what has not come yet, later."""
@@ -230,7 +197,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _too_much(self, first: int, payload: int) -> str:
         """Why a frame with that first byte, and so much payload, is too much for its message; empty if it is not."""
-        self._fragments = self._fragments + 1 if is_continuation(first) else 1
+        self._fragments = 1 if first & _OPCODE else self._fragments + 1
         size = max(payload + self._frames_bytes, self._fragments * FRAGMENT_BYTES_MIN)
         if size > STRANGER_BYTES_MAX and not self._is_known():
             return _STRANGER
@@ -342,3 +309,16 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """See WebSocketsSansIOProtocol, which would wait until the peer has taken all that is still to be sent."""
         super().keepalive_timeout()
         self.transport.abort()
+
+
+def _frame_parts(data: bytes, at: int) -> tuple[int, int]:
+    """The lengths of the head and the payload of the frame that begins there; 0 and 0 while they are not known yet."""
+    if len(data) < at + 2:
+        return 0, 0
+    masked, size = divmod(data[at + 1], _MASKED)
+    width = _LENGTH_WIDTHS.get(size, 0)
+    if len(data) < at + 2 + width:
+        return 0, 0
+    if width:
+        size = int.from_bytes(data[at + 2 : at + 2 + width])
+    return 2 + width + _MASK_BYTES * masked, size
