@@ -30,7 +30,7 @@ _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
 ANNOUNCED_BYTES_MAX = 16 * 1024
-"""Of an event of which the feed keeps what it says until it finds the event in the log."""
+"""Only of events so short the feed keeps the reading until it finds them in the log."""
 _WIDEST_NUMBER = 10**18 - 1
 _SENT = b'{"status":"Event sent"}'
 
