@@ -24,8 +24,8 @@ import urllib3
 from headwater.client import RemoteLog
 from headwater.client.address import address_of
 from headwater.client.request import Request
+from headwater.client.sync.transport import Transport
 from headwater.client.terms import terms_of
-from headwater.client.transport import Transport
 from headwater.core import Event
 from headwater.formats.answer import Answer
 

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 from headwater.amqp.client import Client
 from headwater.client import Batch, RemoteLog, Server, Work, aio, connect
 from headwater.client.aio.transport import UNDER_WAY_MAX
-from headwater.client.reading import RemoteReading
+from headwater.client.sync.reading import RemoteReading
 from headwater.client.wire import BeatBody
 from headwater.client.working import Share
 from headwater.core import Event, LogSettings, Query, errors
@@ -532,7 +532,7 @@ def client_done(partition: int, epoch: int) -> Any:
 
 
 def log_management(log: RemoteLog) -> Any:
-    from headwater.client.management import Management
+    from headwater.client.sync.management import Management
 
     return Management(log._transport)
 

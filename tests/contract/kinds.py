@@ -202,7 +202,7 @@ KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "segments": (SegmentsBench, "headwater.storage.engine"),
     "postgres": (PostgresBench, "headwater.homes.postgres"),
     "replica": (ReplicaBench, "headwater.homes.postgres"),
-    "client": (ClientBench, "headwater.client.server"),
+    "client": (ClientBench, "headwater.client.sync"),
     "client_aio": (AsyncClientBench, "headwater.client.aio"),
 }
 """By name: the bench, and the module without which there is no such kind."""

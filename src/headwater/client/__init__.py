@@ -7,10 +7,10 @@ orders.append([Event("OrderPlaced", b"{}", ("order:17",))])
 
 from ..formats.unreachable import ServerUnreachable
 from .bulk import BulkProgress, append_all
-from .log import RemoteLog
 from .problems import UnexpectedAnswer
-from .server import Server, connect
-from .work import Work
+from .sync.log import RemoteLog
+from .sync.server import Server, connect
+from .sync.work import Work
 from .working import Batch
 
 __all__ = [

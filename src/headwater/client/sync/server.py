@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..core.closing import Closing
-from ..core.errors import EventLogError
-from ..core.log import LogInfo
-from ..core.settings import LogSettings
-from . import routes
+from ...core.closing import Closing
+from ...core.errors import EventLogError
+from ...core.log import LogInfo
+from ...core.settings import LogSettings
+from .. import routes
+from ..problems import settings_named
+from ..terms import terms_of
 from .log import RemoteLog
 from .management import Management
-from .problems import settings_named
-from .terms import terms_of
 from .transport import Transport
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ..core.condition import AppendCondition
-from ..core.consumer import Consumer
-from ..core.event import Event
-from ..core.log import AppendResult, ArrowBatch, LogInfo
-from ..core.query import ALL, Query
-from . import wire
-from .pages import PagedRead
+from ...core.condition import AppendCondition
+from ...core.consumer import Consumer
+from ...core.event import Event
+from ...core.log import AppendResult, ArrowBatch, LogInfo
+from ...core.query import ALL, Query
+from .. import wire
+from ..pages import PagedRead
+from ..routes import LogRoutes
+from ..working import BATCH_EVENTS, Share
 from .reading import RemoteReading
-from .routes import LogRoutes
 from .subscription import RemoteSubscription
 from .transport import Transport
 from .work import Work
-from .working import BATCH_EVENTS, Share
 
 
 class RemoteLog:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.closing import Closing
-from ..core.errors import EventLogError
-from ..formats.answer import Answer
-from ..formats.retrying import Attempts
+from ...core.closing import Closing
+from ...core.errors import EventLogError
+from ...formats.answer import Answer
+from ...formats.retrying import Attempts
+from ..handshakes import why_hopeless
+from ..request import Request
+from ..sending import Asking, Opened, Sending, Sent, Trying
+from ..targets import Target
+from ..terms import PASSING
 from .connection import Connection
-from .handshakes import why_hopeless
-from .request import Request
-from .sending import Asking, Opened, Sending, Sent, Trying
-from .targets import Target
-from .terms import PASSING
 
 T = TypeVar("T")
 

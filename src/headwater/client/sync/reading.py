@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..core.errors import EventLogError
-from ..core.event import SequencedEvent
-from ..formats.retrying import Attempts
-from .pages import PagedRead
-from .terms import PASSING, ConnectionLost
+from ...core.errors import EventLogError
+from ...core.event import SequencedEvent
+from ...formats.retrying import Attempts
+from ..pages import PagedRead
+from ..terms import PASSING, ConnectionLost
 from .transport import Stream, Transport
 
 _NO_PAGE: Iterator[SequencedEvent] = iter(())

@@ -6,12 +6,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from ..core.closing import Closing
-from ..core.errors import ConsumerFenced, EventLogError, LogNotFound
+from ...core.closing import Closing
+from ...core.errors import ConsumerFenced, EventLogError, LogNotFound
+from ..request import Request
+from ..working import GONE_S, Batch, Share
 from .reading import RemoteReading
-from .request import Request
 from .transport import Transport
-from .working import GONE_S, Batch, Share
 
 
 class Work(Closing):

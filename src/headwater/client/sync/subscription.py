@@ -6,14 +6,14 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ..core.errors import EventLogError, LogNotFound
-from ..core.event import SequencedEvent
-from ..core.query import Query
-from ..core.subscription import Subscription
-from .following import Follower
+from ...core.errors import EventLogError, LogNotFound
+from ...core.event import SequencedEvent
+from ...core.query import Query
+from ...core.subscription import Subscription
+from ..following import Follower
+from ..routes import LogRoutes
+from ..terms import PASSING, ConnectionLost
 from .reading import RemoteReading
-from .routes import LogRoutes
-from .terms import PASSING, ConnectionLost
 from .transport import Stream, Transport
 
 

@@ -1,0 +1,1 @@
+"""The client that blocks: its names are those of `headwater.client`."""
