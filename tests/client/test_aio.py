@@ -16,7 +16,7 @@ from tests.server.running import RunningServer
 from headwater.client import ServerUnreachable
 from headwater.client.aio import connect
 from headwater.client.aio.connection import HELD_BYTES_MAX
-from headwater.client.aio.transport import UNDER_WAY_MAX
+from headwater.client.aio.primitives import UNDER_WAY_MAX
 from headwater.client.terms import IDLE_CONNECTIONS_MAX
 from headwater.core import AppendCondition, Event, Query, errors
 from headwater.core.settings import LogSettings
@@ -112,6 +112,40 @@ def test_a_read_goes_on_where_its_connection_broke(served: ServedMemory, cutting
         async with connect(proxy.url, retry_s=10) as lossy:
             reading = await lossy.log("orders").read(limit=1900)
             assert [event.sequence_number async for event in reading] == list(range(1, 1901))
+
+    run(scenario)
+
+
+def test_a_read_that_is_cancelled_goes_on_when_it_is_asked_again(served: ServedMemory) -> None:
+    served.store.create("orders").append([Event("A", b"x" * 1000) for _ in range(2000)])
+
+    async def scenario() -> None:
+        async with connect(served.url) as server:
+            reading = await server.log("orders").read()
+            seen: list[int] = []
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0):
+                        while page := await reading.next_page():
+                            seen += [event.sequence_number for event in page]
+                        await asyncio.sleep(1)
+                assert len(seen) < 2000
+            assert seen + [event.sequence_number for event in await reading.rest()] == list(range(1, 2001))
+
+    run(scenario)
+
+
+def test_what_waits_for_a_place_when_its_client_is_closed_is_not_sent(served: ServedMemory) -> None:
+    async def scenario() -> None:
+        async with connect(served.url) as server:
+            places = server._transport._places
+            for _ in range(UNDER_WAY_MAX):
+                await places.acquire()
+            waiting = asyncio.create_task(server.logs())
+            await asyncio.sleep(0)
+        places.release()
+        with pytest.raises(ServerUnreachable, match="this client was closed"):
+            await waiting
 
     run(scenario)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from tests.waiting import eventually
 
-from headwater.client import RemoteLog, Server, connect
+from headwater.client import RemoteLog, Server, ServerUnreachable, connect
 from headwater.core import AppendCondition, Event, Query, errors
 
 HEAD_1 = b'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{"head":1}'
@@ -83,3 +83,13 @@ def test_a_refused_append_leaves_its_connection_open(server: Server, log: Remote
             log.append([Event("A")], AppendCondition(Query.where(tags=["a:1"])))
         (idle,) = server._transport.targets.current.idle
         assert not idle.is_stale()
+
+
+def test_what_accepts_and_does_no_tls_is_told_as_a_time_limit_of_connecting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            connect(url, timeout_s=0.05, retry_s=0) as server,
+            pytest.raises(ServerUnreachable, match="timed out while connecting"),
+        ):
+            server.logs()

@@ -126,6 +126,26 @@ def test_a_read_goes_on_where_its_connection_broke(cutting: Callable, log: Remot
         assert [event.sequence_number for event in backwards] == list(range(2001, 0, -1))
 
 
+def test_a_read_that_failed_goes_on_when_it_is_asked_again(cutting: Callable, log: RemoteLog) -> None:
+    log.append([Event("A", b"x" * 1000) for _ in range(2000)])
+    seen: list[int] = []
+    with connect(cutting(500_000).url, retry_s=0) as lossy:
+        reading = lossy.log("orders").read()
+        with pytest.raises(ServerUnreachable):
+            seen += (event.sequence_number for event in reading)
+        assert 0 < len(seen) < 2000
+        assert seen + [event.sequence_number for event in reading] == list(range(1, 2001))
+
+
+def test_a_read_that_is_closed_in_the_middle_of_a_page_ends(log: RemoteLog) -> None:
+    log.append([Event("A", b"x" * 1000) for _ in range(5000)])
+    reading = log.read()
+    next(reading)
+    reading.close()
+    assert not reading._read.is_between_pages
+    assert len(list(reading)) < 4999
+
+
 @pytest.mark.parametrize("bounds", [{}, {"from_": 100}, {"after": 100}, {"limit": 3}, {"from_": 2}])
 def test_a_backwards_read_that_connects_again_stays_below_its_head(
     cutting: Callable, log: RemoteLog, bounds: dict[str, int]

@@ -124,3 +124,16 @@ def test_a_trim_that_overtakes_it_is_told_not_skipped(log: RemoteLog) -> None:
         log.trim(4)
         with pytest.raises(errors.PositionTrimmed):
             subscription.poll()
+
+
+def test_a_stream_of_another_log_is_not_followed_however_often_it_is_asked(
+    log: RemoteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(answer: object) -> None:
+        raise errors.PositionOfOtherIncarnation(0, "another", 1)
+
+    with log.subscribe() as subscription:
+        monkeypatch.setattr(subscription._follower, "begin", begin)
+        for _ in range(2):
+            with pytest.raises(errors.PositionOfOtherIncarnation):
+                subscription.poll(0.05)

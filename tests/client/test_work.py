@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 from headwater.amqp.client import Client
 from headwater.client import Batch, RemoteLog, Server, Work, aio, connect
-from headwater.client.aio.transport import UNDER_WAY_MAX
+from headwater.client.aio.primitives import UNDER_WAY_MAX
 from headwater.client.sync.reading import RemoteReading
 from headwater.client.wire import BeatBody
 from headwater.client.working import Share
@@ -203,13 +203,13 @@ class TestOne:
         share.hold(log._transport.call(share.beat()))
         found = share.next_read()
         assert found is not None
-        share.batch(found[0], list(RemoteReading(log._transport, found[1])), 4)
+        share.batch(found[0], RemoteReading(log._transport, found[1]).begin().rest(), 4)
         server.delete(log.name)
         put(server.create(log.name, LogSettings(partitions=PARTITIONS)), 1)
         found = share.next_read() or share.next_read()
         assert found is not None
         with pytest.raises(errors.PositionOfOtherIncarnation):
-            RemoteReading(log._transport, found[1])
+            RemoteReading(log._transport, found[1]).begin()
 
     def test_ends_in_another_thread(self, begin: Begin) -> None:
         work = begin()

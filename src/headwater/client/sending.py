@@ -1,7 +1,7 @@
 """How a request finds the server that answers it, told once for threads and tasks. No I/O.
 
-A generator yields what is to be asked of which address; who drives it - `sync.transport` on a thread, `aio.transport` on an
-event loop - asks that, and sends it the connection and the answer.
+A generator yields what is to be asked of which address; who drives it - `sync.transport` on a thread, `aio.transport`
+on an event loop - asks that, and sends it the connection and the answer.
 """
 
 from __future__ import annotations

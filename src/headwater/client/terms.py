@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,9 +51,9 @@ class Terms:
         """How long a connection may take: shorter where there are others to turn to."""
         return self.timeout_s if len(self.addresses) == 1 else min(self.timeout_s, CONNECT_S_MAX)
 
-    def attempts(self, sleep: Callable[[float], object] = time.sleep) -> Attempts:
+    def attempts(self) -> Attempts:
         """How often to try: until `retry_s` went by since the first failure in a row."""
-        return Attempts(within_s=self.retry_s, sleep=sleep, on_waiting=self.on_waiting)
+        return Attempts(within_s=self.retry_s, on_waiting=self.on_waiting)
 
     def closed(self) -> EventLogError:
         """What a request gets when its client is closed."""

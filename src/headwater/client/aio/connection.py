@@ -30,8 +30,7 @@ class Connection(asyncio.Protocol):
         self._poll = select.poll()
         self.has_received = False
         """Whether the server ever said anything."""
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        """Done when nothing is left of it."""
+        self._lost: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
@@ -58,6 +57,10 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close it; a task that waits for an answer gets ConnectionLost."""
         self._fail(ConnectionLost("the connection was closed"))
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is left of it."""
+        await self._lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -86,8 +89,8 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         ended = ConnectionLost("the server closed the connection before its answer was complete")
         self._fail(exc if isinstance(exc, OSError) else ended)
-        if not self.lost.done():
-            self.lost.set_result(None)
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     def _fail(self, error: OSError) -> None:
         if self._error is None:

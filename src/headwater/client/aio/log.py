@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,6 +14,7 @@ from .. import wire
 from ..pages import PagedRead
 from ..routes import LogRoutes
 from ..working import BATCH_EVENTS, Share
+from .primitives import in_worker
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
 from .transport import Transport
@@ -22,8 +22,8 @@ from .work import Work
 
 
 class RemoteLog:
-    """One log of a server. Its methods raise what `core.EventLog` says, and besides ServerUnreachable,
-    UnexpectedAnswer, Unauthenticated, Forbidden and LogNotFound.
+    """One log of a server. For the tasks of one event loop. Its methods raise what `core.EventLog` says, and besides
+    ServerUnreachable, UnexpectedAnswer, Unauthenticated, Forbidden and LogNotFound.
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -45,19 +45,20 @@ class RemoteLog:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
         Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
-        attempt whose answer was lost (a proxy's 502, or another address that does not have the log, for example): then
-        the events are in the log, or not; appending them again with the same ids settles it. That is so where it is
-        cancelled, too.
+        attempt whose answer was lost (a proxy's 502, or a 401, 403 or 500 after it): then the events are in the log,
+        or not; appending them again with the same ids settles it. That is so where it is interrupted, too.
         """
         return await self._transport.call(self._routes.append(events, condition, partition))
 
     async def append_batch(
-        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+        self,
+        batch: ArrowBatch,
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
     ) -> AppendResult:
-        """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed, and a thread, which
-        checks the batch.
-        """
-        request = await asyncio.to_thread(self._routes.append_batch, batch, condition, partition)
+        """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed."""
+        request = await in_worker(self._routes.append_batch, batch, condition, partition)  # it checks all of the batch
         return await self._transport.call(request)
 
     async def read(
@@ -95,7 +96,12 @@ class RemoteLog:
         return await self._transport.call(self._routes.register_consumer(owner, component, after, drops_at_most))
 
     async def acknowledge(
-        self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
+        self,
+        owner: str,
+        component: str,
+        sequence_number: int,
+        *,
+        epoch: int | None = None,
     ) -> Consumer:
         """See EventLog."""
         return await self._transport.call(self._routes.acknowledge(owner, component, sequence_number, epoch))
@@ -122,8 +128,11 @@ class RemoteLog:
         start: Literal["earliest", "latest"] | None = None,
         batch_events: int = BATCH_EVENTS,
     ) -> Work:
-        """Share the partitions of the log with all workers of a group, from `async with` on. See
-        `headwater.client.RemoteLog.work`.
+        """Share the partitions of the log with all workers of a group, and receivers of AMQP in it, by `async with`.
+
+        `worker` is a name that no other has; one is made up otherwise. Who is not heard of for `lease_s` is dead.
+        `start` is where a group begins that was never there, otherwise as the log's settings have it. A batch
+        has at most `batch_events` events, 1 to 10,000. Raises InvalidInput.
         """
         return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start, batch_events))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from ...core.errors import EventLogError
@@ -10,18 +10,22 @@ from ...core.event import SequencedEvent
 from ...formats.retrying import Attempts
 from ..pages import PagedRead
 from ..terms import PASSING, ConnectionLost
+from .primitives import Pages
 from .transport import Stream, Transport
 
 
-class RemoteReading(AsyncIterator[SequencedEvent]):
-    """Iterate it for the events. If the connection breaks in the middle, it goes on there, up to the same head."""
+class RemoteReading(Pages):
+    """Iterate it for the events. If the connection breaks in the middle, it goes on there, up to the same head.
+
+    So it does where it is asked again after an error: only `close` and the last event end it.
+    """
 
     def __init__(self, transport: Transport, read: PagedRead) -> None:
         """Of no use before `begin`."""
         self._transport, self._read = transport, read
         self._attempts: Attempts | None = None
         self._stream: Stream | None = None
-        self._page: Iterator[SequencedEvent] = iter(())
+        self._is_over = False
         self.head = 0
         """The number of the last durable event when the read began."""
 
@@ -32,32 +36,25 @@ class RemoteReading(AsyncIterator[SequencedEvent]):
         self.head = self._read.head
         return self
 
-    async def __anext__(self) -> SequencedEvent:
-        while True:
-            for event in self._page:
-                return event
-            if not (events := await self.next_page()):
-                raise StopAsyncIteration
-            self._page = iter(events)
-
     async def next_page(self) -> Sequence[SequencedEvent]:
         """The events that came next, as many as came at once; empty at the end."""
-        while (stream := self._stream) is not None:
+        while not self._is_over:
             try:
+                stream = self._stream = self._stream or await self._opened()
                 while piece := await stream.read():
                     if events := self._read.receive_data(piece):
                         if self._attempts is not None:
                             self._attempts.succeeded()
                         return events
-                if self._read.is_between_pages:
-                    return ()
-                raise ConnectionLost("the answer ends in the middle of a page")
+                if not self._read.is_between_pages:
+                    raise ConnectionLost("the answer ends in the middle of a page")
+                self._is_over = True
             except OSError as error:
-                stream.give_up(error)
-                await self._wait_after(error)
-                self._stream = await self._opened()
+                if (broken := self._taken()) is not None:  # otherwise it was closed meanwhile
+                    broken.give_up(error)
+                    await self._wait_after(error)
             except BaseException:
-                self.close()
+                self._drop_stream()
                 raise
         return ()
 
@@ -70,9 +67,16 @@ class RemoteReading(AsyncIterator[SequencedEvent]):
 
     def close(self) -> None:
         """Read no further. Not needed after the last event."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
+        self._is_over = True
+        self._drop_stream()
+
+    def _drop_stream(self) -> None:
+        if (stream := self._taken()) is not None:
             stream.close()
+
+    def _taken(self) -> Stream | None:
+        stream, self._stream = self._stream, None
+        return stream
 
     async def _opened(self) -> Stream:
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from ...core.errors import EventLogError
 from ...core.log import LogInfo
@@ -11,7 +10,8 @@ from ...core.settings import LogSettings
 from .. import routes
 from ..problems import settings_named
 from ..terms import terms_of
-from .log import RemoteLog
+from .log import RemoteLog  # sync: from .management import Management
+from .primitives import Closing
 from .transport import Transport
 
 
@@ -27,8 +27,17 @@ def connect(
     retry_s: float = 30.0,
     on_waiting: Callable[[EventLogError], object] | None = None,
 ) -> Server:
-    """The server at that URL, or those URLs. Nothing is sent yet: the first request connects. See
-    `headwater.client.connect`.
+    """The server at that URL. Nothing is sent yet: the first request connects.
+
+    With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
+    checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
+    overloaded is repeated for `retry_s` (0 = never); `on_waiting` is called with the error when that has gone on for a
+    second. A certificate that is not trusted, and TLS against plain HTTP, are told at once.
+
+    Several URLs, as a sequence or with commas between them, are addresses of one server and its replicas: where one
+    does not answer, the next one is asked at once, whatever `retry_s`, and stays in use; a primary that a replica names
+    is turned to, with the same credentials. A log whose incarnation is another one there is an error,
+    PositionOfOtherIncarnation. Raises InvalidInput.
     """
     terms = terms_of(
         url,
@@ -44,7 +53,7 @@ def connect(
     return Server(Transport(terms))
 
 
-class Server:
+class Server(Closing):
     """A server's logs. For the tasks of one event loop; an async context manager that closes its connections."""
 
     def __init__(self, transport: Transport) -> None:
@@ -54,6 +63,11 @@ class Server:
     def url(self) -> str:
         """Where it is: of several addresses, the one in use."""
         return self._transport.targets.current.address.url
+
+    # sync: @property
+    # sync: def management(self) -> Management:
+    # sync:     """What operators see and do: connections, links, groups, users, logs."""
+    # sync:     return Management(self._transport)
 
     async def logs(self) -> list[str]:
         """The names of the logs that the user may read, in order."""
@@ -90,9 +104,3 @@ class Server:
     async def close(self) -> None:
         """Close the connections. Logs of this server answer nothing any more."""
         await self._transport.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()

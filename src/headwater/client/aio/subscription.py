@@ -1,11 +1,9 @@
-"""A subscription over HTTP by a task: see `following`. What is received before it is asked for is bounded."""
+"""A subscription over HTTP by a task: see `following`."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Self
 
 from ...core.errors import EventLogError, LogNotFound
@@ -14,56 +12,42 @@ from ...core.query import Query
 from ..following import Follower
 from ..routes import LogRoutes
 from ..terms import PASSING, ConnectionLost
+from .primitives import Event, Subscription, wait
 from .reading import RemoteReading
 from .transport import Stream, Transport
 
 
-class RemoteSubscription:
+class RemoteSubscription(Subscription):
     """Iterate it for the events; it waits where the log has no more, until there are some or it is closed.
 
     Raises PositionTrimmed where a trim overtook its cursor, so that nothing is skipped. An async context manager.
     """
 
     def __init__(
-        self, transport: Transport, routes: LogRoutes, query: Query, after: int | None, partition: int | None
+        self,
+        transport: Transport,
+        routes: LogRoutes,
+        query: Query,
+        after: int | None,
+        partition: int | None,
     ) -> None:
         """Of no use before `begin`."""
-        self.cursor = after or 0
-        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
-        While it is iterated, that is the event last given out."""
-        self.is_closed = False
+        super().__init__(after or 0)
         self._transport = transport
         self._follower = Follower(routes, query, after, partition)
         self._stream: Stream | None = None
-        self._closing = asyncio.Event()
+        self._closing = Event()
         self._attempts = transport.terms.attempts()
 
     async def begin(self) -> Self:
         """Find out what is wrong with the position or the query. Raises as `core.EventLog.read`."""
-        await (await RemoteReading(self._transport, self._follower.check()).begin()).next_page()
+        reading = await RemoteReading(self._transport, self._follower.check()).begin()
+        await reading.next_page()
         return self
-
-    async def poll(self, timeout_s: float | None = 0.0) -> Sequence[SequencedEvent]:
-        """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
-        return await self._next_events(timeout_s) or ()
-
-    async def __aiter__(self) -> AsyncIterator[SequencedEvent]:
-        while (events := await self._next_events(None)) is not None:
-            reached = self.cursor
-            for event in events:
-                self.cursor = event.sequence_number
-                yield event
-            self.cursor = max(self.cursor, reached)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End it, from any task: a waiting iteration stops."""
-        self.is_closed = True
+        super().close()
         self._closing.set()
         self._drop_stream()
 
@@ -81,10 +65,7 @@ class RemoteSubscription:
         return None
 
     async def _wait_after(self, error: OSError | EventLogError) -> None:
-        pause_s = self._transport.targets.pause_s(self._attempts, error)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._closing.wait()
+        await wait(self._closing, self._transport.targets.pause_s(self._attempts, error))
 
     async def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
         if self._follower.is_ahead(self.cursor):
@@ -106,8 +87,9 @@ class RemoteSubscription:
         return events
 
     async def _follow(self) -> None:
-        self._stream = await self._transport.open(self._follower.follow(self.cursor))
-        self._follower.begin(self._stream.answer)
+        stream = await self._transport.open(self._follower.follow(self.cursor))
+        self._follower.begin(stream.answer)
+        self._stream = stream
         self._attempts.succeeded()
         if self.is_closed:  # by another task, meanwhile
             self._drop_stream()

@@ -6,9 +6,7 @@ Every request sent from here may be repeated: appends carry ids, so a repeated o
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from ...core.errors import EventLogError
@@ -20,22 +18,17 @@ from ..sending import Asking, Opened, Sending, Sent, Trying
 from ..targets import Target
 from ..terms import PASSING, Terms
 from .connection import Connection
+from .primitives import Places, in_worker, sleep
 
 T = TypeVar("T")
 
-UNDER_WAY_MAX = 64
-"""Requests whose answers are awaited at the same time; more wait for them, so that a thousand tasks are no thousand
-connections. An answer that is read piece by piece does not count once it has begun; one that waits does not at all."""
-
-Send = Callable[[Connection, bytes, bytes], Awaitable[Answer]]
-
 
 class Transport(Sending[Connection]):
-    """The way to one server, on one event loop: each request has a connection of its own while it is under way."""
+    """The way to one server, on one event loop. Each request has a connection of its own while it is under way."""
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(terms)
-        self._places = asyncio.Semaphore(UNDER_WAY_MAX)
+        self._places = Places()
 
     async def call(self, request: Request[T]) -> T:
         """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
@@ -48,7 +41,7 @@ class Transport(Sending[Connection]):
                 sent = await self._sent(request, is_whole=True)
             except PASSING as error:
                 trying = trying or Trying(self, request)
-                await asyncio.sleep(trying.pause_s(error))
+                await sleep(trying.pause_s(error))
             except EventLogError as error:
                 if trying is not None:
                     trying.check_settled(error)
@@ -67,7 +60,7 @@ class Transport(Sending[Connection]):
 
     async def wait_after(self, attempts: Attempts, error: OSError | EventLogError) -> None:
         """Pause before the next attempt; where there is none left, raises the error."""
-        await asyncio.sleep(self.targets.pause_s(attempts, error))
+        await sleep(self.targets.pause_s(attempts, error))
 
     async def close(self) -> None:
         """Close what is idle, and what is in use as soon as it is given back; no more requests are taken."""
@@ -76,7 +69,7 @@ class Transport(Sending[Connection]):
         for connection in closing:
             connection.close()
         for connection in closing:
-            await connection.lost
+            await connection.wait_closed()
 
     async def _sent(self, request: Request[Any], *, is_whole: bool) -> Sent[Connection]:
         """One attempt: the answer as far as it is needed, or the error that it is. Raises OSError, EventLogError."""
@@ -93,38 +86,39 @@ class Transport(Sending[Connection]):
     async def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
         """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable."""
         target, request, is_whole = asking
-        send: Send = Connection.ask if is_whole else Connection.send
-        if self._is_closed:
-            raise self.terms.closed()
-        async with contextlib.nullcontext() if request.waits else self._places:
+        send = Connection.ask if is_whole else Connection.send
+        async with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = self._idle_connection(target) or await self._connected(target)
+                connection = self._idle(target) or await self._opened(target)
                 answer = await send(connection, target.heads.of(request), request.body)
                 if answer.status >= 300:
                     await connection.finish(answer)
-            except OSError as error:
-                _close(connection)
-                has_received = target.has_answered or (connection is not None and connection.has_received)
-                hopeless = await asyncio.to_thread(why_hopeless, error, target.address, has_received=has_received)
-                self.targets.lost(target, error, hopeless)
-                raise
-            except BaseException:
-                _close(connection)
+            except BaseException as error:
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, OSError):
+                    has_received = target.has_answered or (connection is not None and connection.has_received)
+                    hopeless = await in_worker(why_hopeless, error, target.address, has_received=has_received)
+                    self.targets.lost(target, error, hopeless)
                 raise
             target.succeeded()
             return connection, answer
 
-    async def _connected(self, target: Target[Connection]) -> Connection:
-        return await Connection.open(target.address, self.terms.timeout_s, self.terms.connect_s)
-
-    def _idle_connection(self, target: Target[Connection]) -> Connection | None:
-        while target.idle:
-            connection = target.idle.pop()
+    def _idle(self, target: Target[Connection]) -> Connection | None:
+        if self._is_closed:
+            raise self.terms.closed()
+        while True:
+            try:
+                connection = target.idle.pop()
+            except IndexError:
+                return None
             if not connection.is_stale():
                 return connection
             connection.close()
-        return None
+
+    async def _opened(self, target: Target[Connection]) -> Connection:
+        return await Connection.open(target.address, self.terms.timeout_s, self.terms.connect_s)
 
 
 class Stream(Opened[Connection]):
@@ -138,8 +132,3 @@ class Stream(Opened[Connection]):
         if self.answer.is_complete:
             self.close()
         return piece
-
-
-def _close(connection: Connection | None) -> None:
-    if connection is not None:
-        connection.close()

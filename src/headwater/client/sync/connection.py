@@ -18,17 +18,25 @@ JOINED_BYTES_MAX = 64 * 1024
 
 
 class Connection:
-    """A connection to a server, opened by its first request. For one thread at a time; `close` is for any."""
+    """A connection to a server. For one thread at a time; `close` is for any."""
 
-    def __init__(self, address: Address, timeout_s: float, connect_s: float) -> None:
-        """A piece of an answer is awaited for `timeout_s`, a connection for `connect_s`."""
-        self._address = address
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        """A piece of an answer is awaited for `timeout_s`."""
         self._timeout_s = self._waits_s = timeout_s
-        self._connect_s = connect_s
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | None = sock
+        sock.settimeout(timeout_s)
         self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self.has_received = False
         """Whether the server ever said anything."""
+
+    @classmethod
+    def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
+        """A connection to that address, with TLS if the address has it, in `connect_s`. Raises OSError."""
+        try:
+            return cls(open_socket(address, connect_s), timeout_s)
+        except TimeoutError:
+            raise TimeoutError("timed out while connecting") from None
 
     # Per connection
 
@@ -44,12 +52,8 @@ class Connection:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
             sock.close()
 
-    def _connected(self) -> socket.socket:
-        sock = open_socket(self._address, self._connect_s)
-        sock.settimeout(self._timeout_s)
-        self._poll.register(sock, select.POLLIN)
-        self._socket, self._waits_s = sock, self._timeout_s
-        return sock
+    def wait_closed(self) -> None:
+        """Nothing is left of it once it is closed."""
 
     # Per request
 
@@ -66,7 +70,8 @@ class Connection:
 
     def send(self, head: bytes, body: bytes) -> Answer:
         """Send a request and wait for the head of its answer. Raises as `ask`."""
-        sock = self._socket or self._connected()
+        if (sock := self._socket) is None:
+            raise ConnectionLost("the connection was closed")
         self._wait_for(self._timeout_s)
         if len(body) <= JOINED_BYTES_MAX:
             sock.sendall(head + body)

@@ -1,4 +1,5 @@
-"""A log on a server, as a `core.EventLog`."""
+# Made from aio/log.py by python -m tests.client.unasync: change that file, not this one.
+"""A log on a server: the methods of `core.EventLog`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from .. import wire
 from ..pages import PagedRead
 from ..routes import LogRoutes
 from ..working import BATCH_EVENTS, Share
+from .primitives import in_worker
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
 from .transport import Transport
@@ -44,16 +46,21 @@ class RemoteLog:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
         Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
-        attempt whose answer was lost (a proxy's 502, a 401, 403 or 500 after it, or another address that does not have
-        the log): then the events are in the log, or not; appending them again with the same ids settles it.
+        attempt whose answer was lost (a proxy's 502, or a 401, 403 or 500 after it): then the events are in the log,
+        or not; appending them again with the same ids settles it. That is so where it is interrupted, too.
         """
         return self._transport.call(self._routes.append(events, condition, partition))
 
     def append_batch(
-        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+        self,
+        batch: ArrowBatch,
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
     ) -> AppendResult:
         """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed."""
-        return self._transport.call(self._routes.append_batch(batch, condition, partition))
+        request = in_worker(self._routes.append_batch, batch, condition, partition)  # it checks all of the batch
+        return self._transport.call(request)
 
     def read(
         self,
@@ -71,7 +78,7 @@ class RemoteLog:
         `upto` is the last number that is read, inclusive; None: up to the head.
         """
         asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition, upto)
-        return RemoteReading(self._transport, PagedRead(self._routes, asked))
+        return RemoteReading(self._transport, PagedRead(self._routes, asked)).begin()
 
     def head(self) -> int:
         """See EventLog."""
@@ -81,7 +88,7 @@ class RemoteLog:
         self, query: Query = ALL, *, after: int | None = None, partition: int | None = None
     ) -> RemoteSubscription:
         """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
-        return RemoteSubscription(self._transport, self._routes, query, after, partition)
+        return RemoteSubscription(self._transport, self._routes, query, after, partition).begin()
 
     def register_consumer(
         self, owner: str, component: str, *, after: int | None = None, drops_at_most: int = 0
@@ -89,7 +96,14 @@ class RemoteLog:
         """See EventLog."""
         return self._transport.call(self._routes.register_consumer(owner, component, after, drops_at_most))
 
-    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
+    def acknowledge(
+        self,
+        owner: str,
+        component: str,
+        sequence_number: int,
+        *,
+        epoch: int | None = None,
+    ) -> Consumer:
         """See EventLog."""
         return self._transport.call(self._routes.acknowledge(owner, component, sequence_number, epoch))
 

@@ -1,78 +1,83 @@
+# Made from aio/reading.py by python -m tests.client.unasync: change that file, not this one.
 """A read over HTTP by a thread: pages, decoded as they come, so that a read of any length takes constant memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Self
 
 from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
 from ...formats.retrying import Attempts
 from ..pages import PagedRead
 from ..terms import PASSING, ConnectionLost
+from .primitives import Pages
 from .transport import Stream, Transport
 
-_NO_PAGE: Iterator[SequencedEvent] = iter(())
 
+class RemoteReading(Pages):
+    """Iterate it for the events. If the connection breaks in the middle, it goes on there, up to the same head.
 
-class RemoteReading:
-    """A `core.Reading`. If the connection breaks in the middle, it goes on where it was, up to the same head."""
+    So it does where it is asked again after an error: only `close` and the last event end it.
+    """
 
     def __init__(self, transport: Transport, read: PagedRead) -> None:
+        """Of no use before `begin`."""
         self._transport, self._read = transport, read
         self._attempts: Attempts | None = None
-        self._stream = self._opened()
-        assert read.head is not None, "the answer has begun"
-        self.head = read.head
+        self._stream: Stream | None = None
+        self._is_over = False
+        self.head = 0
         """The number of the last durable event when the read began."""
-        self._page: Iterator[SequencedEvent] = _NO_PAGE
-        self._is_last = False
-        """Whether nothing follows the page."""
 
-    def __iter__(self) -> Iterator[SequencedEvent]:
-        if self._page is _NO_PAGE:
-            self._page = iter(self.next_page())
-        return self._page if self._is_last else self._events()
-
-    def _events(self) -> Iterator[SequencedEvent]:
-        while True:
-            yield from self._page
-            if not (events := self.next_page()):
-                return
-            self._page = iter(events)
-
-    def __next__(self) -> SequencedEvent:
-        event = next(self._page, None)
-        if event is None:
-            self._page = iter(self.next_page())
-            event = next(self._page)
-        return event
+    def begin(self) -> Self:
+        """Ask the server. Raises as `core.EventLog.read`."""
+        self._stream = self._opened()
+        assert self._read.head is not None, "the answer has begun"
+        self.head = self._read.head
+        return self
 
     def next_page(self) -> Sequence[SequencedEvent]:
         """The events that came next, as many as came at once; empty at the end."""
-        while True:
+        while not self._is_over:
             try:
-                while piece := self._stream.read():
+                stream = self._stream = self._stream or self._opened()
+                while piece := stream.read():
                     if events := self._read.receive_data(piece):
                         if self._attempts is not None:
                             self._attempts.succeeded()
-                        self._is_last = self._stream.is_over and self._read.is_between_pages
                         return events
                 if not self._read.is_between_pages:
                     raise ConnectionLost("the answer ends in the middle of a page")
+                self._is_over = True
             except OSError as error:
-                self._stream.give_up(error)
-                self._wait_after(error)
-                self._stream = self._opened()
+                if (broken := self._taken()) is not None:  # otherwise it was closed meanwhile
+                    broken.give_up(error)
+                    self._wait_after(error)
             except BaseException:
-                self._stream.close()
+                self._drop_stream()
                 raise
-            else:
-                self._is_last = True
-                return ()
+        return ()
+
+    def rest(self) -> list[SequencedEvent]:
+        """All events that were not read yet."""
+        events = list(self._page)
+        while page := self.next_page():
+            events += page
+        return events
 
     def close(self) -> None:
         """Read no further. Not needed after the last event."""
-        self._stream.close()
+        self._is_over = True
+        self._drop_stream()
+
+    def _drop_stream(self) -> None:
+        if (stream := self._taken()) is not None:
+            stream.close()
+
+    def _taken(self) -> Stream | None:
+        stream, self._stream = self._stream, None
+        return stream
 
     def _opened(self) -> Stream:
         while True:

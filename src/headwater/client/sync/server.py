@@ -1,10 +1,10 @@
+# Made from aio/server.py by python -m tests.client.unasync: change that file, not this one.
 """A server over HTTP: its logs by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...core.closing import Closing
 from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
@@ -13,6 +13,7 @@ from ..problems import settings_named
 from ..terms import terms_of
 from .log import RemoteLog
 from .management import Management
+from .primitives import Closing
 from .transport import Transport
 
 

@@ -1,40 +1,50 @@
+# Made from aio/subscription.py by python -m tests.client.unasync: change that file, not this one.
 """A subscription over HTTP by a thread: see `following`."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
+from typing import Self
 
 from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
-from ...core.subscription import Subscription
 from ..following import Follower
 from ..routes import LogRoutes
 from ..terms import PASSING, ConnectionLost
+from .primitives import Event, Subscription, wait
 from .reading import RemoteReading
 from .transport import Stream, Transport
 
 
 class RemoteSubscription(Subscription):
-    """A `core.Subscription`. Raises PositionTrimmed where a trim overtook its cursor, so that nothing is skipped."""
+    """Iterate it for the events; it waits where the log has no more, until there are some or it is closed.
+
+    Raises PositionTrimmed where a trim overtook its cursor, so that nothing is skipped. A context manager.
+    """
 
     def __init__(
         self,
         transport: Transport,
         routes: LogRoutes,
         query: Query,
-        after: int | None = None,
-        partition: int | None = None,
+        after: int | None,
+        partition: int | None,
     ) -> None:
+        """Of no use before `begin`."""
         super().__init__(after or 0)
         self._transport = transport
         self._follower = Follower(routes, query, after, partition)
         self._stream: Stream | None = None
-        self._closing = threading.Event()
-        self._attempts = transport.terms.attempts(self._closing.wait)
-        RemoteReading(transport, self._follower.check()).next_page()
+        self._closing = Event()
+        self._attempts = transport.terms.attempts()
+
+    def begin(self) -> Self:
+        """Find out what is wrong with the position or the query. Raises as `core.EventLog.read`."""
+        reading = RemoteReading(self._transport, self._follower.check()).begin()
+        reading.next_page()
+        return self
 
     def close(self) -> None:
         """End it, from any thread: a waiting iteration stops."""
@@ -52,8 +62,11 @@ class RemoteSubscription(Subscription):
             except PASSING as error:
                 self._give_up(error)
                 if not self.is_closed:
-                    self._transport.wait_after(self._attempts, error)
+                    self._wait_after(error)
         return None
+
+    def _wait_after(self, error: OSError | EventLogError) -> None:
+        wait(self._closing, self._transport.targets.pause_s(self._attempts, error))
 
     def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
         if self._follower.is_ahead(self.cursor):
@@ -65,18 +78,19 @@ class RemoteSubscription(Subscription):
         try:
             return self._await_events(deadline)
         except TimeoutError:
-            return self._catch_up()  # what is durable by now is seen, though the stream may not have brought it yet
+            return self._catch_up()  # what is durable by now, though the stream may not have brought it yet
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
-        reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
-        events = list(reading)
+        reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor)).begin()
+        events = reading.rest()
         self._attempts.succeeded()
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
 
     def _follow(self) -> None:
-        self._stream = self._transport.open(self._follower.follow(self.cursor))
-        self._follower.begin(self._stream.answer)
+        stream = self._transport.open(self._follower.follow(self.cursor))
+        self._follower.begin(stream.answer)
+        self._stream = stream
         self._attempts.succeeded()
         if self.is_closed:  # by another thread, meanwhile
             self._drop_stream()

@@ -1,4 +1,5 @@
-"""Requests to one server by a thread: idle connections, retries while it is away or overloaded, problems as exceptions.
+# Made from aio/transport.py by python -m tests.client.unasync: change that file, not this one.
+"""Requests to one server by threads: idle connections, retries while it is away or overloaded, problems as exceptions.
 
 Which of its addresses is asked, `sending` says.
 Every request sent from here may be repeated: appends carry ids, so a repeated one is recognised by the log.
@@ -6,10 +7,9 @@ Every request sent from here may be repeated: appends carry ids, so a repeated o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from ...core.closing import Closing
 from ...core.errors import EventLogError
 from ...formats.answer import Answer
 from ...formats.retrying import Attempts
@@ -17,17 +17,19 @@ from ..handshakes import why_hopeless
 from ..request import Request
 from ..sending import Asking, Opened, Sending, Sent, Trying
 from ..targets import Target
-from ..terms import PASSING
+from ..terms import PASSING, Terms
 from .connection import Connection
+from .primitives import Places, in_worker, sleep
 
 T = TypeVar("T")
 
 
-Send = Callable[[Connection, bytes, bytes], Answer]
-
-
 class Transport(Sending[Connection]):
-    """The way to one server. Safe to use from any thread: each request has a connection of its own."""
+    """The way to one server, for any thread. Each request has a connection of its own while it is under way."""
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(terms)
+        self._places = Places()
 
     def call(self, request: Request[T]) -> T:
         """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
@@ -40,7 +42,7 @@ class Transport(Sending[Connection]):
                 sent = self._sent(request, is_whole=True)
             except PASSING as error:
                 trying = trying or Trying(self, request)
-                trying.attempts.sleep(trying.pause_s(error))
+                sleep(trying.pause_s(error))
             except EventLogError as error:
                 if trying is not None:
                     trying.check_settled(error)
@@ -59,13 +61,16 @@ class Transport(Sending[Connection]):
 
     def wait_after(self, attempts: Attempts, error: OSError | EventLogError) -> None:
         """Pause before the next attempt; where there is none left, raises the error."""
-        attempts.sleep(self.targets.pause_s(attempts, error))
+        sleep(self.targets.pause_s(attempts, error))
 
     def close(self) -> None:
         """Close what is idle, and what is in use as soon as it is given back; no more requests are taken."""
         self._is_closed = True
-        for connection in self.targets.idle():
+        closing = self.targets.idle()
+        for connection in closing:
             connection.close()
+        for connection in closing:
+            connection.wait_closed()
 
     def _sent(self, request: Request[Any], *, is_whole: bool) -> Sent[Connection]:
         """One attempt: the answer as far as it is needed, or the error that it is. Raises OSError, EventLogError."""
@@ -82,45 +87,49 @@ class Transport(Sending[Connection]):
     def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
         """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable."""
         target, request, is_whole = asking
-        send: Send = Connection.ask if is_whole else Connection.send
-        connection = self._connection(target)
-        try:
-            answer = send(connection, target.heads.of(request), request.body)
-            if answer.status >= 300:
-                connection.finish(answer)
-        except OSError as error:
-            connection.close()
-            has_received = target.has_answered or connection.has_received
-            self.targets.lost(target, error, why_hopeless(error, target.address, has_received=has_received))
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        target.succeeded()
-        return connection, answer
+        send = Connection.ask if is_whole else Connection.send
+        with nullcontext() if request.waits else self._places:
+            connection = None
+            try:
+                connection = self._idle(target) or self._opened(target)
+                answer = send(connection, target.heads.of(request), request.body)
+                if answer.status >= 300:
+                    connection.finish(answer)
+            except BaseException as error:
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, OSError):
+                    has_received = target.has_answered or (connection is not None and connection.has_received)
+                    hopeless = in_worker(why_hopeless, error, target.address, has_received=has_received)
+                    self.targets.lost(target, error, hopeless)
+                raise
+            target.succeeded()
+            return connection, answer
 
-    def _connection(self, target: Target[Connection]) -> Connection:
+    def _idle(self, target: Target[Connection]) -> Connection | None:
         if self._is_closed:
             raise self.terms.closed()
         while True:
             try:
                 connection = target.idle.pop()
             except IndexError:
-                return Connection(target.address, self.terms.timeout_s, self.terms.connect_s)
+                return None
             if not connection.is_stale():
                 return connection
             connection.close()
 
+    def _opened(self, target: Target[Connection]) -> Connection:
+        return Connection.open(target.address, self.terms.timeout_s, self.terms.connect_s)
 
-class Stream(Opened[Connection], Closing):
+
+class Stream(Opened[Connection]):
     """An answer being read; closing it before its end costs the connection, and nothing else."""
 
     def read(self, timeout_s: float | None = None) -> bytes:
         """The next piece of the body; empty at its end, with which the stream is closed. Raises OSError."""
         if (connection := self._connection) is None:
             return b""
-        answer = self.answer
-        piece = connection.read(answer, timeout_s)
-        if answer.is_complete:
+        piece = connection.read(self.answer, timeout_s)
+        if self.answer.is_complete:
             self.close()
         return piece

@@ -107,8 +107,8 @@ class Work(Closing):
                 self._give_up(leaving)
             if found is not None:
                 held, read = found
-                reading = RemoteReading(self._transport, read)
-                events = list(reading)
+                reading = RemoteReading(self._transport, read).begin()
+                events = reading.rest()
                 with self._changing:
                     batch = self._share.batch(held, events, reading.head)
                 if batch is not None:
