@@ -7,6 +7,7 @@ import pytest
 
 from headwater.client import RemoteLog, Server, ServerUnreachable, UnexpectedAnswer, connect
 from headwater.core import AppendCondition, ConditionFailure, Event, LogSettings, Query, errors
+from headwater.core.log import PAGE_EVENTS
 
 
 def test_what_was_appended_is_read_back(log: RemoteLog) -> None:
@@ -129,10 +130,11 @@ def test_a_read_goes_on_where_its_connection_broke(cutting: Callable, log: Remot
 def test_a_read_that_failed_goes_on_when_it_is_asked_again(cutting: Callable, log: RemoteLog) -> None:
     log.append([Event("A", b"x" * 1000) for _ in range(2000)])
     seen: list[int] = []
-    with connect(cutting(500_000).url, retry_s=0) as lossy:
+    with connect(cutting(1_500_000).url, retry_s=0) as lossy:
         reading = lossy.log("orders").read()
         with pytest.raises(ServerUnreachable):
-            seen += (event.sequence_number for event in reading)
+            for event in reading:
+                seen.append(event.sequence_number)
         assert 0 < len(seen) < 2000
         assert seen + [event.sequence_number for event in reading] == list(range(1, 2001))
 
@@ -141,9 +143,11 @@ def test_a_read_that_is_closed_in_the_middle_of_a_page_ends(log: RemoteLog) -> N
     log.append([Event("A", b"x" * 1000) for _ in range(5000)])
     reading = log.read()
     next(reading)
+    while reading._read.is_between_pages:
+        assert reading._stream is not None
+        reading._read.receive_data(reading._stream.read())
     reading.close()
-    assert not reading._read.is_between_pages
-    assert len(list(reading)) < 4999
+    assert len(list(reading)) < PAGE_EVENTS, "those of its first page"
 
 
 @pytest.mark.parametrize("bounds", [{}, {"from_": 100}, {"after": 100}, {"limit": 3}, {"from_": 2}])

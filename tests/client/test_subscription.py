@@ -136,4 +136,4 @@ def test_a_stream_of_another_log_is_not_followed_however_often_it_is_asked(
         monkeypatch.setattr(subscription._follower, "begin", begin)
         for _ in range(2):
             with pytest.raises(errors.PositionOfOtherIncarnation):
-                subscription.poll(0.05)
+                subscription.poll(5)
