@@ -45,8 +45,9 @@ class RemoteLog:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
         Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
-        attempt whose answer was lost (a proxy's 502, or a 401, 403 or 500 after it): then the events are in the log,
-        or not; appending them again with the same ids settles it. That is so where it is interrupted, too.
+        attempt whose answer was lost (a proxy's 502, a 401, 403 or 500 after it, or another address that does not have
+        the log): then the events are in the log, or not; appending them again with the same ids settles it. That is so
+        where it is interrupted, too.
         """
         return await self._transport.call(self._routes.append(events, condition, partition))
 
