@@ -10,11 +10,12 @@ from typing import Self
 from ...core.errors import ConsumerFenced, EventLogError, LogNotFound
 from ..request import Request
 from ..working import GONE_S, Batch, Share
+from .primitives import Closing, Event, wait
 from .reading import RemoteReading
 from .transport import Transport
 
 
-class Work:
+class Work(Closing):
     """Iterate it for batches, within `async with`. A batch is acknowledged when the next one is asked for.
 
     At least once: a batch whose partition went to another worker meanwhile may be done by that one too. What holds the
@@ -23,7 +24,7 @@ class Work:
 
     def __init__(self, transport: Transport, share: Share) -> None:
         self._transport, self._share = transport, share
-        self._changed = asyncio.Event()
+        self._changed = Event()
         self._is_closed = False
         self._error: EventLogError | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -41,9 +42,6 @@ class Work:
     async def __aenter__(self) -> Self:
         self._beating = asyncio.create_task(self._beat(), name=f"work {self._share.group}")
         return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         with contextlib.suppress(LogNotFound):  # it was deleted: nothing follows any more
@@ -99,9 +97,7 @@ class Work:
             if (leaving := self._share.next_leaving()) is not None:
                 await self._give_up(leaving)
             elif (found := self._share.next_read()) is None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._share.pause_s()):
-                        await self._changed.wait()
+                await wait(self._changed, self._share.pause_s())
             else:
                 held, read = found
                 reading = await RemoteReading(self._transport, read).begin()
