@@ -51,7 +51,7 @@ SEEN_TO = {
     "dcb/reading.py": "of one request, and ends with it",
     "dcb/working.py": "of one request, and ends with it",
     "dcb/workers.py": "of one request, and ends with it",
-    "client/work.py": "in programs of users; what it raises is raised where they iterate",
+    "client/sync/work.py": "in programs of users; what it raises is raised where they iterate",
     "client/aio/work.py": "in programs of users; what it raises is raised where they iterate",
     "console/streaming.py": "of one request, and ends with it",
     "flight/server.py": "waited for",

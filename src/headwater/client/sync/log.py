@@ -132,7 +132,7 @@ class RemoteLog:
     ) -> Work:
         """Share the partitions of the log with all workers of a group, and receivers of AMQP in it.
 
-        `worker` is a name that no other has; one is made up otherwise. Who is not heard of for `lease_s` is dead.
+        `worker` is a name that no other has; one is made up otherwise. A worker not heard of for `lease_s` is dead.
         `start` is where a group begins that was never there, otherwise as the log's settings have it. A batch
         has at most `batch_events` events, 1 to 10,000. Raises InvalidInput.
         """

@@ -34,7 +34,7 @@ def connect(
     With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
     checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
     overloaded is repeated for `retry_s` (0 = never); `on_waiting` is called with the error when that has gone on for a
-    second. A certificate that is not trusted, and TLS against plain HTTP, are told at once.
+    second. A certificate that is not trusted, and TLS against plain HTTP, raise at once.
 
     Several URLs, as a sequence or with commas between them, are addresses of one server and its replicas: where one
     does not answer, the next one is asked at once, whatever `retry_s`, and stays in use; a primary that a replica names
