@@ -5,12 +5,12 @@ import contextlib
 import socket
 import threading
 
-import uvicorn
-
 from headwater import dcb
 from headwater.cne import server as cne
 from headwater.core import OpenGuard
 from headwater.server.app import by_room
+from headwater.server.config import Http
+from headwater.server.http_server import HttpServer
 from headwater.storage.memory import MemoryStore
 
 
@@ -48,16 +48,12 @@ class ServedMemory:
         clouds = cne.Application(self.store, OpenGuard())
         await clouds.start()
         rooms = by_room(dict.fromkeys(cne.ROOMS, clouds), application)
-        config = uvicorn.Config(rooms, log_level="warning", timeout_graceful_shutdown=1, ws="none", lifespan="off")
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve([self._socket]))
-        while not server.started:
-            await asyncio.sleep(0.001)
+        server = HttpServer(rooms, [self._socket], Http(), None)
+        await server.start()
         self._started.set()
         await self._stopping.wait()
         application.stop()  # the subscriptions end first, as in the real server
-        server.should_exit = True
-        await serving
+        await server.stop()
         await clouds.close()
 
 

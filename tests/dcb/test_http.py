@@ -1,4 +1,4 @@
-"""The application under its real HTTP server, over a socket: streams, early refusals, the end."""
+"""The application under an ASGI server that is not ours, over a socket: streams, early refusals, the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headwater.storage.memory import MemoryStore
 
 
 class Served:
-    """An application served by uvicorn in a thread, on a free port."""
+    """An application served by uvicorn in a thread, on a free port: front ends know ASGI alone."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.app = Application(store, OpenGuard(), body_bytes_max=1000)

@@ -35,7 +35,6 @@ SEEN_TO = {
     "server/tracing/exported.py": "waited for, a few seconds; ends with the process",
     "management/server.py": "one query of a client, whose request waits for it",
     "server/event_loop.py": "opens one connection; what its peer does wrong ends it",
-    "server/http_server.py": "its end stops the server; waited for",
     "server/commands/bench.py": "its results are asked for",
     "amqp/container.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
     "amqp/transport.py": "of one connection, and ends with it",

@@ -213,4 +213,4 @@ def test_the_client_is_light():
     assert rooms == {"core", "flight", "formats"}
     ours = {name for name in loaded if name.startswith("headwater.flight.")}
     assert ours.isdisjoint(f"headwater.flight.{name}" for name in ("server", "reading", "writing", "actions"))
-    assert loaded.isdisjoint({"pandas", "uvicorn", "google_crc32c"})
+    assert loaded.isdisjoint({"pandas", "uvloop", "google_crc32c"})

@@ -27,7 +27,6 @@ LOADED = (
     "headwater.server.app",
     "headwater.server.event_loop",
     "encodings.idna",
-    "uvicorn.lifespan.off",
 )
 """What a server has imported when it is ready, with all that these import."""
 PACKET_BYTES_MAX = 128 * 1024

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
-from uvicorn.server import ServerState
 
 from headwater.core.deadline import Deadline
 from headwater.http import Application, Receive, Scope, Send
 from headwater.server import http_connection
 from headwater.server.admission import Admission
-from headwater.server.http_connection import HttpConnection
+from headwater.server.http_connection import KEEP_ALIVE_S, HttpConnection
 from headwater.server.http_heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
-from headwater.server.http_server import KEEP_ALIVE_S
+from headwater.server.server_state import ServerState
 from tests.every import every
 
 PLAIN = [
@@ -80,6 +78,13 @@ def test_the_host_of_a_target_counts() -> None:
     assert head is not None and head.scope["headers"] == [(b"host", b"x")]
 
 
+class Undated(ServerState):
+    """One whose answers are the same at any time."""
+
+    def fields_of_all(self) -> bytes:
+        return b""
+
+
 class Wire:
     """A transport that keeps what is written."""
 
@@ -130,16 +135,7 @@ def asked(
         await send({"type": "http.response.body", "body": answer})
 
     async def run() -> Wire:
-        config = uvicorn.Config(
-            application or counting,
-            lifespan="off",
-            log_config=None,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            ws=_NoWebSocket,
-        )
-        config.load()
-        connection, wire = HttpConnection(config, ServerState(), {}, admission=Admission(1)), Wire()
+        connection, wire = HttpConnection(Undated(application or counting, Admission(1))), Wire()
         connection.connection_made(wire)  # type: ignore[arg-type]
         for piece in pieces:
             if not wire.is_closed:
@@ -156,11 +152,6 @@ def asked(
 async def _settled(connection: HttpConnection) -> None:
     for _ in range(80):
         await asyncio.sleep(0)
-
-
-class _NoWebSocket(asyncio.Protocol):
-    def __init__(self, **_: Any) -> None:
-        """As uvicorn makes one."""
 
 
 LINES = [

@@ -28,13 +28,13 @@ def test_a_name_cannot_forge_a_field_or_a_line(name: str) -> None:
     assert "\n" not in line(user=name)
 
 
-def test_libraries_tell_only_warnings_and_uvicorn_only_errors() -> None:
-    loggers = root, _, http = [logging.getLogger(name) for name in ("", "headwater", "uvicorn.error")]
+def test_libraries_tell_only_warnings() -> None:
+    loggers = root, _ = [logging.getLogger(name) for name in ("", "headwater")]
     handlers, levels = root.handlers[:], [each.level for each in loggers]
     try:
         configure_logging("debug")
         assert logging.getLogger("asyncio").getEffectiveLevel() == logging.WARNING
-        assert http.getEffectiveLevel() == logging.ERROR
+        assert logging.getLogger("websockets.server").getEffectiveLevel() == logging.WARNING
         assert logging.getLogger("headwater.server").getEffectiveLevel() == logging.DEBUG
     finally:
         root.handlers[:] = handlers

@@ -68,7 +68,7 @@ def served(scenario: Scenario) -> None:
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         await until(lambda: server.connections == 1)
-        (protocol,) = server._server.server_state.connections
+        (protocol,) = server.open_connections
         assert isinstance(protocol, HttpConnection)
         try:
             async with asyncio.timeout(SILENCE_S_MAX):

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from headwater.http import Receive, Scope, Send
 from headwater.http.asgi import TRUST
-from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, BoundedWebSocketProtocol, _frame_parts
+from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, _frame_parts
 from tests.every import every
 
-from .test_websocket_protocol import UPGRADE
+from .websocket_wire import Peer, frame, opened, sent
 
 SIZES = (0, 1, 125, 126, 65_535, 65_536)
-
-
-def frame(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
-    return Frame(opcode, data, fin).serialize(mask=True)
 
 
 @every("size", SIZES)
@@ -35,67 +30,46 @@ def test_the_length_of_a_frame_is_known_from_its_head(size: int, opcode: Opcode)
     assert sum(_frame_parts(b"x" + data, 1)) == len(data)
 
 
-class Wire(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-        self.is_closed = False
-
-    def write(self, data: Any) -> None:
-        self.written.append(bytes(data))
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
+def by_the_library_alone(data: bytes) -> tuple[list[Any], bytes]:
+    """The messages in that data, and what is written because of it."""
+    library = ServerProtocol(state=State.OPEN, max_size=MESSAGE_BYTES_MAX)
+    library.receive_data(data)
+    messages: list[Any] = []
+    parts, kind = b"", "bytes"
+    for event in library.events_received():
+        assert isinstance(event, Frame)
+        if event.opcode in (Opcode.TEXT, Opcode.BINARY):
+            parts, kind = bytes(event.data), "text" if event.opcode is Opcode.TEXT else "bytes"
+        elif event.opcode is Opcode.CONT:
+            parts += bytes(event.data)
+        else:
+            continue
+        if event.fin:
+            messages.append({"type": "websocket.receive", kind: parts.decode() if kind == "text" else parts})
+    return messages, b"".join(library.data_to_send())
 
 
-async def heard(kind: type[WebSocketsSansIOProtocol], pieces: list[bytes]) -> tuple[list[Any], bytes]:
+async def heard(pieces: list[bytes]) -> tuple[list[Any], bytes]:
     """What the application gets of data that comes in such pieces, and what was written behind the upgrade."""
     messages: list[Any] = []
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        if (trust := scope["extensions"].get(TRUST)) is not None:
-            trust(lambda: True)
+        scope["extensions"][TRUST](lambda: True)
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] != "websocket.disconnect":
             messages.append(message)
 
-    config = uvicorn.Config(
-        application, lifespan="off", log_config=None, ws_ping_interval=None, ws_max_size=MESSAGE_BYTES_MAX
-    )
-    config.load()
-    protocol, wire = kind(config, ServerState(), {}), Wire()
-    protocol.connection_made(wire)
-    protocol.data_received(UPGRADE)
-    while not wire.written:
+    peer = Peer(application)
+    while not peer.written:
         await asyncio.sleep(0)
-    wire.written.clear()
+    peer.take()
     for piece in pieces:
-        if not wire.is_closed:
-            protocol.data_received(piece)
-        while getattr(protocol, "_rest", None) is not None:
-            await asyncio.sleep(0)
-    for _ in range(10):
-        await asyncio.sleep(0)
-    protocol.connection_lost(None)
-    await asyncio.gather(*protocol.tasks)
-    if (timer := protocol.close_timer) is not None:
-        timer.cancel()
-    return messages, b"".join(wire.written)
+        if not peer.wire.is_closed:
+            peer.says(piece)
+        await peer.is_read()
+    await peer.leave()
+    return messages, peer.take()
 
 
 PAYLOADS = st.one_of(st.binary(max_size=200), st.sampled_from([bytes(4000), bytes(70_000)]))
@@ -132,43 +106,22 @@ def test_however_data_is_cut_all_is_as_the_library_alone_has_it(
     data = b"".join(messages) + wrong
     ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     pieces = [data[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
-
-    async def both() -> None:
-        # which forgets messages that come in one piece with what is wrong behind them
-        expected = await heard(WebSocketsSansIOProtocol, [*messages, wrong])
-        assert await heard(BoundedWebSocketProtocol, pieces) == expected
-
-    asyncio.run(both())
+    assert asyncio.run(heard(pieces)) == by_the_library_alone(data)
 
 
 def test_of_pings_of_a_peer_that_does_not_read_only_the_last_is_answered() -> None:
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await send({"type": "websocket.accept"})
-        while (await receive())["type"] != "websocket.disconnect":
-            pass
-
     async def scenario() -> None:
-        config = uvicorn.Config(application, lifespan="off", log_config=None, ws_ping_interval=None)
-        config.load()
-        protocol, wire = BoundedWebSocketProtocol(config, ServerState(), {}), Wire()
-        protocol.connection_made(wire)
-        protocol.data_received(UPGRADE)
-        while not wire.written:
-            await asyncio.sleep(0)
-        protocol.data_received(frame(Opcode.PING, b"read"))
-        protocol.pause_writing()
-        protocol.data_received(b"".join(frame(Opcode.PING, b"%d" % number) for number in range(10)))
-        assert wire.written[1:] == [pong(b"read")], "what the peer does not read is kept"
-        protocol.resume_writing()
-        assert wire.written[2:] == [pong(b"9")]
-        protocol.pause_writing()
-        protocol.resume_writing()
-        assert len(wire.written) == 3
-        protocol.connection_lost(None)
-        await asyncio.gather(*protocol.tasks)
-
-    def pong(data: bytes) -> bytes:
-        return Frame(Opcode.PONG, data).serialize(mask=False)
+        application, peer, _ = await opened()
+        peer.says(frame(Opcode.PING, b"read"))
+        peer.protocol.pause_writing()
+        peer.says(*(frame(Opcode.PING, b"%d" % number) for number in range(10)))
+        assert peer.take() == sent(Opcode.PONG, b"read"), "what the peer does not read is kept"
+        peer.protocol.resume_writing()
+        assert peer.take() == sent(Opcode.PONG, b"9")
+        peer.protocol.pause_writing()
+        peer.protocol.resume_writing()
+        assert peer.take() == b""
+        await application.end()
+        await peer.leave()
 
     asyncio.run(scenario())

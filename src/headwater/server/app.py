@@ -261,7 +261,7 @@ class Server:
                 ending.push_async_callback(membership.may_go_on, is_told)
             ports.give_back(ending)
             ending.enter_context(self._hangups.reaching(asyncio.get_running_loop(), ports.certificates))
-            http = await self._begin(ports, stop, ending)
+            http = await self._begin(ports, ending)
             opened = await self._open_logs(stop, ending)
             if opened is None:
                 return
@@ -290,7 +290,7 @@ class Server:
             await asyncio.gather(*endings, *([ports.bulk.stop()] if ports.bulk is not None else []))
         logger.info("stopped")
 
-    async def _begin(self, ports: Ports, stop: asyncio.Event, ending: AsyncExitStack) -> HttpServer:
+    async def _begin(self, ports: Ports, ending: AsyncExitStack) -> HttpServer:
         """Answer over HTTP: questions about health, and that all else is not to be now."""
         config = self._config
         self._gate.spans = spans = open_spans(config.tracing)
@@ -299,7 +299,7 @@ class Server:
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
         admission = Admission(config.http.connections_max, self._gate, self._bus)
-        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, stop.set, self._gate.unfinished)
+        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, self._gate.unfinished)
         await http.start()
         ending.push_async_callback(http.stop)
         return http

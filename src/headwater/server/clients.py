@@ -14,7 +14,7 @@ from ..management.ports import Attributes, ReadOnly
 from ..management.statuses import Refusal, Status
 from .bulk.callers import BulkCaller
 from .http_server import HttpServer, OpenConnection
-from .websocket_protocol import BoundedWebSocketProtocol
+from .websocket_protocol import WebSocketProtocol
 
 FLIGHT = "flight"
 
@@ -85,7 +85,7 @@ class Clients(ReadOnly):
         connection = self._connection(name)
         if connection is None:
             raise _unknown(name)
-        if isinstance(connection, BoundedWebSocketProtocol):
+        if isinstance(connection, WebSocketProtocol):
             connection.expel(f"closed by {user.name}" if user.name else "closed by an administrator")
         else:
             connection.transport.abort()

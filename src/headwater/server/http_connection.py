@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import lru_cache
-from typing import Any
 
 import httptools
-import uvicorn
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
-from uvicorn.server import ServerState
 
 from ..core.deadline import Deadline
 from ..core.slices import Slices
 from ..http import Scope
-from .admission import Admission, Verdict
+from .admission import Verdict
 from .at_once import run_at_once
-from .client_certificates import extensions_of
 from .http_cycle import HttpCycle
 from .http_heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
 from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
-from .opened import opened_now
+from .opened import opened_now, scope_of
+from .server_state import ServerState
+from .websocket_protocol import WebSocketProtocol
 
 PIECE_BYTES = 16 * 1024
 """Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
@@ -44,6 +40,8 @@ BODY_PAUSE_S = 60.0
 """How long a piece of a body may take, and so how long a body may pause in its middle."""
 BODY_PIECE_BYTES = 16 * 1024
 """So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
+KEEP_ALIVE_S = 75
+"""Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
 SURPLUS_S = 5.0
 """How long a connection of which there are too many may take until its request was answered."""
 
@@ -59,24 +57,16 @@ _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection, closed when its peer oversteps. A protocol that uvicorn's server makes."""
+    """One connection, closed when its peer oversteps. A WebSocket that begins on it takes it over."""
 
     protocol_name = "http"
     """What management calls it."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        admission: Admission,
-    ) -> None:
-        """See uvicorn.Server. `admission` says whether there may be one connection more."""
-        self._config, self._state, self._app_state, self._admission = config, server_state, app_state, admission
-        self.loop = _loop or asyncio.get_running_loop()
-        self._application: Any = config.loaded_app
+    def __init__(self, state: ServerState) -> None:
+        """A connection of the server of that state, on the running loop."""
+        self._state = state
+        self.loop = asyncio.get_running_loop()
+        self._application = state.application
         self._parser = UpgradeIgnoringParser(self)
         self.transport: asyncio.Transport
         self.opened_at = 0
@@ -130,26 +120,18 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         self.transport = transport
-        self._state.connections.add(self)  # type: ignore[arg-type]
+        self._state.connections.add(self)
         self.opened_at, self.tls = opened_now(transport)
-        self.client = get_remote_addr(transport)
+        self.scope_base = scope_of(transport)
+        self.client = self.scope_base["client"]
         peer = self.client[0] if self.client else ""
-        verdict = self._admission.judge(len(self._state.connections), peer)
+        verdict = self._state.admission.judge(len(self._state.connections), peer)
         if verdict is Verdict.DROPPED:
-            self._state.connections.discard(self)
+            self._state.remove(self)
             transport.abort()
             return
-        self.scope_base = {
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "server": get_local_addr(transport),
-            "client": self.client,
-            "scheme": "https" if is_ssl(transport) else "http",
-            "root_path": "",
-        }
-        if (extensions := extensions_of(transport.get_extra_info("peercert"))) is not None:
-            self.scope_base["extensions"] = extensions
         if verdict is Verdict.SURPLUS:
-            self._application = self._admission.turning_away(peer)
+            self._application = self._state.admission.turning_away(peer)
             self._wait(SURPLUS_S)
             self._is_surplus = True
         else:
@@ -157,10 +139,10 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._state.connections.discard(self)
+        self._state.remove(self)
         self._patience.stop()
         if self._is_surplus:
-            self._admission.forget_surplus()
+            self._state.admission.forget_surplus()
         self._unread, self._read_to = b"", 0
         self.pipeline.clear()
         self._forget_parser()
@@ -191,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
             self._writable = None
 
     def shutdown(self) -> None:
-        """See uvicorn.Server: end as soon as what was asked is answered."""
+        """End as soon as what was asked is answered."""
         if self._cycle is not None and not self._cycle.is_complete:
             self._cycle.keeps_alive = False
         else:
@@ -206,7 +188,7 @@ class HttpConnection(asyncio.Protocol):
 
     def fields_of_all(self) -> bytes:
         """The header fields that every answer has."""
-        return _lines(tuple(self._state.default_headers))
+        return self._state.fields_of_all()
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
@@ -232,7 +214,6 @@ class HttpConnection(asyncio.Protocol):
 
     def answered(self, keeps_alive: bool) -> None:
         """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
-        self._state.total_requests += 1
         self._holds_body = False
         if not keeps_alive:
             self.transport.close()
@@ -242,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_broken and not self.pipeline:
             self._refuse(*self._refusal)
             return
-        self._wait(BODY_PAUSE_S if self._in_body else self._config.timeout_keep_alive)
+        self._wait(BODY_PAUSE_S if self._in_body else KEEP_ALIVE_S)
         if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
             self._look_soon()
 
@@ -404,8 +385,7 @@ class HttpConnection(asyncio.Protocol):
             self._wait(None)
         task = run_at_once(self.loop, cycle.run(self._application))
         if not task.done():
-            self._state.tasks.add(task)
-            task.add_done_callback(self._state.tasks.discard)
+            self._state.keep(task)
 
     # httptools, for what did not come whole
 
@@ -454,7 +434,7 @@ class HttpConnection(asyncio.Protocol):
         if self._incoming is not None:
             self._incoming.end_body()
             if self._incoming.is_complete:  # it was answered before, so that only now the connection is idle
-                self._wait(self._config.timeout_keep_alive)
+                self._wait(KEEP_ALIVE_S)
             self._incoming = None
 
     @property
@@ -477,15 +457,13 @@ class HttpConnection(asyncio.Protocol):
         """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
         self._unread, self._read_to = b"", 0
         self._patience.stop()
-        self._state.connections.discard(self)
-        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
-        lines += [b"%b: %b" % field for field in self._fields]
-        websocket: Any = self._config.ws_protocol_class(  # type: ignore[misc, call-arg]
-            config=self._config, server_state=self._state, app_state=self._app_state
-        )
+        websocket = WebSocketProtocol(self._state)
         websocket.connection_made(self.transport)
+        if self.is_full:
+            websocket.pause_writing()
+        self._state.remove(self)
+        websocket.begin(self._parser.get_method(), self._target, self._fields, self.scope_base)
         self._forget_parser()
-        websocket.data_received(b"\r\n".join([*lines, b"", b""]))
         self.transport.set_protocol(websocket)
 
     def _forget_parser(self) -> None:
@@ -526,8 +504,3 @@ class HttpConnection(asyncio.Protocol):
         """Say what is wrong, which no answer is due to before, and end."""
         self.write(_REFUSAL % (status, len(detail), detail))
         self.transport.close()
-
-
-@lru_cache(1)
-def _lines(fields: tuple[Field, ...]) -> bytes:
-    return b"".join(b"%b: %b\r\n" % field for field in fields)

@@ -40,16 +40,12 @@ class LineFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Send everything from that level on to `stream` (stderr), and from libraries only warnings.
-
-    uvicorn warns of WebSockets that it cannot read: any peer could fill the log with those; so only errors are logged.
-    """
+    """Send everything from that level on to `stream` (stderr), and from libraries only warnings."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("headwater").setLevel(level.upper())
 
 
