@@ -1,4 +1,4 @@
-"""Who asks, and by which scheme, where proxies are between: as those that are trusted say.
+"""The client and the scheme of a request that came through proxies, as the trusted ones name them.
 
 `X-Forwarded-For` names the client and then each proxy, `X-Forwarded-Proto` the scheme that the client used. Anybody may
 send both, so that they count only from a proxy that is trusted, and its list is read from its end: the first entry that

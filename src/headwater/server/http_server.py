@@ -74,7 +74,7 @@ class HttpServer:
             raise
 
     def refuse_connections(self) -> None:
-        """Accept no more connections; those that are open stay."""
+        """Accept no more connections; the open ones stay."""
         for listener in self._listeners:
             listener.close()
 
@@ -85,7 +85,7 @@ class HttpServer:
                 connection.transport.abort()
 
     async def stop(self) -> None:
-        """Close what is idle, give answers under way a moment, and end. May be called again."""
+        """Close idle connections, give answers under way a moment, and end. May be called again."""
         self.refuse_connections()
         for connection in tuple(self.open_connections):
             connection.shutdown()

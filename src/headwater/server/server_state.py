@@ -24,7 +24,7 @@ class ServerState:
         """Those that are open; a WebSocket stands for the connection that it was before."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied: asyncio.Event | None = None
-        """Where something waits until nobody is there."""
+        """Set when no connection is open and no task runs; `emptied` makes it."""
         self._dated_at = 0
         self._date = b""
 

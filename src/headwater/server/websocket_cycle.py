@@ -116,7 +116,7 @@ class WebSocketCycle:
     # what the application does
 
     async def run(self, application: Application) -> None:
-        """Have it served. Where the application fails, or ends too early, that is logged, and the peer is told."""
+        """Run the application. If it fails, or ends too early, that is logged, and the peer gets a close or a 500."""
         code = CloseCode.NORMAL_CLOSURE
         try:
             await application(self.scope, self.receive, self.send)
@@ -146,10 +146,10 @@ class WebSocketCycle:
         return message
 
     async def send(self, message: Message) -> None:
-        """See ASGI. Waits while the peer does not take what was sent before.
+        """See ASGI. Waits while the peer does not read.
 
-        Raises OSError where the peer is gone; RuntimeError for what is out of order, or has fields that HTTP cannot
-        write.
+        Raises OSError if the peer is gone; RuntimeError for a message that is out of order, or has header fields that
+        HTTP cannot write.
         """
         if self._connection.is_full:
             await self._connection.drained()

@@ -1,5 +1,5 @@
-"""One WebSocket connection, over the sans-I/O layer of websockets: what comes in bytes becomes messages of the
-application (`websocket_cycle.py`), within bounds: message size, and how long a peer may be silent.
+"""One WebSocket connection, over the sans-I/O layer of websockets: bytes become messages of the application
+(`websocket_cycle.py`), within bounds: message size, and how long a peer may be silent.
 
 The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
 the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
@@ -8,8 +8,8 @@ its length and kind are read here before.
 
 The connection ends in one of three ways, each within a bounded time:
 
-- *closed* by the application: the peer has `CLOSE_S` to say so, too, and to take what was sent before;
-- *hung up*: the peer closed, or no WebSocket came of it; what was sent has `CLOSE_S` to leave;
+- *closed* by the application: the peer has `CLOSE_S` to answer the close, and to read all messages before it;
+- *hung up*: the peer closed, or no WebSocket came of it; the last bytes have `CLOSE_S` to leave;
 - *failed* by a peer that breaks the protocol or a bound: it has `LINGER_S` to read why.
 """
 
@@ -50,7 +50,7 @@ PING_TIMEOUT_S = 20.0
 PING_BYTES = 4
 """Of the payload of a ping, by which its answer is known."""
 CLOSE_S = 10.0
-"""How long a peer may take to close what was closed here, and to take what was sent before."""
+"""How long a peer may take to answer a close, and to read all messages before it."""
 LINGER_S = 2.0
 """How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
 
@@ -278,7 +278,7 @@ class WebSocketProtocol(asyncio.Protocol):
             if not self._unread and not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    # what comes
+    # received data
 
     def _scope(self, target: bytes, fields: list[Field], base: Scope) -> Scope:
         path, _, query = target.partition(b"?")
@@ -326,7 +326,7 @@ class WebSocketProtocol(asyncio.Protocol):
                 self._feed(self._of_frame)
 
     def _feed(self, size: int) -> None:
-        """So much of what is unread is for the library; what has not come yet, later."""
+        """Give the library so many unread bytes; if fewer have come, the rest follows."""
         data = self._unread[self._read_to : self._read_to + size]
         self._of_frame -= min(len(data), self._of_frame)
         self._advance(len(data))
@@ -381,7 +381,7 @@ class WebSocketProtocol(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _take(self, frame: Frame) -> None:
-        """A whole frame has come, of which the library makes no error."""
+        """Take a whole frame that the library found correct."""
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY:
                 self._message, self._is_text = bytes(frame.data), frame.opcode is Opcode.TEXT
@@ -448,7 +448,7 @@ class WebSocketProtocol(asyncio.Protocol):
         return bool(data)
 
     def _hang_up(self) -> None:
-        """Close it after what was sent. What still comes is nothing."""
+        """Close it when all is sent. Data that still comes is dropped."""
         self._is_ending = True
         self._let_go()
         self.transport.close()
