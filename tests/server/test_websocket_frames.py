@@ -66,8 +66,7 @@ async def heard(pieces: list[bytes]) -> tuple[list[Any], bytes]:
     peer.take()
     for piece in pieces:
         if not peer.wire.is_closed:
-            peer.says(piece)
-        await peer.is_read()
+            await peer.says(piece)
     await peer.leave()
     return messages, peer.take()
 
@@ -112,9 +111,9 @@ def test_however_data_is_cut_all_is_as_the_library_alone_has_it(
 def test_of_pings_of_a_peer_that_does_not_read_only_the_last_is_answered() -> None:
     async def scenario() -> None:
         application, peer, _ = await opened()
-        peer.says(frame(Opcode.PING, b"read"))
+        await peer.says(frame(Opcode.PING, b"read"))
         peer.protocol.pause_writing()
-        peer.says(*(frame(Opcode.PING, b"%d" % number) for number in range(10)))
+        await peer.says(*(frame(Opcode.PING, b"%d" % number) for number in range(10)))
         assert peer.take() == sent(Opcode.PONG, b"read"), "what the peer does not read is kept"
         peer.protocol.resume_writing()
         assert peer.take() == sent(Opcode.PONG, b"9")

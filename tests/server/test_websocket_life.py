@@ -76,12 +76,11 @@ def test_the_application_chooses_the_protocol_and_no_message_is_compressed() -> 
 def test_what_comes_before_the_answer_waits_for_it() -> None:
     async def scenario() -> None:
         application, peer = await asked()
-        peer.says(frame(Opcode.PING, b"early"), frame(Opcode.BINARY, b"begin", fin=False))
+        await peer.says(frame(Opcode.PING, b"early"), frame(Opcode.BINARY, b"begin", fin=False))
         assert not peer.wire.is_reading and peer.written == b"", "a pong is no answer to the request"
-        peer.says(frame(Opcode.CONT, b" and end"))
+        await peer.says(frame(Opcode.CONT, b" and end"))
         await application.send("accept")
         assert peer.take().startswith(b"HTTP/1.1 101 ")
-        await peer.is_read()
         assert await application.received() == {"type": "websocket.receive", "bytes": b"begin and end"}
         assert peer.take() == sent(Opcode.PONG, b"early") and peer.wire.is_reading
         await application.end()
@@ -158,7 +157,7 @@ def test_a_header_field_is_one_line() -> None:
 def test_messages_that_came_before_the_close_are_received_before_it_and_the_close_again_and_again() -> None:
     async def scenario() -> None:
         application, peer, _ = await opened()
-        peer.says(frame(Opcode.TEXT, b"first"), frame(Opcode.BINARY, b"second"), PEERS_CLOSE)
+        await peer.says(frame(Opcode.TEXT, b"first"), frame(Opcode.BINARY, b"second"), PEERS_CLOSE)
         assert (await application.received())["text"] == "first"
         assert (await application.received())["bytes"] == b"second"
         for _ in range(3):
@@ -178,7 +177,7 @@ def test_what_is_sent_when_the_peer_has_left_raises_oserror() -> None:
                 await application.send("send", text="before")
                 peer.protocol.connection_lost(ConnectionResetError())
             else:
-                peer.says(PEERS_CLOSE if leaves == "closes" else b"\xff" * 20)
+                await peer.says(PEERS_CLOSE if leaves == "closes" else b"\xff" * 20)
             for _ in range(2):
                 with pytest.raises(OSError, match="has left"):
                     await application.send("send", bytes=b"behind")
@@ -213,10 +212,10 @@ def test_a_close_of_the_application_waits_for_that_of_the_peer_and_takes_no_mess
         application, peer, _ = await opened()
         await application.send("close", code=4000, reason="é" * 100)
         assert peer.take() == closing(4000, "é" * 61), "a reason has 123 bytes at most"
-        peer.says(frame(Opcode.BINARY, b"late"), frame(Opcode.PING, b"alive"))
+        await peer.says(frame(Opcode.BINARY, b"late"), frame(Opcode.PING, b"alive"))
         assert peer.take() == sent(Opcode.PONG, b"alive") and not peer.wire.is_closed
         assert (await application.received())["code"] == 4000
-        peer.says(frame(Opcode.CLOSE, b"\x0f\xa0"))
+        await peer.says(frame(Opcode.CLOSE, b"\x0f\xa0"))
         assert peer.wire.is_closed and not peer.wire.is_aborted and peer.take() == b""
         await application.end()
         await peer.leave()
@@ -234,7 +233,7 @@ def test_who_does_not_see_to_the_end_is_dropped(monkeypatch: pytest.MonkeyPatch,
             await application.send("close")
         else:
             peer.protocol.pause_writing()
-            peer.says(PEERS_CLOSE)
+            await peer.says(PEERS_CLOSE)
             assert peer.wire.is_closed and not peer.wire.is_aborted
         await aborted(peer)
         await application.end()
@@ -321,7 +320,7 @@ def test_a_stopping_server_says_nothing_where_all_is_said(by: str) -> None:
         if by == "the application":
             await application.send("close")
         else:
-            peer.says(PEERS_CLOSE if by == "the peer" else b"\xff" * 20)
+            await peer.says(PEERS_CLOSE if by == "the peer" else b"\xff" * 20)
         peer.take()
         peer.protocol.shutdown()
         assert peer.take() == b"" and peer.wire.is_closed
@@ -340,11 +339,11 @@ def test_only_the_answer_to_its_ping_keeps_a_peer() -> None:
         peer.protocol._lose_patience()
         ping = peer.take()
         assert ping[:2] == b"\x89\x04"
-        peer.says(frame(Opcode.PONG, ping[2:]))
+        await peer.says(frame(Opcode.PONG, ping[2:]))
         peer.protocol._lose_patience()
         another = peer.take()
         assert another[:2] == b"\x89\x04" and another != ping
-        peer.says(frame(Opcode.PONG, ping[2:]), frame(Opcode.PONG, b""), frame(Opcode.BINARY, b"alive"))
+        await peer.says(frame(Opcode.PONG, ping[2:]), frame(Opcode.PONG, b""), frame(Opcode.BINARY, b"alive"))
         peer.protocol._lose_patience()
         assert peer.take() == closing(1011, "a ping was not answered") and peer.wire.is_aborted
         assert (await application.received())["bytes"] == b"alive"
@@ -358,9 +357,9 @@ def test_reading_stops_where_the_application_takes_nothing_and_goes_on_where_it_
     async def scenario() -> None:
         application, peer, _ = await opened()
         most = websocket_protocol.MESSAGES_WAITING_MAX
-        peer.says(*(frame(Opcode.BINARY, b"x") for _ in range(most - 1)))
+        await peer.says(*(frame(Opcode.BINARY, b"x") for _ in range(most - 1)))
         assert peer.wire.is_reading
-        peer.says(frame(Opcode.BINARY, b"x"))
+        await peer.says(frame(Opcode.BINARY, b"x"))
         assert not peer.wire.is_reading
         taken: list[Any] = [await application.received() for _ in range(most)]
         assert len(taken) == most and peer.wire.is_reading

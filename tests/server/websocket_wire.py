@@ -123,11 +123,9 @@ class Peer:
         self.wire.written.clear()
         return written
 
-    def says(self, *frames: bytes) -> None:
+    async def says(self, *frames: bytes) -> None:
+        """Give it all that in one piece, and wait until it is looked at, in as many slices as that takes."""
         self.protocol.data_received(b"".join(frames))
-
-    async def is_read(self) -> None:
-        """Wait until all is looked at that it has said."""
         while self.protocol._rest is not None:
             await asyncio.sleep(0)
 
