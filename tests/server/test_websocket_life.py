@@ -81,6 +81,7 @@ def test_what_comes_before_the_answer_waits_for_it() -> None:
         await peer.says(frame(Opcode.CONT, b" and end"))
         await application.send("accept")
         assert peer.take().startswith(b"HTTP/1.1 101 ")
+        await peer.is_read()
         assert await application.received() == {"type": "websocket.receive", "bytes": b"begin and end"}
         assert peer.take() == sent(Opcode.PONG, b"early") and peer.wire.is_reading
         await application.end()

@@ -126,6 +126,10 @@ class Peer:
     async def says(self, *frames: bytes) -> None:
         """Give it all that in one piece, and wait until it is looked at, in as many slices as that takes."""
         self.protocol.data_received(b"".join(frames))
+        await self.is_read()
+
+    async def is_read(self) -> None:
+        """Wait until all is looked at that came so far."""
         while self.protocol._rest is not None:
             await asyncio.sleep(0)
 
