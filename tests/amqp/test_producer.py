@@ -11,9 +11,11 @@ from headwater.amqp.protocol.message import DATA, VALUE, Message, Properties, en
 from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.plain import read_plain
-from headwater.core.errors import EventLogError, InvalidPosition
+from headwater.amqp.streams.plain import PlainEvents, read_plain
+from headwater.core.errors import InvalidPosition
 from headwater.core.event import Encoding
+from headwater.core.log import AppendResult
+from headwater.core.loop.batcher import Joint, Outcome
 
 from ..waiting import eventually
 from .served import Served
@@ -72,11 +74,26 @@ class Claim:
     """A link's part of what is appended together."""
 
     def __init__(self) -> None:
-        self.ended: list[EventLogError | None] = []
+        self.outcomes: list[Outcome] = []
 
-    def on_ended(self, error: EventLogError | None) -> None:
-        """See Claimant."""
-        self.ended.append(error)
+    def ended(self, outcome: Outcome) -> None:
+        """See Share."""
+        self.outcomes.append(outcome)
+
+    def apart(self) -> list[Joint]:
+        """See Share: its two events."""
+        return [Alone(self), Alone(self)]
+
+
+class Alone(PlainEvents):
+    """One event, which no log takes."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__(9)
+        self.claim(claim)
+
+    def apart(self) -> None:  # type: ignore[override]
+        """See Joint."""
 
 
 def gathered(served: Served, log: str, links: int, partition: int | None = None) -> list[Claim]:
@@ -87,17 +104,23 @@ def gathered(served: Served, log: str, links: int, partition: int | None = None)
         node = await served.container.node_of(log)
         for number, claim in enumerate(claims):
             messages = [encode_message(message(b"%d" % number))] * 2
-            assert read_plain(messages, None, node.log.settings, node.gather(partition).events)
-            node.gathered(claim)
+            events = node.appends.open(PlainEvents, partition)
+            assert read_plain(messages, None, node.log.settings, events)
+            events.claim(claim)
+            node.appends.grown()
 
     served.run(gather)
     return claims
 
 
+def are_stored(claims: list[Claim]) -> bool:
+    return all([isinstance(each, AppendResult) for each in claim.outcomes] == [True] for claim in claims)
+
+
 def test_what_comes_from_many_links_in_one_turn_is_one_append(served: Served) -> None:
     log = served.log("orders")
     claims = gathered(served, "orders", 100)
-    eventually(lambda: all(claim.ended == [None] for claim in claims))
+    eventually(lambda: are_stored(claims))
     assert log.statistics.appends == 1
     assert [int(event.data) for event in log.read()] == [number for number in range(100) for _ in range(2)]
 
@@ -105,14 +128,14 @@ def test_what_comes_from_many_links_in_one_turn_is_one_append(served: Served) ->
 def test_without_a_partition_each_link_has_an_append_of_its_own(served: Served) -> None:
     log = served.log("spread", partitions=4)
     claims = gathered(served, "spread", 8)
-    eventually(lambda: all(claim.ended == [None] for claim in claims))
+    eventually(lambda: are_stored(claims))
     assert log.statistics.appends == 8
     assert {event.partition for event in log.read()} == {0, 1, 2, 3}
 
 
 def test_all_links_are_told_of_what_the_log_refuses(served: Served) -> None:
     claims = gathered(served, "orders", 3, partition=9)
-    eventually(lambda: all([type(error) for error in claim.ended] == [InvalidPosition] for claim in claims))
+    eventually(lambda: all([type(each) for each in claim.outcomes] == [InvalidPosition] * 2 for claim in claims))
 
 
 def test_a_large_message_comes_in_many_frames(served: Served, client: Client) -> None:

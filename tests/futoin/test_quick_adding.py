@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from headwater.core import Grant, Right
-from headwater.core.asynchronous import AsyncLog
+from headwater.core import AppendRequest, Grant, Right
+from headwater.core.limits import EventColumns
+from headwater.core.local import LocalLog
 from headwater.futoin import quick_adding
 from headwater.server.accounts import Account, AccountDirectory, hash_password
 from headwater.server.security import AccountGuard
@@ -141,13 +141,13 @@ def test_what_comes_in_one_turn_is_one_append_and_each_has_its_number(
     peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    submit = AsyncLog.submit
+    request = LocalLog.request_columns
 
-    def watched(self: AsyncLog, events: Any, *more: Any, **options: Any) -> asyncio.Future[Any]:
-        sizes.append(len(events))
-        return submit(self, events, *more, **options)
+    def watched(self: LocalLog, columns: EventColumns, *more: Any, **options: Any) -> AppendRequest:
+        sizes.append(columns.count)
+        return request(self, columns, *more, **options)
 
-    monkeypatch.setattr(AsyncLog, "submit", watched)
+    monkeypatch.setattr(LocalLog, "request_columns", watched)
 
     async def scenario() -> None:
         socket = await peer.connected()

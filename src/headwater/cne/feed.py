@@ -18,7 +18,6 @@ from ..core.asynchronous import AsyncLog
 from ..core.bus import Bus
 from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.event import Event, SequencedEvent
-from ..core.joining import Joining
 from ..core.local import LocalLog
 from ..core.query import ALL
 from ..core.state import StateStore
@@ -67,8 +66,6 @@ class Feed:
         self.log = log
         self._turns = turns or Turns()
         self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
-        self.joining = Joining(self.asynchronous)
-        """For single events."""
         self.states = States(settings.states_max)
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}

@@ -100,7 +100,7 @@ class Service:
             return
         try:
             if len(events) == 1:
-                result = await feed.joining.append(events[0])
+                result = await feed.asynchronous.submit_one(events[0])
             else:
                 result = await feed.asynchronous.append(events)
         except DuplicateEventId:

@@ -1,7 +1,7 @@
 """A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
 
-One wake of the loop per commit for all appends that it answers, and one for all who wait for a commit: none where
-nobody does.
+One wake of the loop per commit for all appends that it answers (`loop.batcher`), and one for all who wait for a commit:
+none where nobody does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .condition import AppendCondition
 from .event import Event
 from .limits import EventColumns
 from .local import LocalLog
-from .log import AppendRequest, AppendResult, Page, Selection
+from .log import AppendResult, Page, Selection
+from .loop.batcher import AppendBatcher, settle
 from .query import ALL, Query
 from .reading import read_pages
 from .traffic import Traffic
@@ -35,8 +36,8 @@ class AsyncLog:
         self._is_awaited = False
         """Whether somebody may hold `_advance`. Set before it is given out, and so before who has it looks at the head;
         cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
-        self._gathered: list[AppendRequest] = []
-        """Appends of this turn of the loop, in their order."""
+        self.batcher = AppendBatcher(log, traffic=self.traffic)
+        """For whoever has something short to do when an append is over, and no use for a future and its turn."""
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
 
@@ -74,11 +75,19 @@ class AsyncLog:
     ) -> asyncio.Future[AppendResult]:
         """Begin an append; the future is its end. Raises what is wrong with it at once.
 
-        It goes to the log at the end of this turn of the loop, with all others of the turn: one by one they would wake
-        the log's threads each, which then take the interpreter from the loop, and commit few events at a time.
+        It goes to the log at the end of this turn of the loop, with all others of the turn.
         """
         future: asyncio.Future[AppendResult] = self._loop.create_future()
-        self._gather(self.log.request(events, condition, partition, self._deliver, future))
+        self.batcher.append(events, partial(settle, future), condition, partition)
+        return future
+
+    def submit_one(self, event: Event, *, alone: bool = False) -> asyncio.Future[AppendResult]:
+        """Begin an append of one event, joined with others of this turn: see `AppendBatcher.join`.
+
+        The future is where it went, or an EventLogError.
+        """
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.batcher.join(event, partial(settle, future), alone=alone)
         return future
 
     async def append_columns(
@@ -86,7 +95,7 @@ class AsyncLog:
     ) -> AppendResult:
         """As `append`, of events that were checked part by part (`gathering`)."""
         future: asyncio.Future[AppendResult] = self._loop.create_future()
-        self._gather(self.log.request_columns(columns, condition, partition, self._deliver, future))
+        self.batcher.append_columns(columns, partial(settle, future), condition, partition)
         return await future
 
     async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
@@ -127,36 +136,6 @@ class AsyncLog:
                 return
             elif not await _is_done_within(advance, idle_s):
                 yield page._replace(events=())
-
-    def _gather(self, request: AppendRequest) -> None:
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
-        self._gathered.append(request)
-
-    def _hand_over(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        for request in gathered:
-            try:
-                self.log.submit(request)
-            except Exception as error:  # whatever it is, who asked is told, and the others go on
-                future: asyncio.Future[AppendResult] = request.context  # type: ignore[assignment]
-                if not future.done():
-                    future.set_exception(error)
-
-    def _deliver(self, requests: list[AppendRequest]) -> None:
-        self._call_soon(self._resolve, requests)
-
-    def _resolve(self, requests: list[AppendRequest]) -> None:
-        self.traffic.came_in(requests)
-        for request in requests:
-            future: asyncio.Future[AppendResult] = request.context  # type: ignore[assignment]
-            if future.done():  # the caller went away; its events stay
-                continue
-            if request.error is not None:
-                future.set_exception(request.error)
-            else:
-                assert request.result is not None
-                future.set_result(request.result)
 
     def _wake_soon(self) -> None:
         if self._is_awaited:

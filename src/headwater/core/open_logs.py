@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .asynchronous import AsyncLog
-from .joining import Joining
 from .local import LocalLog
 from .store import LogStore
 from .traffic import Traffic
@@ -20,13 +19,11 @@ Answer = TypeVar("Answer")
 class OpenLog(Generic[T]):
     """A log, its asyncio face, and what a room makes of it."""
 
-    __slots__ = ("asynchronous", "joining", "log", "view")
+    __slots__ = ("asynchronous", "log", "view")
 
     def __init__(self, log: LocalLog, view: T, turns: Turns, traffic: Traffic) -> None:
         self.log, self.view = log, view
         self.asynchronous = AsyncLog(log, turns, traffic)
-        self.joining = Joining(self.asynchronous)
-        """For single events."""
 
 
 class OpenLogs(Generic[T]):

@@ -58,7 +58,7 @@ def begin_add_event(
 
 def _added(opened: Opened, event: Event) -> asyncio.Future[AppendResult]:
     """Where an event went, to come. With a key of its own it goes alone: peers send on before they have a reply."""
-    return opened.joining.append(event, alone=bool(event.id))
+    return opened.asynchronous.submit_one(event, alone=bool(event.id))
 
 
 async def add_events(call: Call) -> bytes:

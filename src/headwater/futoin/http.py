@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from ..core.errors import EventLogError
-from ..core.joining import settle
 from ..core.log import AppendResult
+from ..core.loop.batcher import settle
 from ..core.remembered import remembered
 from ..formats.problem import Problem
 from ..formats.tracing import trace_of_headers

@@ -83,7 +83,8 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) 
     if caller is None or opened is None:
         return None
     host.statistics.calls[addition.counted_as] += 1
-    opened.joining.append_telling(Event(given.p.type, data, attributes=channel.trace), partial(then, given.rid))
+    event = Event(given.p.type, data, attributes=channel.trace)
+    opened.asynchronous.batcher.join(event, partial(then, given.rid))
     return Adding(given.rid, caller.user.name)
 
 

@@ -70,9 +70,9 @@ def test_what_is_read_as_plain_is_what_each_message_is(given_messages: list[byte
     before = data(b"before")
     assert read_plain([before], None, settings, events) is not None
     if read_plain(given_messages, None, settings, events) is None:
-        assert_same(events.columns(), columns_of([before], settings))
+        assert_same(events.columns(settings), columns_of([before], settings))
     else:
-        assert_same(events.columns(), columns_of([before, *given_messages], settings))
+        assert_same(events.columns(settings), columns_of([before, *given_messages], settings))
 
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=list(AROUND))
@@ -81,7 +81,7 @@ def test_messages_that_differ_in_their_data_alone_have_one_form(around: bytes) -
     form, events = form_of(given_messages[0], SETTINGS), PlainEvents()
     assert form is not None
     assert read_plain(given_messages, form, SETTINGS, events) is form
-    assert_same(events.columns(), columns_of(given_messages))
+    assert_same(events.columns(SETTINGS), columns_of(given_messages))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_messages_that_differ_in_their_id_too_have_one_form(first: object, secon
     given_messages = [properties(message_id=each, subject="A") + data(bytes(300)) for each in (first, second)]
     form, events = form_of(given_messages[0], SETTINGS), PlainEvents()
     assert read_plain(given_messages, form, SETTINGS, events) is form
-    assert_same(events.columns(), columns_of(given_messages))
+    assert_same(events.columns(SETTINGS), columns_of(given_messages))
 
 
 @pytest.mark.parametrize("message", [

@@ -11,17 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from ...core.bus import Bus
-from ...core.errors import EventLogError, Overloaded
-from ...core.event import Event
+from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ...core.log import AppendRequest
+from ...core.loop.batcher import AppendBatcher
 from ...core.notification_types import NotificationType
 from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
 from .downtime import Run
-from .gathered import Claimant, Gathered
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
@@ -29,16 +27,6 @@ from .position import Position
 from .positions import Positions, Remembered, load, store
 
 _logger = logging.getLogger("headwater.amqp")
-
-GATHERED_EVENTS, GATHERED_BYTES = 256, 256 * 1024
-"""So many events, or so many bytes, are appended at once; fewer wait for others of the same turn of the loop."""
-
-
-class Appending(Protocol):
-    """Who wants to know what became of an append: the context of its request."""
-
-    def on_appended(self, request: AppendRequest) -> None:
-        """The request has its `result`, or its `error`."""
 
 
 class Reading(Protocol):
@@ -101,10 +89,8 @@ class EventLogNode:
         self.waiting: set[Reading] = set()
         """Consumers that have read all there is, and could send more."""
         self.consumers: set[Reading] = set()
-        self._gathered: Gathered | None = None
-        """Events of this turn of the loop that are appended at its end."""
-        self._overdue: deque[AppendRequest] = deque()
-        """Appends that the log, which has too much to write, would not take yet."""
+        self.appends = AppendBatcher(log, waits_for_room=True)
+        """The way of its producers' events into the log, in their order."""
         self._actions: deque[Action] = deque()
         """What the groups have decided, to be done in this order."""
         self._is_performing = False
@@ -142,7 +128,7 @@ class EventLogNode:
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
-        self._append_gathered()
+        self.appends.flush()
         self._stop_watching()
         self._end()
         if self._performing is not None:
@@ -215,56 +201,9 @@ class EventLogNode:
                 self.positions.record_epoch(group, partition, 0)
         self.is_changed = True
 
-    def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
-        """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
-
-        Raises InvalidInput where an event does not fit the log; then nothing was appended.
-        """
-        self._append_gathered()
-        request = self.log.request(events, None, partition, self._deliver, appending, are_messages_checked=True)
-        self._submit(request)
-        return request
-
-    def gather(self, partition: int | None) -> Gathered:
-        """Where plain events for that partition are added now, and claimed; then `gathered` is to be called.
-
-        They are appended in the order of these calls and those of `append`, at the end of this turn at the latest.
-        """
-        if self._gathered is not None and self._gathered.partition != partition:
-            self._append_gathered()
-        if self._gathered is None:
-            self._gathered = Gathered(partition)
-            self.loop.call_soon(self._append_gathered)
-        return self._gathered
-
-    def gathered(self, claimant: Claimant) -> None:
-        """The events that were added last are that one's, who is told what becomes of them."""
-        assert self._gathered is not None
-        self._gathered.claim(claimant)
-        events = self._gathered.events
-        is_spread = self.partitions > 1 and self._gathered.partition is None  # the log gives each append another one
-        if is_spread or events.count >= GATHERED_EVENTS or events.bytes >= GATHERED_BYTES:
-            self._append_gathered()
-
-    def _append_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, None
-        if gathered is None or not gathered.events.count:
-            return
-        try:
-            columns = gathered.events.columns()
-            request = self.log.request_columns(columns, None, gathered.partition, self._deliver, gathered)
-        except EventLogError as error:
-            self.loop.call_soon(gathered.end, error)
-        else:
-            self._submit(request)
-
-    def _submit(self, request: AppendRequest) -> None:
-        if self._overdue or not self._is_taken(request):
-            self._overdue.append(request)
-
     def tick(self, now: float) -> None:
         """Time has passed."""
-        self._retry()
+        self.appends.retry()
         if (due := self.groups.due()) is not None and due <= now:
             self.perform(self.groups.tick(now))
         expires = self.positions.expires_next()
@@ -356,24 +295,7 @@ class EventLogNode:
                 self.positions.stored(changes)
             return True
 
-    def _is_taken(self, request: AppendRequest) -> bool:
-        try:
-            self.log.submit(request)
-        except Overloaded:
-            return False
-        except EventLogError as error:
-            request.error = error
-            self.loop.call_soon(self._on_appended, [request])
-        return True
-
-    def _retry(self) -> None:
-        while self._overdue and self._is_taken(self._overdue[0]):
-            self._overdue.popleft()
-
     # From the log's own thread
-
-    def _deliver(self, requests: list[AppendRequest]) -> None:
-        self._call_soon(self._on_appended, requests)
 
     def _wake_soon(self) -> None:
         if not self._is_woken:
@@ -386,17 +308,9 @@ class EventLogNode:
 
     # On the loop
 
-    @staticmethod
-    def _on_appended(requests: list[AppendRequest]) -> None:
-        for request in requests:
-            try:
-                request.context.on_appended(request)  # type: ignore[attr-defined]
-            except Exception:  # the others are to be answered, too
-                _logger.exception("a producer failed")
-
     def _wake(self) -> None:
         self._is_woken = False
-        self._retry()
+        self.appends.retry()
         if self.log.is_closed:
             self._end()
             self._on_closed(self)

@@ -7,10 +7,12 @@ and data have events that differ in data and envelope alone. They are compared, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from ...core.event import Encoding
 from ...core.identifier import uuid7s
 from ...core.limits import METADATA_BYTES, EventColumns
+from ...core.loop.batcher import Ended, Joint, Outcome
 from ...core.settings import LogSettings
 from ..errors import MessageFault
 from ..protocol.sections import DATA_SECTION, DELIVERY_ANNOTATIONS, HEADER
@@ -26,12 +28,27 @@ _AROUND_BYTES_MAX = 4096
 """More than that around its data is not compared."""
 
 
+class Share(Protocol):
+    """Whose events some of a joint append are."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """They are stored, or were refused."""
+
+    def apart(self) -> Sequence[Joint]:
+        """Each of the events as an append of its own."""
+
+
 class PlainEvents:
-    """Events under way to a log: what `core.limits.check_append` would make of them, column by column."""
+    """Plain events of one log that come in one turn of the event loop, from all links: one append (see `Joint`).
 
-    __slots__ = ("attributes", "bytes", "count", "data", "envelopes", "group_keys", "types")
+    They are what `core.limits.check_append` would make of them, column by column.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_shares", "attributes", "bytes", "count", "data", "envelopes", "group_keys", "partition", "types")
+
+    def __init__(self, partition: int | None = None) -> None:
+        self.partition = partition
+        self._shares: list[Share] = []
         self.types: list[str] = []
         self.data: list[bytes] = []
         self.attributes: list[Mapping[str, str]] = []
@@ -41,8 +58,20 @@ class PlainEvents:
         self.bytes = 0
         """As `EventColumns.bytes`."""
 
-    def columns(self) -> EventColumns:
-        """The events, each with a UUIDv7 as its id."""
+    def claim(self, share: Share) -> None:
+        """The events that were added last are of that share."""
+        self._shares.append(share)
+
+    def outcomes(self, outcome: Outcome) -> list[tuple[Ended, Outcome]]:
+        """See Joint."""
+        return [(share.ended, outcome) for share in self._shares]
+
+    def apart(self) -> list[Joint]:
+        """See Joint."""
+        return [joint for share in self._shares for joint in share.apart()]
+
+    def columns(self, settings: LogSettings) -> EventColumns:
+        """The events, each with a UUIDv7 as its id. They were checked as they were added."""
         count = self.count
         return EventColumns(
             self.types, self.data, [()] * count, uuid7s(count), [""] * count, self.attributes, self.group_keys,

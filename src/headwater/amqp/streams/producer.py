@@ -7,11 +7,14 @@ behind slows its producers down.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ...core.errors import EventLogError, InvalidInput, OutcomeUnknown
+from ...core.errors import EventLogError, OutcomeUnknown
 from ...core.event import Event
-from ...core.log import AppendRequest
+from ...core.limits import EventColumns, check_append
+from ...core.log import AppendResult
+from ...core.loop.batcher import Ended, Joint, Outcome
+from ...core.settings import LogSettings
 from ...core.shown import show
 from ..container import Container
 from ..errors import MessageFault, link_fault
@@ -28,7 +31,7 @@ from ..transport import Transport
 from .inbound import read_message
 from .links import partition_number
 from .node import EventLogNode
-from .plain import Form, read_plain
+from .plain import Form, PlainEvents, read_plain
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
@@ -39,7 +42,7 @@ UNLIKE_MESSAGES = 256
 
 
 class _Append:
-    """Deliveries whose events are appended together: the context of their request."""
+    """Deliveries of one link whose events are appended together (see `Joint`)."""
 
     __slots__ = ("_producer", "began_ns", "bytes", "deliveries", "events", "node", "partition")
 
@@ -48,29 +51,61 @@ class _Append:
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []
         self.bytes = 0
+        """Of the deliveries."""
         self.began_ns = 0
         """When it was submitted, where somebody collects spans."""
 
-    def add(self, delivery: Delivery, event: Event) -> None:
+    @property
+    def count(self) -> int:
+        """See Joint."""
+        return len(self.events)
+
+    def take(self, delivery: Delivery, event: Event) -> None:
+        """One more."""
         self.deliveries.append(delivery)
         self.events.append(event)
         self.bytes += delivery.bytes
 
-    def on_appended(self, request: AppendRequest) -> None:
-        is_new = request.result is not None and not request.result.was_stored
-        self._producer.on_appended(self, request.error, is_new=is_new)
+    def columns(self, settings: LogSettings) -> EventColumns:
+        """See Joint. The messages were looked at when they were read."""
+        return check_append(self.events, settings.event_bytes_max, are_messages_checked=True)
+
+    def outcomes(self, outcome: Outcome) -> tuple[tuple[Ended, Outcome]]:
+        """See Joint."""
+        return ((self._ended, outcome),)
+
+    def apart(self) -> list[Joint] | None:
+        """See Joint."""
+        if len(self.events) == 1:
+            return None
+        return [self._one(*each) for each in zip(self.deliveries, self.events, strict=True)]
+
+    def _one(self, delivery: Delivery, event: Event) -> _Append:
+        one = _Append(self._producer, self.node, self.partition)
+        one.began_ns = self.began_ns
+        one.take(delivery, event)
+        return one
+
+    def _ended(self, outcome: Outcome) -> None:
+        is_new = isinstance(outcome, AppendResult) and not outcome.was_stored
+        self._producer.on_appended(self, error_of(outcome, self.node), is_new=is_new)
 
 
 class _RunAppend:
-    """A run of deliveries whose events are appended with those of others."""
+    """A run of deliveries whose events are appended with those of others (see `Share`)."""
 
     __slots__ = ("_producer", "node", "partition", "run")
 
     def __init__(self, producer: Producer, run: Run, node: EventLogNode, partition: int | None) -> None:
         self._producer, self.run, self.node, self.partition = producer, run, node, partition
 
-    def on_ended(self, error: EventLogError | None) -> None:
-        self._producer.on_run_appended(self, error)
+    def ended(self, outcome: Outcome) -> None:
+        """See Share."""
+        self._producer.on_run_appended(self, error_of(outcome, self.node))
+
+    def apart(self) -> list[_Append]:
+        """See Share."""
+        return list(self._producer.appends_of(deliveries_of(self.run), self.node, self.partition, each=True))
 
 
 class Producer(LinkEnd):
@@ -178,9 +213,6 @@ class Producer(LinkEnd):
 
     def on_appended(self, append: _Append, error: EventLogError | None, *, is_new: bool = False) -> None:
         """What became of an append: its deliveries get their outcome. `is_new`: they were not stored before."""
-        if isinstance(error, InvalidInput) and len(append.deliveries) > 1:
-            self._append_each(append)
-            return
         if error is None:
             self._statistics.messages_appended += len(append.deliveries) if is_new else 0
             self._accept(append.deliveries)
@@ -198,9 +230,6 @@ class Producer(LinkEnd):
     def on_run_appended(self, append: _RunAppend, error: EventLogError | None) -> None:
         """What became of a run: its deliveries get their outcome."""
         run = append.run
-        if isinstance(error, InvalidInput):  # somebody's, of those whose events were appended together
-            self._append(deliveries_of(run), append.node, append.partition)
-            return
         if error is None:
             self._statistics.messages_appended += len(run.tags)
             self._accept_run(run)
@@ -219,18 +248,36 @@ class Producer(LinkEnd):
 
         Raises DecodeError: they are, but not every receiver can decode one of them. Nothing is done.
         """
-        events = node.gather(self._partition).events
+        events = node.appends.open(PlainEvents, self._partition)
         self._form = read_plain(run.payloads, self._form, node.log.settings, events)
         if self._form is None:
             self._unlike_left = UNLIKE_MESSAGES
             return False
-        node.gathered(_RunAppend(self, run, node, self._partition))
+        events.claim(_RunAppend(self, run, node, self._partition))
+        node.appends.grown()
         return True
 
     def _append(
         self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None, *, decodes: bool = False
     ) -> None:
-        """Append what can be; an event with an id of its own goes alone, so that a known id costs no other event.
+        """Append what can be. `decodes`: see `appends_of`."""
+        for append in self.appends_of(deliveries, node, bound, decodes=decodes):
+            if self._spans is not None:
+                append.began_ns = self._spans.now_ns()
+            node.appends.add(append)
+
+    def appends_of(
+        self,
+        deliveries: Sequence[Delivery],
+        node: EventLogNode,
+        bound: int | None,
+        *,
+        decodes: bool = False,
+        each: bool = False,
+    ) -> Iterator[_Append]:
+        """The appends of these deliveries. A delivery that makes no event gets its outcome here.
+
+        An event with an id of its own goes alone, so that a known id costs no other event; with `each`, all do.
 
         All sections of a message are decoded with `decodes`, or where it comes alone: that costs it 3 % more CPU, and
         would double what each of many costs.
@@ -248,32 +295,18 @@ class Producer(LinkEnd):
                 self._accept([delivery])
                 self._done(1, delivery.bytes)
                 continue
-            if append is not None and (event.id or partition != append.partition):
-                self._submit(append)
+            is_alone = each or bool(event.id)
+            if append is not None and (is_alone or partition != append.partition):
+                yield append
                 append = None
             if append is None:
                 append = _Append(self, node, partition)
-            append.add(delivery, event)
-            if event.id:
-                self._submit(append)
+            append.take(delivery, event)
+            if is_alone:
+                yield append
                 append = None
         if append is not None:
-            self._submit(append)
-
-    def _submit(self, append: _Append) -> None:
-        if self._spans is not None:
-            append.began_ns = self._spans.now_ns()
-        try:
-            append.node.append(append.events, append.partition, append)
-        except EventLogError as error:
-            self.on_appended(append, error)
-
-    def _append_each(self, append: _Append) -> None:
-        """The log would not take these together: it says of each why."""
-        for delivery, event in zip(append.deliveries, append.events, strict=True):
-            alone = _Append(self, append.node, append.partition)
-            alone.add(delivery, event)
-            self._submit(alone)
+            yield append
 
     def _event(
         self, delivery: Delivery, node: EventLogNode, bound: int | None, decodes: bool
@@ -389,3 +422,10 @@ def destination(message: bytes) -> str:
         problem = "the link has no target address, and the message no `to`; give one of them"
         raise AmqpError(conditions.INVALID_FIELD, problem)
     return properties.to
+
+
+def error_of(outcome: Outcome, node: EventLogNode) -> EventLogError | None:
+    """Why events were not stored; None: they were. A fault of ours leaves it unknown."""
+    if isinstance(outcome, AppendResult):
+        return None
+    return outcome if isinstance(outcome, EventLogError) else OutcomeUnknown(node.log.name)

@@ -1,0 +1,304 @@
+"""The way of appends from one event loop into one log: gathered, joined, split and answered here, and nowhere else.
+
+A request costs the log as much as several events, and each wake of its threads takes the interpreter from the loop. So
+the unit of work is a turn of the loop: all that came in one goes to the log at its end.
+
+    call                             joined with                    goes to the log            refused
+    -------------------------------  -----------------------------  -------------------------  ----------------------
+    `append`: all or none            nothing                        at the end of the turn     as a whole
+    `join`: one event                the joint append that is open  at the end of the turn,    event by event, if it
+    `open`, `grown`: columns, added  (one of its kind, and of its   or when it is full         may be the fault of one
+      by those whose events they are partition)
+    `add`: a joint append, complete  nothing                        at the end of the turn     the same
+
+Rules:
+
+1. *Order.* Appends go to the log in the order of the calls. The one exception: events of a joint append that the log
+   refuses after it has taken it are appended again, behind later ones. Whoever sends on before it has an
+   answer therefore lets an event that the log may know go alone.
+2. *One hand-over in a turn*, and one wake of the loop for all that one commit answers. A joint append that is full
+   (`EVENTS_MAX`, `BYTES_MAX`) goes at once, with all before it, so that none waits behind very much.
+3. *No even share is lost.* A log that gives each append the next partition gets each share of a joint append by itself.
+4. *Splitting.* What may hold for one of several events, or for all of them together, but not for each (`_OF_ONE`),
+   divides a joint append into appends of one event. Each then has a refusal of its own.
+5. *Each share has one outcome.* A fault in one who is given it is none of the others'.
+6. *Room.* Where the log has none, an append is refused with Overloaded; or it waits, with all behind it, until `retry`.
+
+What several loops and threads append is gathered once more below this, under one sync of the disk: by the sequencer of
+the storage, which knows requests, not events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from ..condition import AppendCondition
+from ..errors import DuplicateEventId, InvalidInput, Overloaded
+from ..event import Event
+from ..limits import EventColumns, check_append
+from ..local import LocalLog
+from ..log import AppendRequest, AppendResult
+from ..settings import LogSettings
+from ..traffic import Traffic
+
+EVENTS_MAX = 256
+BYTES_MAX = 256 * 1024
+"""Of a joint append: whatever reaches one of both is appended at once."""
+_OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
+
+Outcome = AppendResult | BaseException
+"""Where events went, and whether they were stored before; or why they have no numbers."""
+Ended = Callable[[Outcome], None]
+"""Takes an outcome, on the loop."""
+
+
+class Joint(Protocol):
+    """Events that are appended together, though each is by itself."""
+
+    @property
+    def partition(self) -> int | None:
+        """The partition of all of them; None: the log's choice."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    @property
+    def bytes(self) -> int:
+        """About how much they take."""
+
+    def columns(self, settings: LogSettings) -> EventColumns:
+        """The events, checked by the settings of the log. Raises InvalidInput."""
+
+    def outcomes(self, outcome: Outcome) -> Iterable[tuple[Ended, Outcome]]:
+        """Each of those whose events they are, and what that one gets for an outcome of all."""
+
+    def apart(self) -> Sequence[Joint] | None:
+        """The same events as joint appends of one event each, in their order; None if this is one already."""
+
+
+J = TypeVar("J", bound=Joint)
+
+
+class _Whole:
+    """An append that is all or none."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def outcomes(self, outcome: Outcome) -> Iterable[tuple[Ended, Outcome]]:
+        return ((self._ended, outcome),)
+
+    def apart(self) -> Sequence[Joint] | None:
+        return None
+
+
+class _Singles:
+    """Single events."""
+
+    __slots__ = ("_ends", "bytes", "count", "events", "partition")
+
+    def __init__(self, partition: int | None = None) -> None:
+        self.partition = partition
+        self.events: list[Event] = []
+        self._ends: list[Ended] = []
+        self.bytes = self.count = 0
+
+    def take(self, event: Event, ended: Ended) -> None:
+        self.events.append(event)
+        self._ends.append(ended)
+        self.bytes += len(event.data)
+        self.count += 1
+
+    def columns(self, settings: LogSettings) -> EventColumns:
+        return check_append(self.events, settings.event_bytes_max)
+
+    def outcomes(self, outcome: Outcome) -> Iterable[tuple[Ended, Outcome]]:
+        if isinstance(outcome, BaseException):
+            return [(ended, outcome) for ended in self._ends]
+        first, _, was_stored = outcome
+        return [(ended, AppendResult(number, number, was_stored)) for number, ended in enumerate(self._ends, first)]
+
+    def apart(self) -> Sequence[Joint] | None:
+        if self.count == 1:
+            return None
+        return [_single(event, ended) for event, ended in zip(self.events, self._ends, strict=True)]
+
+
+class AppendBatcher:
+    """All appends of one event loop into one log. To be made and used on that loop."""
+
+    def __init__(self, log: LocalLog, *, traffic: Traffic | None = None, waits_for_room: bool = False) -> None:
+        """`traffic` counts the appended events; `waits_for_room`: see rule 6."""
+        self._log, self._traffic, self._waits_for_room = log, traffic, waits_for_room
+        self._loop = asyncio.get_running_loop()
+        self._open: Joint | None = None
+        """What single events and columns of this turn are added to."""
+        self._gathered: list[AppendRequest] = []
+        """Appends of this turn, in their order."""
+        self._waiting: deque[AppendRequest] = deque()
+        """Appends that the log had no room for."""
+        self._is_due = False
+        self._is_spread = log.settings.partitions > 1
+
+    def append(
+        self,
+        events: Sequence[Event],
+        ended: Ended,
+        condition: AppendCondition | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Append all of the events, or none. Raises errors of the events at once, as `LocalLog.request`."""
+        self._gather(self._log.request(events, condition, partition, self._deliver, _Whole(ended)))
+
+    def append_columns(
+        self,
+        columns: EventColumns,
+        ended: Ended,
+        condition: AppendCondition | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """As `append`, of checked columns. Raises as `LocalLog.request_columns`."""
+        self._gather(self._log.request_columns(columns, condition, partition, self._deliver, _Whole(ended)))
+
+    def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
+        """Append one event, with others of this turn. It is appended even if nobody waits for that any more.
+
+        `alone` is for one that the log may know: it costs no other event its place.
+        """
+        if alone:
+            self.add(_single(event, ended))
+        else:
+            self.open(_Singles, None).take(event, ended)
+            self.grown()
+
+    def open(self, kind: Callable[[int | None], J], partition: int | None) -> J:
+        """The open joint append of that class for that partition: to add events to, and then to call `grown`."""
+        joint = self._open
+        if joint is None or joint.__class__ is not kind or joint.partition != partition:
+            self._close()
+            self._open = opened = kind(partition)
+            self._hand_over_soon()
+            return opened
+        return joint  # type: ignore[return-value]
+
+    def grown(self) -> None:
+        """The open joint append has one share more."""
+        joint = self._open
+        assert joint is not None
+        if self._is_spread and joint.partition is None:
+            self._close()
+        elif joint.count >= EVENTS_MAX or joint.bytes >= BYTES_MAX:
+            self.flush()
+
+    def add(self, joint: Joint) -> None:
+        """Append events that are joined already."""
+        self._close()
+        try:
+            columns = joint.columns(self._log.settings)
+            request = self._log.request_columns(columns, None, joint.partition, self._deliver, joint)
+        except Exception as error:  # as of `_is_taken`
+            self._divide(joint, error, is_soon=True)
+        else:
+            self._gather(request)
+
+    def flush(self) -> None:
+        """Hand the gathered appends over to the log, without waiting for the end of the turn."""
+        self._close()
+        gathered, self._gathered = self._gathered, []
+        for request in gathered:
+            if self._waiting or not self._is_taken(request):
+                self._waiting.append(request)
+
+    def retry(self) -> None:
+        """There may be room in the log: hand over the appends that wait. To be called when the log commits."""
+        while self._waiting and self._is_taken(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _close(self) -> None:
+        joint, self._open = self._open, None
+        if joint is not None and joint.count:
+            self.add(joint)
+
+    def _gather(self, request: AppendRequest) -> None:
+        self._close()
+        self._gathered.append(request)
+        self._hand_over_soon()
+
+    def _hand_over_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_due = False
+        self.flush()
+
+    def _is_taken(self, request: AppendRequest) -> bool:
+        """Submit; False if the request is to wait for room."""
+        try:
+            self._log.submit(request)
+        except Exception as error:  # whatever it is, who asked gets it, and the others go on
+            if self._waits_for_room and isinstance(error, Overloaded):
+                return False
+            joint: Joint | _Whole = request.context  # type: ignore[assignment]
+            self._loop.call_soon(self._divide, joint, error)
+        return True
+
+    def _divide(self, joint: Joint | _Whole, error: BaseException, *, is_soon: bool = False) -> None:
+        """The log refuses this: append each event by itself if one of them may be at fault, else say so.
+
+        `is_soon`: whoever asked for it is on the stack, and is answered later.
+        """
+        if isinstance(error, _OF_ONE) and (parts := joint.apart()) is not None:
+            for part in parts:
+                self.add(part)
+        elif is_soon:
+            self._loop.call_soon(self._end, joint, error)
+        else:
+            self._end(joint, error)
+
+    def _end(self, joint: Joint | _Whole, outcome: Outcome) -> None:
+        for ended, own in joint.outcomes(outcome):
+            try:
+                ended(own)
+            except Exception as error:
+                self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
+
+    def _deliver(self, requests: list[AppendRequest]) -> None:
+        """Called by the log, from a thread of its own."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for it
+            self._loop.call_soon_threadsafe(self._answer, requests)
+
+    def _answer(self, requests: list[AppendRequest]) -> None:
+        if self._traffic is not None:
+            self._traffic.came_in(requests)
+        for request in requests:
+            joint: Joint | _Whole = request.context  # type: ignore[assignment]
+            if request.error is not None:
+                self._divide(joint, request.error)
+            else:
+                assert request.result is not None
+                self._end(joint, request.result)
+
+
+def settle(end: asyncio.Future[AppendResult], outcome: Outcome) -> None:
+    """Give a future the outcome of an append, unless it is done: whoever asked for it has gone then."""
+    if end.done():
+        return
+    if isinstance(outcome, BaseException):
+        end.set_exception(outcome)
+    else:
+        end.set_result(outcome)
+
+
+def _single(event: Event, ended: Ended) -> _Singles:
+    joint = _Singles()
+    joint.take(event, ended)
+    return joint
