@@ -9,9 +9,9 @@ from typing import TypeVar
 from .. import __version__
 from ..core.access import Guard
 from ..core.bus import Bus
+from ..core.loop.fair_semaphore import FairSemaphore
 from ..core.spans import Spans
 from ..core.turns import Flow, Turns
-from .aside import Aside
 from .login import Login
 from .protocol import conditions
 from .protocol.codec import encode
@@ -71,7 +71,8 @@ class Shared:
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
-        self._aside = Aside()
+        self._filters = FairSemaphore(1)
+        """For large filters. A thread takes as much of the interpreter's time as the loop has, so there is one."""
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
         """Attached links, each with what detaches it."""
 
@@ -96,7 +97,7 @@ class Shared:
         """
         if not given or len(encode(given)) <= LARGE_FILTER_BYTES:
             return read()
-        found = await self._aside.do(flow.user, read, lambda: link.is_waiting)
+        found = await self._filters.run(flow.user, read, lambda: link.is_waiting)
         return found if link.is_waiting else None
 
     def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:

@@ -21,7 +21,7 @@ from ..core.errors import (
     WouldDrop,
 )
 from ..core.limits import show
-from ..core.rounds import Rounds
+from ..core.loop.fair_semaphore import FairSemaphore
 from ..core.slices import Slices
 from .attributes import Kind
 from .catalog import CATALOG
@@ -89,7 +89,7 @@ class Management:
     """One management node: the types that are served, and what is done with them."""
 
     def __init__(self) -> None:
-        self._rounds = Rounds(TURNS)
+        self._places = FairSemaphore(TURNS)
         self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
         self._of_node: Mapping[str, Callable[[Request], Awaitable[Answer]]] = {
             "QUERY": self._query,
@@ -119,7 +119,7 @@ class Management:
         operation = _text(request, "operation")
         if operation is None:
             raise Refusal(Status.BAD_REQUEST, "operation: missing; name the one to perform")
-        async with self._rounds.place(request.user.name):
+        async with self._places.place(request.user.name):
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
             return await self._of_self(operation, request)

@@ -33,13 +33,14 @@ from ..core.access import (
     User,
 )
 from ..core.bus import Bus
+from ..core.loop.fair_semaphore import NoRoom
 from ..core.notification_types import NotificationType
 from ..core.place import place_of
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
 from .brake import WAIT_S_MAX, Attempt, Brake, Seats
 from .log_lines import fields
 from .oidc.tokens import KeyUnknown, TokenLogins
-from .password_checks import NoRoom, PasswordChecks
+from .password_checks import PasswordChecks
 from .refusals import Refusals
 
 logger = logging.getLogger("headwater.security")
@@ -267,12 +268,12 @@ class AccountGuard:
         return await asyncio.shield(task)  # one caller that goes away must not end the check of the others
 
     async def _check(self, credentials: Credentials, digest: bytes, place: str, peer: str) -> User | None:
-        if not self._checks.has_room(place):  # so that no failure is forgotten for one that is not checked
+        if not self._checks.places.has_room(place):  # so that no failure is forgotten for one that is not checked
             raise self._hasty(credentials.name, peer)
         attempt = place, credentials.name
         await self._wait(attempt, peer)
         try:
-            async with self._checks.turn(place):
+            async with self._checks.places.place(place):
                 accounts = self._directory.newest()
                 user = self._logins.get(digest, accounts)  # another place may have shown it meanwhile
                 if user is None and (account := await self._account_of_password(accounts, credentials)) is not None:

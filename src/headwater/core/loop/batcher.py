@@ -168,7 +168,7 @@ class AppendBatcher:
         self._gather(self._log.request_columns(columns, condition, partition, self._deliver, _Whole(ended)))
 
     def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
-        """Append one event, with others of this turn. It is appended even if nobody waits for that any more.
+        """Append one event, with others of this turn. It is appended even if its caller has gone.
 
         `alone` is for one that the log may know: it costs no other event its place.
         """
@@ -273,7 +273,7 @@ class AppendBatcher:
 
     def _deliver(self, requests: list[AppendRequest]) -> None:
         """Called by the log, from a thread of its own."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for it
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._answer, requests)
 
     def _answer(self, requests: list[AppendRequest]) -> None:

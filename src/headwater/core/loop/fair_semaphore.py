@@ -1,0 +1,149 @@
+"""A few places, dealt round robin to payers: a hundred calls of one payer delay another payer by one.
+
+For work that holds something scarce while it runs: a thread, a core for 50 ms, the store of entities. The unit of
+fairness is the payer (a user, or the address of an unknown peer), since the number of calls is up to each of them.
+
+    event                      a place is free      none is free
+    -------------------------  -------------------  ---------------------------------------------------------------
+    `enter`                    it is taken          the payer's queue is one longer; a payer without a queue is last
+    `leave`                    one more is free     the first of the payer whose turn it is has the place; that payer
+                                                    is last now
+    cancelled while it waits   -                    its queue is one shorter
+    cancelled in the moment in which it has the     as `leave`
+      place
+
+Rules:
+
+1. *No place is idle while somebody waits*, and none is lost: each `enter` that returns has one `leave`.
+2. *Of one payer, first come, first served.* A turn does not depend on how many of another payer wait.
+3. *Bounds.* At most so many of a payer wait, and so many in all. Where all is full, the payer with the longest queue
+   gives up its newest, for a payer whose queue is shorter by more than one. Others get `NoRoom`, unlooked at.
+
+All is done on one event loop; only what `run` is given runs on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class NoRoom(Exception):
+    """The queue is full, so this was not looked at."""
+
+
+class FairSemaphore:
+    """So many places of one event loop."""
+
+    def __init__(self, places: int, *, waiting_max: float = math.inf, waiting_of_payer_max: float = math.inf) -> None:
+        """`waiting_max` is how many may wait, `waiting_of_payer_max` how many of one payer."""
+        self._free = places
+        self._waiting_max, self._waiting_of_payer_max = waiting_max, waiting_of_payer_max
+        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        """Of each payer who waits, in the order of their turns."""
+        self.waiting = 0
+        """How many wait, of all payers."""
+
+    def has_room(self, payer: Hashable) -> bool:
+        """Whether one more of that payer may wait, or need not."""
+        if self._free:
+            return True
+        own = len(self._queues.get(payer, ()))
+        if own >= self._waiting_of_payer_max:
+            return False
+        return self.waiting < self._waiting_max or own + 1 < self._longest()[1]
+
+    @asynccontextmanager
+    async def place(self, payer: Hashable) -> AsyncIterator[None]:
+        """A place, as long as the context lasts; `payer` is whose turn it takes. Raises as `enter`."""
+        await self.enter(payer)
+        try:
+            yield
+        finally:
+            self.leave()
+
+    async def enter(self, payer: Hashable) -> None:
+        """Wait for a place, and take it; `leave` must be called when it is needed no more.
+
+        Raises NoRoom: at once, or later to make room for a payer with a shorter queue.
+        """
+        if self._free:
+            self._free -= 1
+            return
+        if not self.has_room(payer):
+            raise NoRoom
+        if self.waiting >= self._waiting_max:
+            self._drop_one()
+        turn = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(payer, deque()).append(turn)
+        self.waiting += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._withdraw(payer, turn)
+            elif turn.exception() is None:  # it was given in the same moment
+                self.leave()
+            raise
+
+    def leave(self, _: object = None) -> None:
+        """Give a place to the payer whose turn it is, and pass over calls that were cancelled."""
+        while self._queues:
+            turn = self._take(next(iter(self._queues)))
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    async def run(self, payer: Hashable, work: Callable[[], T], is_wanted: Callable[[], bool]) -> T | None:
+        """The answer of that work, on a thread; raises what it raises, and as `enter`.
+
+        None, and not done, if it is wanted no more when its turn comes. Where this is cancelled, its place is not
+        given to others until the work has ended.
+        """
+        await self.enter(payer)
+        if not is_wanted():
+            self.leave()
+            return None
+        try:
+            running = asyncio.get_running_loop().run_in_executor(None, work)
+        except BaseException:  # there are no threads any more
+            self.leave()
+            raise
+        running.add_done_callback(self.leave)
+        return await asyncio.shield(running)
+
+    def _drop_one(self) -> None:
+        """The payer that has most waiting gives way; one that has been cancelled, and not left yet, is room too."""
+        last = self._take(self._longest()[0], last=True)
+        if not last.done():
+            last.set_exception(NoRoom())
+
+    def _withdraw(self, payer: Hashable, turn: asyncio.Future[None]) -> None:
+        queue = self._queues.get(payer, deque())
+        if turn in queue:
+            queue.remove(turn)
+            self.waiting -= 1
+            if not queue:
+                del self._queues[payer]
+
+    def _take(self, payer: Hashable, *, last: bool = False) -> asyncio.Future[None]:
+        """The first of a payer, who is last in turn then; or the last of it, which changes nobody's turn."""
+        queue = self._queues[payer]
+        turn = queue.pop() if last else queue.popleft()
+        self.waiting -= 1
+        if not queue:
+            del self._queues[payer]
+        elif not last:
+            self._queues[payer] = self._queues.pop(payer)
+        return turn
+
+    def _longest(self) -> tuple[Hashable, int]:
+        """The payer that has most waiting, and how many."""
+        return max(((payer, len(queue)) for payer, queue in self._queues.items()), key=lambda each: each[1])
