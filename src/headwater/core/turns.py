@@ -1,13 +1,32 @@
 """Whose turn it is on the event loop: work that scans gets a few ms of each turn, dealt to users, then to connections.
 
-Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: every user has a virtual time, which grows by the CPU
-time that its work has cost, and of those who wait the one that has had least is next; so it is among the connections
-of one user. Nobody saves time up by being idle, and whoever comes anew, or costs little, goes before who costs much. A
-hundred connections of one user have together what one connection of another has. Time passes for those who wait, too:
-whoever comes anew goes before them, but an endless row of newcomers does not keep them waiting for ever.
+A step is a callable that scans for about half a millisecond (`Pace` says how much that is) and asks for another turn if
+there is more: it may do so for ever. Each turn of the loop has 2 ms of CPU time for all steps; everything else on the
+loop gets its turn in between. Long jobs that end, because their input is bounded, run in slices instead (`slices`).
 
-What is dealt is a step: a callable that scans for about half a millisecond (`Pace` says how much that is) and asks for
-another turn if there is more. Where nobody waits and little was done just now, a step runs at once. No I/O.
+Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: users, and the connections of each user. A flow (a
+user, or a connection) has a start: the virtual time since which it is due.
+
+    state    `add`                                `take`                             `served`
+    -------  -----------------------------------  ---------------------------------  ----------------------------------
+    idle     waiting and new, at the later of     -                                  -
+             its own start and the virtual time
+    waiting  -                                    served; the virtual time is its    -
+                                                  start, if that is later
+    served   -                                    -                                  its start grows by its cost;
+                                                                                     waiting if it has more, else idle
+
+Rules:
+
+1. *The earliest start is next*, and of two flows with the same start the newer one.
+2. *Idleness saves nothing*: a flow that comes again starts at the virtual time or later.
+3. *The user is the unit*: a hundred connections of one user have together as much as one connection of another.
+4. *New and cheap flows go before dear ones.* But each new flow that is served moves the virtual time on, so that an
+   endless row of newcomers does not keep others waiting for ever.
+5. *If the queue is empty and little was done just now, a step runs at once*, for half of the time at most.
+6. *A step that fails is charged*, and the next one runs.
+
+No I/O.
 """
 
 from __future__ import annotations

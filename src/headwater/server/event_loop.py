@@ -1,10 +1,22 @@
-"""The server's event loop: uvloop, but that nobody who opens connections without end keeps others from getting in.
+"""The server's event loop: uvloop, with an accept queue that is fair to the places from which connections come.
 
-libuv accepts one connection in each turn of the loop, on every listening socket. Whoever knocks waits in one queue of
-the operating system behind those who knocked before: for 13 s behind somebody who opens hundreds per second where a
-turn takes 10 ms, measured. Here many are accepted in a turn, and opened in an order that is fair to the places that
-they come from: place after place, and of each place first come, first served; but where many wait, the newest is first
-(adaptive LIFO): it waits for certain, while the oldest may have gone.
+libuv accepts one connection in each turn of the loop, on every listening socket. A connection waits in one queue of the
+operating system behind all earlier ones: measured, for 13 s behind a peer that opens hundreds per second, where a turn
+takes 10 ms. Here many are accepted in a turn, and opened place after place.
+
+    event                    queue of accepted sockets                     queue of TLS handshakes
+    -----------------------  --------------------------------------------  --------------------------------------------
+    the socket is readable   up to `ACCEPTED_MAX`, or for `ACCEPTING_S`,   -
+                             are added
+    more than the maximum    the oldest of the place with most is closed   the oldest of the place with most is closed
+      (`WAITING_MAX`,
+      `OPENING_MAX`)
+    a turn of the loop       `OPENED_MAX` are taken                        those are added
+    the handshake ends       -                                             it is removed
+    no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
+
+Rules: the place whose turn it is gives one, and is last then. Of a place the oldest is first; but if `MANY` wait, the
+newest (adaptive LIFO): it waits for certain, while the oldest may have gone.
 """
 
 from __future__ import annotations
