@@ -1,0 +1,41 @@
+"""The count of files and calls of each way: that every way is counted, and that growth is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .counting import Way, growth, least, measured
+
+ON_THE_WAY = {
+    "HTTP append": {"dcb/appending.py", "storage/log.py"},
+    "HTTP read": {"dcb/reading.py", "storage/reader.py"},
+    "AMQP in": {"amqp/streams/producer.py", "storage/log.py"},
+    "AMQP out": {"amqp/streams/consumer.py"},
+    "FutoIn add": {"futoin/websocket.py", "storage/log.py"},
+    "FutoIn poll": {"futoin/calls.py"},
+    "CNE post": {"cne/publishing.py", "storage/log.py"},
+    "CNE post and webhook": {"cne/publishing.py", "cne/webhook.py"},
+    "Flight put": {"flight/writing.py", "server/bulk/link.py", "storage/log.py"},
+    "Flight get": {"flight/reading.py", "server/bulk/backend.py"},
+}
+
+
+def test_each_way_is_counted_in_all_processes_and_threads(tmp_path: Path) -> None:
+    found = measured(tmp_path, events=5, runs=1, idle_s=0.1)
+    assert found.keys() == ON_THE_WAY.keys()
+    for name, files in ON_THE_WAY.items():
+        assert files <= set(found[name].files), f"{name}: {found[name].files}"
+        assert found[name].calls > len(files)
+
+
+def test_a_file_that_is_not_in_every_run_is_not_on_the_way() -> None:
+    assert least([{"a.py": 30.0, "b.py": 1.0}, {"a.py": 20.0, "c.py": 9.0}], 10) == Way(("a.py",), 2.0)
+
+
+def test_more_files_and_more_calls_are_named() -> None:
+    before = {"in": Way(("a.py", "b.py"), 100.0), "out": Way(("a.py",), 10.0)}
+    assert growth(before, {"in": Way(("c.py", "d.py"), 101.0), "out": Way(("a.py",), 9.0), "new": Way((), 9.0)}) == []
+    assert growth(before, {"in": Way(("a.py", "b.py", "c.py"), 100.0), "out": Way(("a.py",), 11.0)}) == [
+        "in: 3 files, 2 before; new are c.py",
+        "out: 11.0 calls per event, 10.0 before",
+    ]
