@@ -19,7 +19,7 @@ from headwater.console.series import (
     Series,
 )
 from headwater.core.following import Lag
-from headwater.core.peaks import SECONDS_MAX, Peaks
+from headwater.core.log import SECONDS_MAX, Peaks
 
 from .hosting import sample
 

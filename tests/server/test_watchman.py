@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import headwater
 from headwater.core.bus import Bus, Notification
-from headwater.core.doing import Doing
 from headwater.core.notification_types import NotificationType
+from headwater.core.turns import Doing
 from headwater.server.gate import Gate
 from headwater.server.metrics import ServerCollector, scrape
 from headwater.server.request_meter import RequestMeter

@@ -169,18 +169,16 @@ class Guard(Protocol):
         """The user's secret key for protocols that sign messages (FutoIn HMAC), or None."""
 
 
-class OpenGuard:
+class OpenGuard(Guard):
     """Everything is allowed to everybody: no user is configured."""
 
     is_open = True
     takes_tokens = False
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
-        """See Guard."""
         return ANYBODY
 
     def trusted(self, name: str, peer: str) -> User:
-        """See Guard."""
         return ANYBODY
 
     def seal(self, name: str, *, is_login: bool = False) -> str:
@@ -192,11 +190,9 @@ class OpenGuard:
         return Unauthenticated("the login is not well-formed")
 
     def recall(self, credentials: Credentials) -> User | None:
-        """See Guard."""
         return ANYBODY
 
     def session_user(self, secret: str, peer: str) -> User | None:
-        """See Guard."""
         return ANYBODY
 
     def authorize(self, user: User, right: Right, log: str) -> None:
@@ -209,5 +205,4 @@ class OpenGuard:
         raise Unauthenticated("the message is signed, but no user is configured whose key could verify it")
 
     def key(self, name: str) -> bytes | None:
-        """See Guard."""
         return None

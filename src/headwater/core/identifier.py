@@ -12,15 +12,15 @@ def uuid7s(count: int) -> list[str]:
     head = f"{prefix[:8]}-{prefix[8:]}-7"
     if count == 1:
         bits = _noise()
-        return [f"{head}{bits[:3]}-{_VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"]
+        return [f"{head}{bits[:3]}-{VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"]
     noise = os.urandom(10 * count).hex()
     return [
-        f"{head}{bits[:3]}-{_VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"
+        f"{head}{bits[:3]}-{VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"
         for bits in (noise[start : start + 20] for start in range(0, 20 * count, 20))
     ]
 
 
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _SPARE_MAX = 256
 _spare: list[str] = []
 """Random bits that were fetched ahead, because asking the system for a few costs as much as for many."""

@@ -160,11 +160,9 @@ class LocalLog(PagedLog):
 
     @property
     def is_closed(self) -> bool:
-        """See PagedLog."""
         return self._is_closed
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See PagedLog."""
         token = object()
         self._watchers[token] = wake
         return lambda: self._unwatch(token)

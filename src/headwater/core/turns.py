@@ -41,8 +41,18 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from .doing import Doing
 from .place import place_of
+
+
+class Doing:
+    """The note of one event loop. To set it costs an attribute, so nothing is made of it before somebody asks."""
+
+    __slots__ = ("what",)
+
+    def __init__(self) -> None:
+        self.what: object = None
+        """The room and the kind of work, as two texts; or the ASGI scope of a request. It stays until the next."""
+
 
 _logger = logging.getLogger("headwater.turns")
 

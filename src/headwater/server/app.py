@@ -33,7 +33,6 @@ from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.bus import Bus
-from ..core.doing import Doing
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
 from ..core.message_check import messages_checked
@@ -41,7 +40,7 @@ from ..core.notification_types import NotificationType
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.threads import Threads
-from ..core.turns import Turns
+from ..core.turns import Doing, Turns
 from ..futoin import server as futoin
 from ..homes.postgres_statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send

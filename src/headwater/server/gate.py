@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Container
 from enum import StrEnum
 
-from ..core.doing import Doing
 from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import show
 from ..core.spans import Spans
+from ..core.turns import Doing
 from ..formats.problem import Problem
 from ..futoin.http import answer_problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket

@@ -21,9 +21,9 @@ from types import FrameType
 from typing import NamedTuple
 
 from ..core.bus import Bus
-from ..core.doing import Doing
 from ..core.notification_types import NotificationType
 from ..core.threads import Threads
+from ..core.turns import Doing
 from .gate import Gate
 from .histogram import Histogram
 
