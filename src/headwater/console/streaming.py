@@ -21,7 +21,7 @@ from ..core.event import SequencedEvent
 from ..core.limits import show
 from ..core.local import LocalLog
 from ..core.query import ALL
-from ..formats.previewing import beginning
+from ..formats.envelope import beginning
 from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.errors import Disconnected, InvalidParameter

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from ..core.errors import InvalidEvent
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..formats import cloudevents, packed
-from ..formats.previewing import beginning
+from ..formats.envelope import beginning
 from . import seed
 from .queries import tag_text
 from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut

@@ -83,7 +83,6 @@ class ArrowColumns(EventColumns):
         return values
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
-        """See EventColumns."""
         batch = self.batch.take(pa.array(indexes, pa.int64()))
         return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1))
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from ..core.errors import InvalidInput
+from ..core.identifier import VARIANT
 from ..core.limits import show
 
 TAG_KEY_CHARS_MAX = 50
@@ -21,7 +22,6 @@ _EPOCH = re.compile(r"-?\d{9,17}(\.\d+)?")
 _COMPACT_DIGITS = 14
 _DIGEST_CHARS = 32
 _NAMESPACE = uuid.NAMESPACE_URL.bytes
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def fit_tag(key: str, value: str) -> str:
@@ -57,7 +57,7 @@ def derived_id(source: str, position: int, content: str) -> str:
     # What uuid.uuid5 does, in a fifth of its time.
     name = f"{source}#{position}\n{content}".encode()
     digest = hashlib.sha1(_NAMESPACE + name, usedforsecurity=False).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{_VARIANT[digest[16]]}{digest[17:20]}-{digest[20:32]}"
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{VARIANT[digest[16]]}{digest[17:20]}-{digest[20:32]}"
 
 
 def rfc3339(text: str, time_format: str | None = None) -> str:

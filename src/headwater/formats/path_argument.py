@@ -14,7 +14,6 @@ class LocalPath(click.Path):
     """A path on the command line; a URL is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See click.ParamType."""
         try:
             check_local(str(value), "")
         except InvalidInput as error:
