@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.http.negotiation import ACCEPT_BYTES_MAX, preferred
+from headwater.http.exchange import ACCEPT_BYTES_MAX, preferred
 
 OFFERED = {"text/html": "page", "application/json": "data"}
 

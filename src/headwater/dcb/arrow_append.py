@@ -21,7 +21,7 @@ from ..formats import jsontext
 from ..formats.tracing import trace_of_headers, traced
 from ..http import Exchange
 from ..http.errors import InvalidParameter, misplaced
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .host import Opened
 from .large import check_query
 from .queries import condition_of

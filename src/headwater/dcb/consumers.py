@@ -13,7 +13,7 @@ from ..core.errors import InvalidInput, InvalidPosition
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import DROPS_AT_MOST, drops_at_most
+from ..http.exchange import DROPS_AT_MOST, drops_at_most
 from .host import Host
 from .wire import AcknowledgeIn, RegisterIn, ResetIn
 

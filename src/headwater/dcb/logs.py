@@ -18,7 +18,7 @@ from ..formats import jsontext
 from ..formats.logsettings import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import DROPS_AT_MOST, drops_at_most
+from ..http.exchange import DROPS_AT_MOST, drops_at_most
 from .host import Host
 from .wire import ForeseenTrimOut, HeldOut, TrimIn
 

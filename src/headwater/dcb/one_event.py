@@ -15,7 +15,7 @@ from ..core.query import ALL
 from ..formats import cloudevents
 from ..http import Exchange, Header
 from ..http.errors import EventNotFound, InvalidParameter
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .events import envelope_texts
 from .host import Host, Opened
 from .reading import check_data_bytes_max, default_source

@@ -18,7 +18,7 @@ from ..core.remembered import remembered
 from ..core.traffic import Traffic
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
-from ..http.negotiation import preferred
+from ..http.exchange import preferred
 from .counting import check_upto
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .host import Host, Opened

@@ -7,7 +7,7 @@ import asyncio
 from ..core.access import Right
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .host import Host
 from .wire import SegmentsOut
 

@@ -23,8 +23,7 @@ from ..core.readers import Reader, Waiting
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, misplaced
-from ..http.exchange import EVENT_STREAM
-from ..http.parameters import whole_number
+from ..http.exchange import EVENT_STREAM, whole_number
 from .events import envelope_texts
 from .host import Host, Opened
 from .queries import is_in_seed_form, query_of

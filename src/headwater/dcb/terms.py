@@ -11,7 +11,7 @@ from ..core.counting import KEYS_MAX, TermKind
 from ..core.limits import TAG_BYTES_MAX, show
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .host import Host
 from .wire import TermOut, TermsOut
 from .working import Work

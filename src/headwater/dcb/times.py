@@ -15,7 +15,7 @@ from ..core.local import LocalLog
 from ..core.query import ALL
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .buckets import HISTOGRAM_S_MAX, TYPES_MAX, asked, borders
 from .counting import Tally
 from .host import Host

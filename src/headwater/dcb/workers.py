@@ -13,7 +13,7 @@ from ..core.workers import HeldPartition, Holding, WorkerKey, Workers
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, RouteNotFound, Stopping
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .host import Host
 from .wire import BeatIn, DoneIn, HoldingOut, PartitionOut
 

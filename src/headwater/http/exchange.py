@@ -1,20 +1,68 @@
-"""One HTTP request and its answer: header fields, bounded body, parameters, whole or streamed answers, problems."""
+"""One HTTP request and its answer: header fields, the preferred form, bounded body, parameters, whole or streamed
+answers, problems."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..formats.problem import MEDIA_TYPE, Problem
 from .asgi import Header, Receive, Scope, Send
 from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
+
+DROPS_AT_MOST = "drops_at_most"
+"""The parameter of requests that may lead to the dropping of events."""
+_DIGITS_MAX = len(str(SEQUENCE_NUMBER_MAX))
+
+
+def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
+    """The parameter as a whole number from 0, or None if it is not given. Raises InvalidParameter."""
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise InvalidParameter(name, f"{show(text)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed")
+    return int(text)
+
+
+def drops_at_most(parameters: Mapping[str, str]) -> int:
+    """How many events the request may drop: none, unless that parameter says so. Raises InvalidParameter."""
+    return whole_number(parameters, DROPS_AT_MOST) or 0
+
+
+ACCEPT_BYTES_MAX = 4096
+"""Of an Accept header that are looked at: more than any client sends that means it."""
+
+
+def preferred(accept: bytes | None, offered: Mapping[str, str], otherwise: str) -> str:
+    """The form that an Accept header prefers; `otherwise` where it prefers none.
+
+    `offered` has the forms by media type, in lower case; several may stand for one form. Of the header
+    no more than ACCEPT_BYTES_MAX counts.
+    """
+    best, best_quality = otherwise, 0.0
+    for part in (accept or b"")[:ACCEPT_BYTES_MAX].decode("latin-1").lower().split(","):
+        media_range, *parameters = [piece.strip() for piece in part.split(";")]
+        quality = next((_quality(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
+        if media_range in offered and quality > best_quality:
+            best, best_quality = offered[media_range], quality
+    return best
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
 
 JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()

@@ -21,8 +21,8 @@ from ..core.access import Guard, User
 from ..core.slices import Slices
 from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
+from ..http.exchange import whole_number
 from ..http.front_end import Handler
-from ..http.parameters import whole_number
 from .entities import CREATE, DELETE, DROPS_AT_MOST, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, RESULTS_MAX, Answer, Management, Request
 from .statuses import Refusal, Status

@@ -12,7 +12,7 @@ from ..formats import budget, jsontext
 from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.parameters import whole_number
+from ..http.exchange import whole_number
 from .entities import TYPES, EntityType
 from .operations import Answer
 from .statuses import Refusal, Status

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..core.access import Guard
 from ..http import Exchange, FrontEnd, Header, Host, Routes
-from ..http.negotiation import preferred
+from ..http.exchange import preferred
 from .health import LIVE, METRICS, READY
 
 _JSON, _HTML = "application/json", "text/html"

@@ -96,14 +96,12 @@ class Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._is_open = True
         self._sockets.open += 1
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         answer = self._answer
         if answer is None:
             self._end(AnswerTooLong("an answer to no request"))
@@ -125,7 +123,6 @@ class Connection(asyncio.Protocol):
                 self._finish(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._sockets.open -= 1
         reason = f": {exc}" if exc else ""
         if self._head_bytes:
