@@ -29,8 +29,7 @@ from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
 from ..core.streams import StreamPosition
 from ..formats.logsettings import attribute_name
-from .names import joined, parted
-from .ports import Attributes, Dropping, ReadOnly
+from .ports import Attributes, Dropping, ReadOnly, joined, parted
 from .statuses import Refusal, Status, refusal_of
 
 
@@ -106,7 +105,6 @@ class Logs(Dropping):
         """An update reads what is there and writes all of it; so does a creation."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return await self._rights.visible(user)
 
     async def read(self, user: User, name: str) -> Attributes:
@@ -115,19 +113,16 @@ class Logs(Dropping):
         return await asyncio.to_thread(self._read, name)
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities."""
         self._rights.check_managed(user, name)
         async with self._changing:
             return await asyncio.to_thread(self._create, name, given)
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """See Entities."""
         self._rights.check_managed(user, name)
         async with self._changing:
             return await asyncio.to_thread(self._update, name, changes)
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities."""
         self._rights.check_managed(user, name)
         await asyncio.to_thread(lambda: self._store.delete(self._rights.opened(name).name))
 
@@ -157,14 +152,12 @@ class Partitions(ReadOnly):
         self._rights = rights
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         settings_of = self._rights.store.settings_of
         return await self._rights.of_all(
             user, lambda log: [f"{log}/{number}" for number in range(settings_of(log).partitions)]
         )
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         log, _, number = name.partition("/")
         self._rights.check_seen(user, log)
         return await asyncio.to_thread(self._read, log, number)
@@ -195,14 +188,12 @@ class Consumers(Dropping):
         self._rights = rights
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         consumers_of = self._rights.store.consumers_of
         return await self._rights.of_all(
             user, lambda log: [joined(log, consumer.owner, consumer.component) for consumer in consumers_of(log)]
         )
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         log, owner, component = _consumer_key(name)
         self._rights.check_seen(user, log)
 
@@ -270,7 +261,6 @@ class Streams(ReadOnly):
         return await asyncio.to_thread(listed)
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         log, owner, stream = _stream_key(name)
         self._rights.check_seen(user, log)
 

@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, Self
+from urllib.parse import unquote
 
 from ..core.access import User
 from .statuses import Refusal, Status
+
+
+def joined(*parts: str) -> str:
+    """The parts as one name: a slash within a part is written as %2F, a percent sign as %25."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+def parted(name: str, count: int) -> tuple[str, ...] | None:
+    """The parts of a name, or None if it does not have so many."""
+    parts = tuple(unquote(part) for part in name.split("/"))
+    return parts if len(parts) == count else None
 
 
 class Time(int):
@@ -47,19 +59,16 @@ class Entities(Protocol):
         """Take one away; a connection, a session or a link is closed by that. Raises as `read`."""
 
 
-class ReadOnly:
+class ReadOnly(Entities):
     """What entities derive from that cannot be changed in every way: an operation that is not there is refused."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities."""
         raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """See Entities."""
         raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be updated")
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities."""
         raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be deleted")
 
 

@@ -65,7 +65,6 @@ class Application(FrontEnd[ManagementHost, Exchange]):
         super().__init__(ManagementHost(management, guard), self.routes.find, _logger, Exchange)
 
     async def refuse(self, exchange: Exchange, error: Exception) -> None:
-        """See FrontEnd."""
         if isinstance(error, Refusal):
             await exchange.answer_problem(problem_of(error))
         else:

@@ -11,7 +11,7 @@ from ..core.following import Follower, FollowerKind, Lag, events_behind
 from ..core.local import LocalLog
 from ..core.settings import is_own
 from ..management.consumers import ConsumerWatch
-from ..management.names import joined
+from ..management.ports import joined
 
 POSITIONS_MAX = 2000
 """Positions for which an event is looked up: of webhooks each time, of all others once until they move. A group has up

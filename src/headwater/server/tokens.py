@@ -10,8 +10,7 @@ from dataclasses import replace
 from ..core.access import Right, User
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..management.names import joined, parted
-from ..management.ports import Attributes, ReadOnly
+from ..management.ports import Attributes, ReadOnly, joined, parted
 from ..management.statuses import Refusal, Status
 from .accounts import AccessToken, Account, hash_token, new_token
 from .users import Users

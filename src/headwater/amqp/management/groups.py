@@ -11,8 +11,7 @@ from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
 from ...core.following import Lag, lag_of
 from ...core.limits import show
 from ...management.logs import LogRights
-from ...management.names import joined, parted
-from ...management.ports import Attributes, ReadOnly
+from ...management.ports import Attributes, ReadOnly, joined, parted
 from ...management.statuses import Refusal, Status
 from ..container import Container
 from ..protocol.conditions import LinkFault

@@ -136,7 +136,7 @@ class _Lag(NamedTuple):
     @staticmethod
     def of(server: Server, log: str, consumer: Consumer) -> _Lag:
         """As the server counts it. Raises Refused for one that was unregistered this moment."""
-        from ...management.names import joined
+        from ...management.ports import joined
 
         found = server.management.read("consumer", joined(log, consumer.owner, consumer.component))
         return _Lag(consumer, found["lag"], found["lagMs"])
