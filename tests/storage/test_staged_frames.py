@@ -18,7 +18,7 @@ from headwater.core.limits import check_append
 from headwater.formats.arrow_columns import batch_of
 from headwater.storage import Engine, StoredLog, checked_file, staged_frames
 from headwater.storage import staged_rows as rows_module
-from headwater.storage.check_staged import check_staged
+from headwater.storage.check import check_staged
 from headwater.storage.frame_encoding import encode_body
 from headwater.storage.staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX
 from headwater.storage.staged_reading import make_plain, staged_batches, staged_rows

@@ -29,7 +29,7 @@ from headwater.core.mark import Committed, Staged
 from headwater.formats import arrow_events
 from headwater.storage import Engine, StoredLog
 from headwater.storage import staging as staging_module
-from headwater.storage.check_staged import check_staged
+from headwater.storage.check import check_staged
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.staged_part import PART_MAGIC
 from headwater.storage.staging import MANIFEST_NAME, ORPHAN_AGE_S, STAGED, Staging, drop_orphans, read_manifest

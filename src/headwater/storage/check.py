@@ -14,9 +14,8 @@ import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
-from . import id_files
+from . import id_files, staging
 from .backup import MANIFEST, read_manifest
-from .check_staged import check_staged
 from .data_directory import PARTIAL_BACKUP, lock_directory, open_state
 from .identity import accept_identity, identified, record_identity
 from .loading import missing_history
@@ -30,11 +29,56 @@ from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable, require_directory
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segment import Segment, segment_paths
+from .staged_frames import TABLE_SUFFIX, check_segments
+from .staged_part import PART_SUFFIX, check_part, is_plain
+from .staging import MANIFEST_FORMAT, STAGED, Manifest, check_stages
 from .state_check import StateCheck, looking_at_state
 from .state_files import STATE_NAME
 from .trimming import accept_witness, check_witness, take_over
 from .writer_owners import damaged_owners
 from .writers import WriterTable, read_writers, write_writers
+
+
+def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> None:
+    """Check a log's staged batches: add damage to `problems`, and remarks to `notes`.
+
+    Raises OSError, WrittenByNewer.
+    """
+    for directory in sorted(path for path in log_directory.glob(f"{STAGED}/*/*") if path.is_dir()):
+        try:
+            manifest = staging.read_manifest(directory)
+            if manifest is not None:
+                check_stages(directory, manifest.stages)
+        except WrittenByNewer:
+            raise
+        except EventLogError as error:
+            problems.append(str(error))
+            manifest = None
+        for path in sorted(directory.glob(f"*{PART_SUFFIX}")):
+            _check_part(path, manifest, problems, notes)
+        for path in sorted(directory.glob(f"*{TABLE_SUFFIX}")):
+            try:
+                check_segments(directory, path.stem)
+            except WrittenByNewer:
+                raise
+            except EventLogError as error:
+                problems.append(str(error))
+
+
+def _check_part(path: Path, manifest: Manifest | None, problems: list[str], notes: list[str]) -> None:
+    may_be_plain = manifest is not None and manifest.format < MANIFEST_FORMAT
+    try:
+        if manifest is None and is_plain(path):
+            notes.append(
+                f"{path}: there is no checksum behind it (0.1.0 wrote none): its writer is told to stage again"
+            )
+        else:
+            check_part(path, may_be_plain=may_be_plain)
+    except WrittenByNewer:
+        raise
+    except EventLogError as error:
+        problems.append(str(error))
+
 
 Progress = Callable[[str, int, int], None]
 """Told what is looked at, how much of it is done, and how much there is (bytes)."""

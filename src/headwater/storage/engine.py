@@ -32,6 +32,7 @@ from ..core.errors import (
 )
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
+from ..core.store import LogStore
 from ..core.threads import Threads
 from ..formats.decoders import json_decoder
 from . import maintenance
@@ -81,7 +82,7 @@ MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
 
-class Engine(Closing):
+class Engine(LogStore, Closing):
     """A LogStore in a data directory."""
 
     def __init__(
@@ -137,7 +138,7 @@ class Engine(Closing):
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
-            self.state = self._open_state()
+            self._state = self._open_state()
         except BaseException:
             self._lock.close()
             raise
@@ -174,8 +175,11 @@ class Engine(Closing):
             raise
         self._lock.when_lost(on_lock_lost or self._close_soon)
 
+    @property
+    def state(self) -> JournalState:
+        return self._state
+
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
-        """See LogStore."""
         check_log_name(name, is_own=is_own)
         with self._opening:
             if self.state.get(LOG_KIND, name) is not None or name in self._stopped:
@@ -203,7 +207,6 @@ class Engine(Closing):
             return log
 
     def open(self, name: str) -> StoredLog:
-        """See LogStore."""
         log = self._logs.get(name)
         if log is not None:
             return log
@@ -223,7 +226,6 @@ class Engine(Closing):
             return self._logs[name]
 
     def names(self) -> list[str]:
-        """See LogStore."""
         return sorted({name for name, _ in self.state.items(LOG_KIND)} | set(self._stopped))
 
     def opened(self) -> list[StoredLog]:
@@ -231,23 +233,19 @@ class Engine(Closing):
         return [self._logs[name] for name in sorted(self._logs)]
 
     def settings_of(self, name: str) -> LogSettings:
-        """See LogStore."""
         return self._entry(name).settings
 
     def incarnation_of(self, name: str) -> str:
-        """See LogStore."""
         if (log := self._logs.get(name)) is not None:
             return log.meta.incarnation
         return identified(self.state, self.directory / LOGS / self._entry(name).directory)[0].incarnation
 
     def consumers_of(self, name: str) -> list[Consumer]:
-        """See LogStore."""
         if (log := self._logs.get(name)) is not None:
             return log.consumers()
         return stored_consumers(self.state, self.incarnation_of(name))
 
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> StoredLog:
-        """See LogStore."""
         with self._opening:
             log = self.open(name)
             self._refuse_following(name)
@@ -261,7 +259,6 @@ class Engine(Closing):
             return log
 
     def delete(self, name: str) -> None:
-        """See LogStore."""
         refuse_own(name)
         with self._opening:
             log = self.open(name)
@@ -436,18 +433,15 @@ class Engine(Closing):
                 self._trash.empty()
 
     def unready(self) -> str | None:
-        """See LogStore."""
         try:
             return self.room.look().problem
         except StorageUnavailable as error:
             return error.reason
 
     def may_act(self) -> bool:
-        """See LogStore."""
         return self._homed is None or (not self._homed.is_following and self._homed.home.may_act())
 
     def unavailable(self) -> dict[str, str]:
-        """See LogStore."""
         found = {log.name: damage for log in self.opened() if (damage := log.damage) is not None}
         if self.is_following and self.follower is not None:
             found |= {name: each.why for name, each in self.follower.stuck.copy().items()}
@@ -460,7 +454,6 @@ class Engine(Closing):
         return there | {name: str(error) for name, error in self._stopped.items()}
 
     def troubles(self) -> list[str]:
-        """See LogStore."""
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
         stopped = self._not_opened()
         troubles += [
@@ -480,7 +473,6 @@ class Engine(Closing):
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
     def close(self) -> None:
-        """See LogStore."""
         closer = self._closer
         if closer is not None and closer is not threading.current_thread():
             closer.join()

@@ -46,7 +46,10 @@ class Copies(Protocol):
     """The logs of a data directory that follows."""
 
     directory: Path
-    state: JournalState
+
+    @property
+    def state(self) -> JournalState:
+        """What is remembered beside the logs."""
 
     def open(self, name: str) -> StoredLog:
         """See LogStore."""

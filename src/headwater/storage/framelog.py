@@ -76,13 +76,10 @@ class FrameLog(Protocol):
     def head(self) -> int:
         """The number of the last event in it."""
 
-    @property
-    def term(self) -> Term:
-        """Whose log it is now."""
-
-    @property
-    def crc_seed(self) -> int:
-        """What the checksums of this log's frames begin with."""
+    term: Term
+    """Whose log it is now."""
+    crc_seed: int
+    """What the checksums of this log's frames begin with."""
 
     @property
     def last_crc(self) -> int:

@@ -74,22 +74,18 @@ class HomedLog(SegmentLog):
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
-        """See FrameLog."""
         return self.home.unavailable or super().unavailable
 
     @property
     def head(self) -> int:
-        """See FrameLog."""
         return self._held[-1].last if self._held else super().head
 
     @property
     def last_crc(self) -> int:
-        """See FrameLog."""
         return self._held[-1].crc if self._held else super().last_crc
 
     @property
     def recorded_at(self) -> int:
-        """See SegmentLog."""
         return self._held[-1].recorded_at if self._held else super().recorded_at
 
     def append_frames(

@@ -303,7 +303,6 @@ class _AllRoom(Room):
     """The journal may use the last of the disk: what is acknowledged and trimmed frees some. Nobody need look first."""
 
     def check(self) -> Standing:
-        """See Room."""
         return _PLENTY
 
 

@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, StateConflict, StorageUnavailable
-from ..core.state import USER_KIND, StateEntry
+from ..core.state import USER_KIND, StateEntry, StateStore
 from .framelog import Head
 from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of
@@ -74,7 +74,7 @@ def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Call
     return patient
 
 
-class JournalState:
+class JournalState(StateStore):
     """A StateStore in a journal, with its image in SQLite. Safe to call from any thread. See `state_opening`."""
 
     def __init__(
@@ -110,7 +110,6 @@ class JournalState:
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
-        """See StateStore."""
         if not (isinstance(kind, str) and isinstance(key, str) and isinstance(value, bytes)):
             raise TypeError(f"{kind!r}, {key!r} and {type(value).__name__} given, two texts and bytes are allowed")
         version = self._expect(kind, key, expected_version) + 1
@@ -122,7 +121,6 @@ class JournalState:
 
     @_patient_change
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
-        """See StateStore."""
         if not self._expect(kind, key, expected_version):
             return False
         self._write([EntryRecord(kind, key, 0, b"")])
@@ -130,7 +128,6 @@ class JournalState:
 
     @_patient_change
     def delete_all(self, kind: str, keys: Iterable[str]) -> int:
-        """See StateStore."""
         there = [key for key in dict.fromkeys(keys) if self._expect(kind, key, None)]
         if there:
             self._write([EntryRecord(kind, key, 0, b"") for key in there])
@@ -138,22 +135,18 @@ class JournalState:
 
     @_patient_change
     def keep_had_users(self, had_users: bool) -> None:
-        """See StateStore."""
         self._write([HadUsers(bool(had_users))])
 
     @_patient_change
     def flush(self) -> None:
-        """See StateStore."""
         self.journal.check_lock()
         self.journal.sync()
         self.image.confirm(self.journal.head, self._had_users)
 
     def had_users(self) -> bool:
-        """See StateStore."""
         return self._had_users
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
-        """See StateStore."""
         with self._lock:
             found = dict(self.image.items(kind, prefix))
             for (its_kind, key), record in self._pending.items():

@@ -33,7 +33,7 @@ from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
 from .places import hashes_of, hashes_of_frame
-from .sequencer import Verdict
+from .sequencer import Judge, Verdict
 from .writers import FrameMark, WriterTable, frame_mark
 
 logger = logging.getLogger("headwater.storage")
@@ -99,7 +99,7 @@ class _Run:
         return bool(item.exact_tags) and not known.issuperset(item.exact_tags)
 
 
-class LogJudge:
+class LogJudge(Judge):
     """Judge of one log (see `sequencer.Judge`); all methods are called by its committer."""
 
     def __init__(
@@ -131,7 +131,6 @@ class LogJudge:
         """First number and events of the appends of this group that were judged one by one."""
 
     def next_recorded_at(self) -> int:
-        """See sequencer.Judge."""
         now = self._clock()
         if now < self._clock_read:
             self._statistics.clock_steps += 1
@@ -143,7 +142,6 @@ class LogJudge:
         return self._now
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
-        """See sequencer.Judge."""
         if isinstance(group[0].columns, SegmentColumns):
             return self._judge_segment(group[0], group[0].columns, first)
         columns = EventColumns.join([request.columns for request in group])
@@ -260,7 +258,6 @@ class LogJudge:
         return Verdict(EventColumns.join(passed) if passed else None, partitions, marks)
 
     def record(self, request: AppendRequest, head: int) -> None:
-        """See sequencer.Judge."""
         assert request.mark is not None
         try:
             if self._is_behind(request):
@@ -290,7 +287,6 @@ class LogJudge:
         return frame_mark(self._writers.apply(request.mark, number, count, self._now), index, count)
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
-        """See sequencer.Judge."""
         self._recorded_at = frame.recorded_at
         if isinstance(columns, SegmentColumns):
             self._in_flight.extend(columns.numbered(frame.first))
@@ -299,19 +295,16 @@ class LogJudge:
         self._passed.clear()
 
     def landed(self, head: int) -> None:
-        """See sequencer.Judge."""
         while self._in_flight and self._in_flight[0][0] <= head:
             self._in_flight.popleft()
 
     def rollback(self, above: int) -> None:
-        """See sequencer.Judge."""
         self._index.rollback(above)
         self._writers.rollback()
         self._in_flight.clear()
         self._passed.clear()
 
     def catch_up(self, frame_log: FrameLog, after: int) -> None:
-        """See sequencer.Judge."""
         for frame in frame_log.read(after):
             if frame.last > self._index.actives[-1].last:  # else it was taken up, but for its marks
                 self.apply_frame(frame)

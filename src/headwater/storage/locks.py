@@ -156,7 +156,6 @@ class OwnedDisk(Disk):
 
     @property
     def refusal(self) -> StorageUnavailable | None:
-        """See Disk."""
         return self._lock.lost
 
     def check(self) -> None:
@@ -164,7 +163,6 @@ class OwnedDisk(Disk):
         self._lock.check()
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
-        """See Disk."""
         self._lock.check()
         self._disk.write(fd, buffers, offset)
 
@@ -174,26 +172,21 @@ class OwnedDisk(Disk):
         self._lock.check_written()
 
     def allocate(self, fd: int, size: int) -> None:
-        """See Disk."""
         self._lock.check()
         self._disk.allocate(fd, size)
 
     def rename(self, source: Path, target: Path) -> None:
-        """See Disk."""
         self._lock.check()
         self._disk.rename(source, target)
 
     def link(self, source: Path, target: Path) -> None:
-        """See Disk."""
         self._lock.check()
         self._disk.link(source, target)
 
     def free_bytes(self, directory: Path) -> int:
-        """See Disk."""
         return self._disk.free_bytes(directory)
 
     def size_bytes(self, directory: Path) -> int:
-        """See Disk."""
         return self._disk.size_bytes(directory)
 
 

@@ -21,7 +21,7 @@ from ..core.settings import LogSettings
 from ..core.state import StateStore
 from . import id_files
 from .committing import drop_committed
-from .counting import Counting, events_with
+from .counting import Counting, events_with, terms_of
 from .decoded import DecodedFrames
 from .disk import Disk
 from .frame import Frame
@@ -40,12 +40,10 @@ from .refusals import refusing
 from .retention import kept_from
 from .room import Room
 from .sealing import FRAMES, INDEX
-from .segment import Segment
+from .segment import Segment, bytes_between
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
-from .terms import terms_of
 from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
-from .weighing import bytes_between
 from .writer_owners import release_unknown
 from .writers import KeptMarks, read_writers
 
@@ -253,13 +251,11 @@ class StoredLog(LocalLog):
         self._sequencer.begin_term()
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        """See LocalLog."""
         from ..formats.arrow_events import columns_of
 
         return columns_of(batch, self.settings)
 
     def submit(self, request: AppendRequest) -> None:
-        """See LocalLog."""
         self._sequencer.submit(request)
 
     def read_page(
@@ -302,11 +298,9 @@ class StoredLog(LocalLog):
                 segment.look_for_damage()
 
     def head(self) -> int:
-        """See EventLog."""
         return self._sequencer.durable_head
 
     def check_position(self, position: int) -> None:
-        """See LocalLog."""
         for low, high in self.meta.voids:
             if low < position <= high:
                 raise PositionOfOtherIncarnation(position, self.meta.incarnation, high + 1)
@@ -315,7 +309,6 @@ class StoredLog(LocalLog):
 
     @property
     def voids(self) -> Sequence[tuple[int, int]]:
-        """See LocalLog."""
         return self.meta.voids
 
     @property
@@ -342,7 +335,6 @@ class StoredLog(LocalLog):
     def count_steps(
         self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
     ) -> Iterator[Counted]:
-        """See LocalLog."""
         low, high = max(after + 1, self._numbering.first_retained), min(upto, self.head())
         if self.settings.partitions == 1:
             partition = None  # the only one
@@ -350,16 +342,13 @@ class StoredLog(LocalLog):
         yield from self._counting.steps(pieces, query, partition, self._count, by_type=by_type)
 
     def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
-        """See LocalLog."""
         for piece in reversed(self.index.pieces(self._numbering.first_retained, self.head())):
             yield from terms_of(piece.postings, _KINDS[kind], prefix)
 
     def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
-        """See LocalLog."""
         return events_with(self.index.pieces(self._numbering.first_retained, self.head()), _KINDS[kind], terms)
 
     def info(self) -> LogInfo:
-        """See EventLog."""
         head, first = self.head(), self._numbering.first_retained
         events, segments = self._count(first, head), self.frames.segments
         return LogInfo(
@@ -376,17 +365,14 @@ class StoredLog(LocalLog):
         )
 
     def segments(self, after: int, limit: int) -> list[SegmentInfo]:
-        """See LocalLog."""
         segments = self.frames.segments
         found = [each for each in segments if each.first > after][:limit]
         return [self._shown_segment(each, is_written=each is segments[-1]) for each in found]
 
     def events_between(self, low: int, high: int) -> int:
-        """See LocalLog."""
         return self._count(low, high)
 
     def weigh(self, low: int, high: int) -> Weight:
-        """See LocalLog."""
         return Weight(self._count(low, high), bytes_between(self.frames.segments, low, high))
 
     def freed_by(self, first_retained: int) -> tuple[int, int]:
@@ -405,7 +391,6 @@ class StoredLog(LocalLog):
 
     @property
     def statistics(self) -> LogStatistics:
-        """See LocalLog."""
         self._statistics.segments = len(self.frames.segments)
         return self._statistics
 
@@ -414,15 +399,12 @@ class StoredLog(LocalLog):
         self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:
-        """See LocalLog."""
         return self.writer_table.get(name)
 
     def writers(self) -> list[WriterState]:
-        """See LocalLog."""
         return self.writer_table.all()
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
-        """See LocalLog."""
         if self._is_closed:
             raise Closed(self.name)
         head, horizon = self.head(), self.settings.id_horizon
@@ -448,16 +430,13 @@ class StoredLog(LocalLog):
 
     @property
     def first_retained(self) -> int:
-        """See LocalLog."""
         return self._numbering.first_retained
 
     @property
     def known_from(self) -> int:
-        """See LocalLog."""
         return self._numbering.known_from
 
     def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
-        """See LocalLog."""
         return kept_from(self, self.frames.segments, settings, consumers, self._clock(), ahead_ms)
 
     def agreed_trim(self) -> Trimmed:

@@ -30,6 +30,7 @@ from .sealing import FRAMES, INDEX
 from .segment import segment_paths
 from .selecting import PostingsFiles, matches_max, matching_numbers
 from .splitting import SPLITS_MAX, Weights
+from .trimming import RESTORE
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
@@ -286,7 +287,7 @@ class MappedLog:
     def _check_reached(self, expected: int, kept: int) -> None:
         if kept >= expected:
             problem = f"events {expected} to {kept} are missing; a segment file is gone"
-            raise StorageCorrupted(str(self.directory / FRAMES), problem, _RESTORE)
+            raise StorageCorrupted(str(self.directory / FRAMES), problem, RESTORE)
 
     def _segment(self, first: int) -> FollowedSegment:
         if first not in self._segments:
@@ -316,9 +317,6 @@ class MappedLog:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed(self._meta.name)
-
-
-_RESTORE = "restore a backup (headwater restore)"
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:

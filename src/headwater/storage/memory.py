@@ -38,6 +38,7 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
+from ..core.store import LogStore
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
@@ -78,13 +79,11 @@ class MemoryLog(LocalLog):
         self._writers = WriterTable(floor)
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        """See LocalLog."""
         from ..formats.arrow_events import columns_of
 
         return columns_of(batch, self.settings)
 
     def submit(self, request: AppendRequest) -> None:
-        """See LocalLog."""
         with self._changing:
             if self._is_closed:
                 raise Closed(self.name)
@@ -207,7 +206,6 @@ class MemoryLog(LocalLog):
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
     ) -> Page:
-        """See LocalLog."""
         with self._changing:
             head, lowest = self._head, self._first_retained
             if backwards:
@@ -234,11 +232,9 @@ class MemoryLog(LocalLog):
         return Page(events, cursor, head, is_last)
 
     def head(self) -> int:
-        """See EventLog."""
         return self._head
 
     def check_position(self, position: int) -> None:
-        """See LocalLog."""
         if 1 < position <= self._floor:
             raise PositionOfOtherIncarnation(position, self._incarnation, self._floor + 1)
         if position < self._first_retained and self._first_retained > self._floor + 1:
@@ -246,11 +242,9 @@ class MemoryLog(LocalLog):
 
     @property
     def voids(self) -> Sequence[tuple[int, int]]:
-        """See LocalLog."""
         return [(1, self._floor)] if self._floor else []
 
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog."""
         with self._changing:
             for event in self._retained():
                 if event.recorded_at >= recorded_at:
@@ -260,7 +254,6 @@ class MemoryLog(LocalLog):
     def count_steps(
         self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
     ) -> Iterator[Counted]:
-        """See LocalLog."""
         with self._changing:
             last = min(upto, self._head)
             events = [event for event in self._retained() if after < event.sequence_number <= last]
@@ -274,7 +267,6 @@ class MemoryLog(LocalLog):
             yield Counted(part[-1].sequence_number, found.total(), dict(found) if by_type else {})
 
     def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
-        """See LocalLog."""
         with self._changing:
             events = self._retained()
         for start in range(0, len(events), PAGE_EVENTS):
@@ -282,7 +274,6 @@ class MemoryLog(LocalLog):
             yield sorted({term for event in part for term in _terms(event, kind) if term.startswith(prefix)})
 
     def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
-        """See LocalLog."""
         with self._changing:
             events = self._retained()
         for start in range(0, len(events), PAGE_EVENTS):
@@ -291,7 +282,6 @@ class MemoryLog(LocalLog):
             )
 
     def info(self) -> LogInfo:
-        """See EventLog."""
         with self._changing:
             retained = self._retained()
             counts = [0] * self.settings.partitions
@@ -319,7 +309,6 @@ class MemoryLog(LocalLog):
         return [found] if first > after and limit else []
 
     def events_between(self, low: int, high: int) -> int:
-        """See LocalLog."""
         return max(0, high - max(low, self._floor + 1) + 1)
 
     def weigh(self, low: int, high: int) -> Weight:
@@ -333,27 +322,22 @@ class MemoryLog(LocalLog):
         return 0, 0
 
     def writer(self, name: str) -> WriterState | None:
-        """See LocalLog."""
         return self._writers.get(name)
 
     def writers(self) -> list[WriterState]:
-        """See LocalLog."""
         return self._writers.all()
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
-        """See LocalLog."""
         with self._changing:
             found = self._known(zip(sources, ids, strict=True))
         return [None if event is None else event.sequence_number for event in found]
 
     @property
     def first_retained(self) -> int:
-        """See LocalLog."""
         return self._first_retained
 
     @property
     def known_from(self) -> int:
-        """See LocalLog."""
         return self._known_from
 
     def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
@@ -361,7 +345,6 @@ class MemoryLog(LocalLog):
         return self._first_retained
 
     def _begin_at(self, number: int) -> None:
-        """See LocalLog."""
         self._first_retained = number
         self._forget()
 
@@ -397,14 +380,14 @@ def _terms(event: SequencedEvent, kind: TermKind) -> Collection[str]:
     return event.tags if kind is TermKind.TAG else {tag_key(tag) for tag in event.tags}
 
 
-class MemoryStore:
+class MemoryStore(LogStore):
     """Logs by name, in memory."""
 
     def __init__(
         self, clock: Callable[[], int] = wall_clock_ms, *, bus: Bus | None = None, clock_patience_ms: int = PATIENCE_MS
     ) -> None:
         self.bus = bus or Bus()
-        self.state: StateStore = MemoryState()
+        self._state = MemoryState()
         self._logs: dict[str, MemoryLog] = {}
         self._floors: dict[str, int] = {}
         self.clock = (
@@ -415,8 +398,11 @@ class MemoryStore:
         """The time of all its logs."""
         self._lock = threading.RLock()
 
+    @property
+    def state(self) -> StateStore:
+        return self._state
+
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> MemoryLog:
-        """See LogStore."""
         check_log_name(name, is_own=is_own)
         with self._lock:
             if (log := self._logs.get(name)) is not None:
@@ -431,33 +417,26 @@ class MemoryStore:
             return log
 
     def open(self, name: str) -> MemoryLog:
-        """See LogStore."""
         if name not in self._logs:
             raise LogNotFound(name)
         return self._logs[name]
 
     def names(self) -> list[str]:
-        """See LogStore."""
         return sorted(self._logs)
 
     def opened(self) -> list[MemoryLog]:
-        """See LogStore."""
         return [self._logs[name] for name in self.names()]
 
     def settings_of(self, name: str) -> LogSettings:
-        """See LogStore."""
         return self.open(name).settings
 
     def incarnation_of(self, name: str) -> str:
-        """See LogStore."""
         return self.open(name).info().incarnation
 
     def consumers_of(self, name: str) -> list[Consumer]:
-        """See LogStore."""
         return self.open(name).consumers()
 
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> MemoryLog:
-        """See LogStore."""
         log = self.open(name)
         old = log.settings
         old.check_change(settings)
@@ -467,7 +446,6 @@ class MemoryStore:
         return log
 
     def delete(self, name: str) -> None:
-        """See LogStore."""
         refuse_own(name)
         with self._lock:
             log = self.open(name)
@@ -490,17 +468,15 @@ class MemoryStore:
         return {}
 
     def troubles(self) -> list[str]:
-        """See LogStore."""
         self.clock()
         return [trouble] if (trouble := self.clock.trouble()) else []
 
     def close(self) -> None:
-        """See LogStore."""
         for log in self._logs.values():
             log.close()
 
 
-class MemoryState:
+class MemoryState(StateStore):
     """A StateStore in a dictionary."""
 
     def __init__(self) -> None:
@@ -509,13 +485,11 @@ class MemoryState:
         self._had_users = False
 
     def get(self, kind: str, key: str) -> StateEntry | None:
-        """See StateStore."""
         return self._entries.get((kind, key))
 
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
-        """See StateStore."""
         with self._lock:
             version = self._expect(kind, key, expected_version) + 1
             self._entries[kind, key] = StateEntry(value, version)
@@ -523,13 +497,11 @@ class MemoryState:
             return version
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
-        """See StateStore."""
         with self._lock:
             self._expect(kind, key, expected_version)
             return self._entries.pop((kind, key), None) is not None
 
     def delete_all(self, kind: str, keys: Iterable[str]) -> int:
-        """See StateStore."""
         with self._lock:
             return sum(self._entries.pop((kind, key), None) is not None for key in keys)
 
@@ -537,17 +509,14 @@ class MemoryState:
         """See StateStore."""
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
-        """See StateStore."""
         with self._lock:
             found = sorted((k, e) for (its_kind, k), e in self._entries.items() if its_kind == kind)
         return ((key, entry) for key, entry in found if key.startswith(prefix))
 
     def had_users(self) -> bool:
-        """See StateStore."""
         return self._had_users
 
     def keep_had_users(self, had_users: bool) -> None:
-        """See StateStore."""
         self._had_users = had_users
 
     def _expect(self, kind: str, key: str, expected_version: int | None) -> int:

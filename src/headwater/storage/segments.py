@@ -16,7 +16,7 @@ from ..core.errors import DiskFull, EventLogError, StorageUnavailable
 from .disk import Disk, make_private, private_opener, sync_directory
 from .frame import Frame
 from .frame_encoding import EncodedFrame, StagedFile
-from .framelog import Head, HeadMoved, NotAdopted, Term, nobody
+from .framelog import FrameLog, Head, HeadMoved, NotAdopted, Term, nobody
 from .locks import LockLost
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
@@ -35,8 +35,8 @@ _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
 
 
-class SegmentLog:
-    """A FrameLog in a directory. One thread appends; any thread reads what is durable."""
+class SegmentLog(FrameLog):
+    """Frames in a directory. One thread appends; any thread reads what is durable."""
 
     def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
                  term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
@@ -46,7 +46,6 @@ class SegmentLog:
         """
         self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
         self.term = term
-        """See FrameLog."""
         self.crc_seed = crc_seed
         self._segment_bytes = segment_bytes
         self._is_synced = True
@@ -64,12 +63,10 @@ class SegmentLog:
 
     @property
     def head(self) -> int:
-        """See FrameLog."""
         return max(self.last, self.floor)
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
-        """See FrameLog."""
         return self._disk.refusal
 
     @property
@@ -79,7 +76,6 @@ class SegmentLog:
 
     @property
     def last_crc(self) -> int:
-        """See FrameLog."""
         for segment in reversed(self._segments):
             if segment.events:
                 return segment.last_crc
@@ -140,7 +136,6 @@ class SegmentLog:
             self._is_synced = True
 
     def read(self, after: int) -> Iterator[Frame]:
-        """See FrameLog."""
         for segment in self._segments:
             if segment.last > after:
                 for index in range(max(segment.index_of(after + 1), 0), len(segment.firsts)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
-from ..core.state import USER_KIND, StateEntry
+from ..core.state import USER_KIND, StateEntry, StateStore
 from .private import make_file, tighten
 from .state_files import Proven, begin, files_of, prove, translated, translating, witness_path
 from .state_rows import (
@@ -76,7 +76,7 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
     return safe
 
 
-class SqliteState:
+class SqliteState(StateStore):
     """A StateStore in one SQLite file, with its witness beside it. Safe to call from any thread."""
 
     def __init__(self, path: Path, *, has_journal: bool = False, proven: Proven | None = None) -> None:
@@ -122,7 +122,6 @@ class SqliteState:
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
-        """See StateStore."""
         with _Change(self, is_durable):
             version, old_guard = self._expect(kind, key, expected_version)
             guard = guard_of(kind, key, value, version + 1)
@@ -132,7 +131,6 @@ class SqliteState:
 
     @_safely
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
-        """See StateStore."""
         with _Change(self):
             version, old_guard = self._expect(kind, key, expected_version)
             if version:
@@ -142,7 +140,6 @@ class SqliteState:
 
     @_safely
     def delete_all(self, kind: str, keys: Iterable[str]) -> int:
-        """See StateStore."""
         with _Change(self):
             guards = []
             for key in keys:
@@ -156,7 +153,6 @@ class SqliteState:
 
     @_safely
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
-        """See StateStore."""
         rows = self._cursor.execute(_ITEMS, (kind, len(prefix), prefix)).fetchall()
         for row in rows:
             if not is_sound(*row):
@@ -171,12 +167,10 @@ class SqliteState:
 
     @_safely
     def had_users(self) -> bool:
-        """See StateStore."""
         return bool(self._summary().had_users)
 
     @_safely
     def keep_had_users(self, had_users: bool) -> None:
-        """See StateStore."""
         with _Change(self):
             self._sum_up(0, had_users=int(had_users))
 

@@ -128,7 +128,7 @@ class StateSocket:
         return _Answer(list(result) if call.name == "items" else result)
 
 
-class RemoteState:
+class RemoteState(StateStore):
     """A StateStore that a server of the same data directory has open."""
 
     def __init__(self, directory: Path) -> None:
@@ -143,31 +143,24 @@ class RemoteState:
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
-        """See StateStore."""
         return self._call("put", int, kind, key, value, expected_version, is_durable=is_durable)
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
-        """See StateStore."""
         return self._call("delete", bool, kind, key, expected_version)
 
     def delete_all(self, kind: str, keys: Iterable[str]) -> int:
-        """See StateStore."""
         return self._call("delete_all", int, kind, list(keys))
 
     def flush(self) -> None:
-        """See StateStore."""
         self._call("flush", type(None))
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
-        """See StateStore."""
         return iter(self._call("items", list[tuple[str, StateEntry]], kind, prefix))
 
     def had_users(self) -> bool:
-        """See StateStore."""
         return self._call("had_users", bool)
 
     def keep_had_users(self, had_users: bool) -> None:
-        """See StateStore."""
         self._call("keep_had_users", type(None), had_users)
 
     def close(self) -> None:

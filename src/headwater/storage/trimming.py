@@ -20,7 +20,7 @@ from .recovery import highest_kept
 from .sealing import Sealed
 from .segment import Segment
 
-_RESTORE = "restore a backup (headwater restore)"
+RESTORE = "restore a backup (headwater restore)"
 
 
 class Trimmed(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def agreed(directory: Path, state: StateStore, incarnation: str) -> Trimmed:
     """How far META, as it stands on disk now, and the state agree. Raises StorageCorrupted, StorageUnavailable."""
     meta = read_meta(directory)
     if meta.incarnation != incarnation:
-        raise StorageCorrupted(str(directory), "META.json is that of another log", _RESTORE)
+        raise StorageCorrupted(str(directory), "META.json is that of another log", RESTORE)
     check_witness(state, meta, directory)
     return trimmed(meta)
 
@@ -120,7 +120,7 @@ def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:
     try:
         return json_decoder(Trimmed).decode(entry.value)
     except ValueError as error:
-        raise StorageCorrupted(_kind(meta.incarnation), f"unreadable in the state: {error}", _RESTORE) from None
+        raise StorageCorrupted(_kind(meta.incarnation), f"unreadable in the state: {error}", RESTORE) from None
 
 
 def _never(meta: Meta) -> Trimmed:

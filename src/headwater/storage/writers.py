@@ -285,7 +285,6 @@ class StoredWriterTable(WriterTable):
         return self._begin is None
 
     def begin(self) -> None:
-        """See WriterTable."""
         if self._begin is not None:
             with self._saving, refusing(self._directory, _CANNOT_WRITE):
                 write_writers(self._directory, *self.snapshot())
@@ -293,7 +292,6 @@ class StoredWriterTable(WriterTable):
             self._begin = None
 
     def save(self) -> None:
-        """See WriterTable."""
         if self.is_used:
             with self._saving, refusing(self._directory, _CANNOT_WRITE):  # an older one must not replace a newer one
                 write_writers(self._directory, *self.snapshot())
