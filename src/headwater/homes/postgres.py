@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..storage.frame_encoding import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
-from ..storage.home import JOURNAL_KEY, BegunBatch, HomeChanged
+from ..storage.home import JOURNAL_KEY, BegunBatch, Home, HomeChanged
 from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_commit import COMMIT, commit_values
 from .postgres_connections import HomeConnection
@@ -75,7 +75,7 @@ def _this_process() -> int:
 os.register_at_fork(after_in_child=_this_process.cache_clear)
 
 
-class PostgresHome:
+class PostgresHome(Home):
     """A `storage.home.Home` in a PostgreSQL database, in which this server is the primary for one term."""
 
     def __init__(
@@ -114,34 +114,28 @@ class PostgresHome:
 
     @property
     def incarnation(self) -> str:
-        """See Home."""
         return self._identity.incarnation
 
     @property
     def seed(self) -> int:
-        """See Home."""
         return self._identity.seed
 
     @property
     def term(self) -> Term:
-        """See Home."""
         return self._term
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
-        """See Home."""
         if not self.may_act():
             return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
         return self.away
 
     @property
     def patience_s(self) -> float:
-        """See Home."""
         return self._statements.overdue_s
 
     @property
     def away(self) -> StorageUnavailable | None:
-        """See Home."""
         return self._statements.away
 
     def findings(self) -> list[Finding]:
@@ -218,12 +212,10 @@ class PostgresHome:
             self._statements.confirm(connection)
 
     def identifier(self) -> str:
-        """See Home."""
         with self._statements.asking() as connection:
             return postgres_lease.identifier(connection.psycopg)
 
     def losses(self) -> int:
-        """See Home."""
         with self._statements.asking() as connection:
             return postgres_lease.losses(connection.psycopg)
 
@@ -291,7 +283,6 @@ class PostgresHome:
     # Frames
 
     def head(self, key: str) -> Head | None:
-        """See Home."""
         with self._statements.asking() as connection:
             return _head(connection, key)
 
@@ -314,8 +305,6 @@ class PostgresHome:
         return heads
 
     def create(self, key: str, head: int) -> None:
-        """See Home."""
-
         def made(connection: HomeConnection, is_unknown: bool) -> bool:
             if connection.psycopg.execute(_CREATE, (*self._term, key, head)).rowcount:
                 return True
@@ -327,7 +316,6 @@ class PostgresHome:
         self._statements.until_known(key, made, nobody, is_harmless=True)
 
     def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
-        """See Home."""
         contents = [b"".join(frame.buffers) for frame in frames]
         lasts = [frame.last for frame in frames]
         head = (lasts[-1], frames[-1].crc)
@@ -360,7 +348,6 @@ class PostgresHome:
         self._statements.until_known(key, committed, on_overdue, sum(map(len, contents)))
 
     def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
-        """See Home."""
         while after < upto:
             with self._statements.asking() as connection:
                 given = (key, after, upto, PAGE_FRAMES, PAGE_BYTES)
@@ -372,14 +359,12 @@ class PostgresHome:
                 after = last
 
     def skip(self, key: str, number: int) -> None:
-        """See Home."""
         with self._statements.asking() as connection:
             if not connection.psycopg.execute(_SKIP, (number, key, *self._term)).rowcount:
                 raise NotPrimary(key)
             self._statements.confirm(connection)
 
     def forget(self, key: str, below: int) -> None:
-        """See Home."""
         while True:
             with self._statements.asking() as connection:
                 given = (key, *self._term, below, FORGET_FRAMES)
@@ -387,7 +372,6 @@ class PostgresHome:
                     return
 
     def delete(self, key: str) -> None:
-        """See Home."""
         if key == JOURNAL_KEY:
             raise ValueError("the journal is the home")
         self.forget(key, 2**63 - 1)
@@ -398,7 +382,6 @@ class PostgresHome:
     # Staged batches
 
     def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
-        """See Home."""
         upload = secrets.randbits(62)
         for part, pieces in parts.items():
             for number, piece in enumerate(pieces):
@@ -416,7 +399,6 @@ class PostgresHome:
             )
 
     def batch(self, key: str, name: str) -> BegunBatch | None:
-        """See Home."""
         with self._statements.asking() as connection:
             found = postgres_staged.begun(connection.psycopg, key, name)
         if found is None:
@@ -442,17 +424,14 @@ class PostgresHome:
             number += 1
 
     def batches(self, key: str, prefix: str) -> list[str]:
-        """See Home."""
         with self._statements.asking() as connection:
             return postgres_staged.names(connection.psycopg, key, prefix)
 
     def forget_batch(self, key: str, name: str) -> None:
-        """See Home."""
         with self._statements.asking() as connection:
             postgres_staged.forget(connection.psycopg, self._term, key, name)
 
     def close(self) -> None:
-        """See Home."""
         self._statements.close()
 
     def _is_kept(self, connection: HomeConnection, key: str, last: int) -> bool:
