@@ -59,7 +59,7 @@ def test_nobody_owns_a_partition_under_an_epoch_that_is_not_stored(
 ) -> None:
     served.log("split", partitions=3)
     state = FailingState(served.store.state, error)
-    monkeypatch.setattr(served.store, "state", state)
+    monkeypatch.setattr(served.store, "_state", state)
     with served.client() as client:
         state.fails = True
         assert refusal(client, 1, ULong(5)) == conditions.INTERNAL_ERROR

@@ -111,7 +111,6 @@ class Listener(LinkEnd):
 
     @property
     def has_more(self) -> bool:
-        """See LinkEnd."""
         return self._queue is not None and not self._queue.is_empty and self._room() > 0
 
     def on_ready(self) -> None:
@@ -125,7 +124,6 @@ class Listener(LinkEnd):
         self._take_turn_soon()
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         self._is_over = True
         if self._queue is not None:
             self._queue.close()

@@ -24,8 +24,7 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
 from ..transport import Transport
-from .durable_links import DurableLinks
-from .groups import ConsumerGroups
+from .groups import ConsumerGroups, DurableLinks
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
 from .replies import LIFETIME, ReplyBook

@@ -71,11 +71,9 @@ class Servers(_OfServer):
         self._started_at = time.time_ns() // 1_000_000
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return [SELF] if self._is_allowed(user) else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._check(user)
         if name != SELF:
             raise Refusal(Status.NOT_FOUND, f"the only server is {SELF!r}, {show(name)} given")
@@ -104,11 +102,9 @@ class Connections(_OfServer):
     """Connections; see `management.entities`."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return [str(number) for number in self._container.numbered] if self._is_allowed(user) else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._check(user)
         transport = self._connection(name)
         engine = transport.engine
@@ -145,7 +141,6 @@ class Sessions(_OfServer):
     """Sessions; see `management.entities`."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         if not self._is_allowed(user):
             return []
         names: list[str] = []
@@ -156,7 +151,6 @@ class Sessions(_OfServer):
         return names
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._check(user)
         transport, session = self._found(name)
         return {
@@ -185,7 +179,6 @@ class Links(_OfServer):
     """Links; see `management.entities`. A user may see those of its own connections, as of the events about them."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         sees_all, names = self._is_allowed(user), list[str]()
         async for transport in self._connections():
             for number in transport.link_numbers if sees_all or _is_of(transport, user) else ():
@@ -195,7 +188,6 @@ class Links(_OfServer):
         return names
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         connection = self._container.numbered.get(_number(name.partition("/")[0]))
         if connection is None or not _is_of(connection, user):
             self._check(user)

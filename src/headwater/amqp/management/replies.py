@@ -79,7 +79,6 @@ class Replies(LinkEnd):
         self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, description)
 
     def on_ready(self) -> None:
-        """See LinkEnd."""
         link = self.link
         unsettled_max = self._transport.shared.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
@@ -103,7 +102,6 @@ class Replies(LinkEnd):
         self.on_ready()
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         self._is_over = True
         self._count(-self.waiting_bytes)
         self._book.forget(self._transport, self)

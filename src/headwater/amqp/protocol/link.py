@@ -305,7 +305,6 @@ class Receiver(Link):
         self.session.give_outcome(self, first, last, state, is_settled=not self.is_second)
 
     def on_attach(self, attach: Attach) -> None:
-        """See Link."""
         self.delivery_count = attach.initial_delivery_count or 0
         super().on_attach(attach)
 

@@ -123,7 +123,6 @@ class Consumer(LinkEnd):
 
     @property
     def waits_for(self) -> str | None:
-        """See LinkEnd."""
         if self._is_full or (self._link.credit <= 0 < self._link.unsettled):
             return "outcomes"
         if self._link.credit <= 0:
@@ -155,7 +154,6 @@ class Consumer(LinkEnd):
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         self._is_over = True
         if self._pause is not None:
             self._pause.cancel()

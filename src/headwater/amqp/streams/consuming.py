@@ -277,7 +277,6 @@ class GroupMember(LinkEnd):
     # LinkEnd, until it is assigned; then the consumer's end
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         if self._position is not None:
             self._position.detached()
             self._position = None

@@ -181,7 +181,6 @@ class GroupLink(LinkEnd):
 
     @property
     def waits_for(self) -> str | None:
-        """See LinkEnd."""
         if not self.parts:
             return "partition"
         return next((found for part in self.parts if (found := part.waits_for) != "events"), "events")
@@ -205,7 +204,6 @@ class GroupLink(LinkEnd):
             part.on_outcomes([number for _, number in settled], state)
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         self._is_over = True
         if self._asking is not None:
             self._asking.cancel()

@@ -9,7 +9,6 @@ from ..filters import format_offset
 from ..protocol.codec import encode
 from ..protocol.types import Symbol, Timestamp, ULong
 
-INFO = "$info"
 _VALUE = b"\x00\x53\x77"
 
 

@@ -34,7 +34,6 @@ class InfoSource(LinkEnd):
         end.on_ready()
 
     def on_ready(self) -> None:
-        """See LinkEnd."""
         if self._pause is None and not self._is_busy and self._link.sendable > 0:
             self._is_busy = True
             self._transport.spawn(self._send())
@@ -42,7 +41,6 @@ class InfoSource(LinkEnd):
             self._link.drained()
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd."""
         if self._pause is not None:
             self._pause.cancel()
 

@@ -23,6 +23,7 @@ from ...core.workers import (
     HeldPartition,
     Holding,
     WorkerKey,
+    Workers,
     check_worker_key,
     taken_over,
     too_many_workers,
@@ -43,8 +44,8 @@ CONTAINER = "http"
 """What notifications name as the container of a worker."""
 
 
-class GroupWorkers:
-    """The workers of all logs: a `core.Workers`."""
+class GroupWorkers(Workers):
+    """The workers of all logs."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -62,7 +63,6 @@ class GroupWorkers:
         begins_earliest: bool | None = None,
         peer: str = "",
     ) -> Holding:
-        """See Workers."""
         check_worker_key(key.group, key.name)
         _check("lease_ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
         _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
@@ -83,7 +83,6 @@ class GroupWorkers:
     async def acknowledge(
         self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
     ) -> HeldPartition:
-        """See Workers."""
         node = await self._container.node_of(key.log)
         head = node.log.head()
         if not 0 <= sequence_number <= head:
@@ -96,7 +95,6 @@ class GroupWorkers:
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
-        """See Workers."""
         node = await self._container.node_of(key.log)
         worker = self._of.get(node, {}).get(key)
         if worker is not None and (version is None or worker.is_told(version)):
