@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headwater.cne.allowed import AllowedHosts, HostNotAllowed
-from headwater.cne.resolving import AllowedResolver
-from headwater.cne.webhook import endpoint_uri
+from headwater.cne.webhook import AllowedResolver, endpoint_uri
 from headwater.core.errors import InvalidInput
 from tests.every import every
 

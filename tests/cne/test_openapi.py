@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from headwater.cne import documents, server
+from headwater.cne import server
 from headwater.cne.server import Application
 from headwater.cne.settings import Settings
 from headwater.core import Event, OpenGuard
@@ -26,7 +26,7 @@ from headwater.storage.memory import MemoryStore
 from .builders import NODE_SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 from .world import V1, V2, World
 
-DOCUMENT = json.loads(documents.OPENAPI)
+DOCUMENT = json.loads(server.OPENAPI)
 _store = MemoryStore()
 _store.create("cne").append([Event("t", text(wrapped(v2_value(ResourceAddress="/a"))), source="/s")])
 
@@ -74,12 +74,12 @@ def test_document_has_every_route_and_no_other():
 
 
 def validator(name: str) -> Any:
-    return jsonschema_rs.validator_for(json.loads(documents.SCHEMAS[name]))
+    return jsonschema_rs.validator_for(json.loads(server.SCHEMAS[name]))
 
 
-@pytest.mark.parametrize("name", documents.SCHEMAS)
+@pytest.mark.parametrize("name", server.SCHEMAS)
 def test_schema_is_a_schema(name):
-    jsonschema_rs.meta.validate(json.loads(documents.SCHEMAS[name]))
+    jsonschema_rs.meta.validate(json.loads(server.SCHEMAS[name]))
 
 
 DELIVERED = {

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from headwater.cne import documents
+from headwater.cne import server
 
 from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, text, v1_value, wrapped
 from .world import V1, V2, Call, World
@@ -357,7 +357,7 @@ def test_two_slashes_in_a_path_are_redirected_to_one(play):
 def test_schemas_and_the_openapi_document_are_served(play):
     async def scenario(world: World) -> None:
         names = (await world.ask("GET", f"{V2}/schemas")).json
-        assert names == list(documents.SCHEMAS)
+        assert names == list(server.SCHEMAS)
         for name in names:
             answer = await world.ask("GET", f"{V1}/schemas/{name}")
             assert answer.headers["content-type"] == "application/schema+json"

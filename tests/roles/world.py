@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from headwater.amqp.client import Client
-from headwater.cne.checkpoint import CONSUMER as FEED
+from headwater.cne.feed import CONSUMER as FEED
 from headwater.server.accounts import hash_password
 from tests.server.running import RunningServer
 from tests.server.test_bulk import WITH_FLIGHT

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from ..core.access import Guard
@@ -18,13 +20,59 @@ from ..http.asgi import raw_path
 from ..http.errors import RouteNotFound
 from ..http.front_end import Handler
 from ..http.routing import of_method
-from . import documents, errors, publishing, subscriptions
+from . import errors, publishing, subscriptions
 from .errors import Refused
 from .exchange import TEXT, Exchange
 from .host import Host
 from .notification import Dialect
 from .service import Service
 from .settings import Settings
+
+SCHEMA_TYPE = b"application/schema+json"
+PERMISSIVE = "accepted-"
+"""What begins the names of the schemas that have every spelling that is taken."""
+
+
+def _schemas() -> Mapping[str, bytes]:
+    found = files(__package__).joinpath("schemas").iterdir()
+    return {file.name.removesuffix(".json"): file.read_bytes() for file in sorted(found, key=lambda file: file.name)}
+
+
+def _document(schemas: Mapping[str, bytes]) -> bytes:
+    """The document with the schemas in it, where they need no name of their own.
+
+    What is taken in any spelling is not among them: from a schema of several spellings no client can be generated.
+    """
+    document: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_bytes())
+    parts = {name: json.loads(text) for name, text in schemas.items() if not name.startswith(PERMISSIVE)}
+    for part in parts.values():
+        del part["$schema"], part["$id"]
+    document["components"] = {"schemas": parts}
+    return json.dumps(document).encode()
+
+
+SCHEMAS = _schemas()
+"""The schemas by name: `accepted-...` and `...-request-...` are what is taken, the others what is given."""
+OPENAPI = _document(SCHEMAS)
+
+
+async def openapi(host: Host, exchange: Exchange) -> None:
+    """GET /openapi.json"""
+    await exchange.answer(200, OPENAPI)
+
+
+async def schema_names(host: Host, exchange: Exchange) -> None:
+    """GET /schemas"""
+    await exchange.answer_json(200, list(SCHEMAS))
+
+
+async def schema(host: Host, exchange: Exchange) -> None:
+    """GET /schemas/{name}"""
+    name = exchange.arguments[0].removesuffix(".json")
+    if name not in SCHEMAS:
+        raise Refused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
+    await exchange.answer(200, SCHEMAS[name], SCHEMA_TYPE)
+
 
 BODY_BYTES_MIN = 1024 * 1024
 """A batch, and an event with much white space, may be larger than the largest event."""
@@ -232,7 +280,7 @@ ROUTES = (
     Route("log", {"POST": publishing.write_diary}),
     Route("dummy", {"POST": _dummy}),
     Route("dummy2", {"POST": _dummy}),
-    Route("openapi.json", {"GET": documents.openapi}),
-    Route("schemas", {"GET": documents.schema_names}),
-    Route("schemas/{id}", {"GET": documents.schema}),
+    Route("openapi.json", {"GET": openapi}),
+    Route("schemas", {"GET": schema_names}),
+    Route("schemas/{id}", {"GET": schema}),
 )

@@ -20,9 +20,8 @@ class Piece(NamedTuple):
 class Upstream(Protocol):
     """Where an endpoint's events come from."""
 
-    @property
-    def position(self) -> int:
-        """Every event up to this number has been offered."""
+    position: int
+    """Every event up to this number has been offered."""
 
     def read(self, after: int) -> Piece:
         """A bounded piece of the log above `after`, up to the position. Does not block."""

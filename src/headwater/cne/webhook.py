@@ -8,7 +8,7 @@ from __future__ import annotations
 import email.utils
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from yarl import URL
@@ -16,9 +16,27 @@ from yarl import URL
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..http.outgoing import Caller, NotSent, Sockets, Target, Tls, addresses_of, lines_of, target_of
-from .allowed import AllowedHosts
-from .resolving import AllowedResolver
+from ..http.outgoing.resolving import Resolve
+from .allowed import AllowedHosts, HostNotAllowed
 from .settings import Settings
+
+
+class AllowedResolver:
+    """Resolves names, and answers allowed addresses only: connections are made to these, and to no others."""
+
+    def __init__(self, allowed: AllowedHosts, resolve: Resolve) -> None:
+        self._allowed, self._resolve = allowed, resolve
+
+    async def resolve(self, host: str) -> Sequence[str]:
+        """The addresses of that name. Raises HostNotAllowed, and what `resolve` raises."""
+        found = await self._resolve(host)
+        if self._allowed.permits_name(host):
+            return found
+        kept = [address for address in found if self._allowed.permits_address(address)]
+        if not kept:
+            raise HostNotAllowed(f"{host} is not a host that webhooks may be on")
+        return kept
+
 
 ANSWER_BYTES_MAX = 64 * 1024
 """Of an answer that nobody reads, so that its connection can be used again."""
