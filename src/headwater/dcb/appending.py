@@ -1,9 +1,10 @@
-"""Appends: the log's own JSON, the same as MessagePack, and CloudEvents in structured, batch and binary mode."""
+"""Appends: the log's own JSON, as MessagePack too, Arrow IPC, and CloudEvents in structured, batch and binary mode."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -15,19 +16,57 @@ from ..core.event import Event
 from ..core.gathering import Gathering
 from ..core.limits import EventColumns, show
 from ..core.log import AppendResult
+from ..core.settings import LogSettings
 from ..core.slices import Slices
 from ..formats import cloudevents, jsontext, packed
 from ..formats.tracing import trace_of_headers, traced
 from ..http import Exchange
-from ..http.errors import InvalidParameter, UnsupportedMediaType
+from ..http.errors import InvalidParameter, UnsupportedMediaType, misplaced
+from ..http.exchange import whole_number
 from . import seed
-from .arrow_append import append_arrow
 from .events import events_of
 from .host import Host, Opened
-from .large import LARGE_BYTES, Form, read_batch, read_json
+from .large import LARGE_BYTES, Form, check_query, read_batch, read_json
 from .packed_append import read_packed
 from .queries import condition_is_in_seed_form, condition_of
-from .wire import ARROW, AppendIn, AppendOut, EventIn, PackedAppendIn
+from .wire import ARROW, AppendIn, AppendOut, ConditionIn, EventIn, PackedAppendIn
+
+_condition_decoder = msgspec.json.Decoder(ConditionIn)
+
+
+async def append_arrow(exchange: Exchange, opened: Opened) -> AppendResult:
+    """Append what the body holds. Raises InvalidInput with the path of the culprit, and as `AsyncLog.append`."""
+    parameters = exchange.parameters("condition", "partition")
+    condition, partition = _condition(parameters), whole_number(parameters, "partition")
+    trace = trace_of_headers(exchange.scope["headers"])
+    completed = partial(traced, trace=trace) if trace else None
+    columns = await asyncio.to_thread(_columns, await exchange.body(), opened.log.settings, completed)
+    return await opened.asynchronous.append_columns(columns, condition, partition=partition)
+
+
+def _columns(
+    body: bytes, settings: LogSettings, completed: Callable[[Sequence[Event]], Sequence[Event]] | None
+) -> EventColumns:
+    from ..formats.arrow_events import columns_of  # Arrow is loaded when it is needed, and not on the event loop
+    from ..formats.arrow_stream import batch_of_stream
+
+    return columns_of(batch_of_stream(body), settings, completed)
+
+
+def _condition(parameters: Mapping[str, str]) -> AppendCondition | None:
+    text = parameters.get("condition")
+    if text is None:
+        return None
+    try:
+        content = text.encode()
+        check_query(content, "condition")
+        return condition_of(jsontext.decode(_condition_decoder, content))
+    except UnicodeEncodeError:
+        raise InvalidParameter("condition", "is not UTF-8") from None
+    except InvalidInput as error:
+        error.where = error.where.removeprefix("condition").lstrip(".")
+        raise misplaced(error, "condition") from None
+
 
 _append_decoder = msgspec.json.Decoder(AppendIn)
 _FORM = Form(_append_decoder, msgspec.json.Decoder(list[EventIn]), events_of)

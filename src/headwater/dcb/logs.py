@@ -1,4 +1,4 @@
-"""Logs themselves: list, create, look at, change, delete, trim."""
+"""Logs themselves: list, create, look at, change, delete, trim; and their segments, page by page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,28 @@ from ..formats import jsontext
 from ..formats.logsettings import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.exchange import DROPS_AT_MOST, drops_at_most
+from ..http.exchange import DROPS_AT_MOST, drops_at_most, whole_number
 from .host import Host
-from .wire import ForeseenTrimOut, HeldOut, TrimIn
+from .wire import ForeseenTrimOut, HeldOut, SegmentsOut, TrimIn
+
+LIMIT, LIMIT_MAX = 100, 1000
+
+
+async def list_segments(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/segments"""
+    opened = await host.log(exchange, Right.READ)
+    parameters = exchange.parameters("after", "limit")
+    after, limit = whole_number(parameters, "after") or 0, whole_number(parameters, "limit")
+    if limit is not None and not 1 <= limit <= LIMIT_MAX:
+        raise InvalidParameter("limit", f"{limit} given, 1 to {LIMIT_MAX} is allowed")
+    limit = limit or LIMIT
+    found = await asyncio.to_thread(opened.log.segments, after, limit + 1)
+    more = found[limit - 1].first if len(found) > limit else None
+    log = opened.log
+    await exchange.answer_json(
+        200, SegmentsOut(found[:limit], log.first_retained, log.head(), opened.view.incarnation, more)
+    )
+
 
 _settings_decoder = msgspec.json.Decoder(SettingsJson)
 _trim_decoder = msgspec.json.Decoder(TrimIn)

@@ -13,7 +13,7 @@ from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.query import ALL
 from ..formats import cloudevents
-from ..http import Exchange, Header
+from ..http import JSON, Exchange, Header
 from ..http.errors import EventNotFound, InvalidParameter
 from ..http.exchange import whole_number
 from .events import envelope_texts
@@ -21,7 +21,6 @@ from .host import Host, Opened
 from .reading import check_data_bytes_max, default_source
 
 BYTES = b"application/octet-stream"
-JSON = b"application/json"
 
 
 class Shown(NamedTuple):

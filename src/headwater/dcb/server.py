@@ -14,8 +14,7 @@ from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
-from . import appending, consumers, counting, logs, reading, segments, subscribing, suite, terms, times, workers
-from .event_histogram import event_histogram
+from . import appending, consumers, counting, logs, reading, subscribing, suite, terms, times, workers
 from .host import Host
 from .one_event import EventForms, OneEvent
 
@@ -87,10 +86,10 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/logs/{log}/read", reading.read),
     ("POST", "/logs/{log}/count", counting.count),
     ("POST", "/logs/{log}/histogram", times.histogram),
-    ("POST", "/logs/{log}/event-histogram", event_histogram),
+    ("POST", "/logs/{log}/event-histogram", times.event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
     ("GET", "/logs/{log}/position", times.position),
-    ("GET", "/logs/{log}/segments", segments.list_segments),
+    ("GET", "/logs/{log}/segments", logs.list_segments),
     ("GET", "/logs/{log}/head", reading.head),
     ("GET", "/logs/{log}/subscribe", subscribing.subscribe),
     ("POST", "/logs/{log}/trim", logs.trim),
@@ -113,10 +112,10 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     reading.read: READ_BYTES_MAX,
     counting.count: READ_BYTES_MAX,
     times.histogram: READ_BYTES_MAX,
-    event_histogram: READ_BYTES_MAX,
+    times.event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
-    appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,
+    appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, logs.list_segments,
     workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

@@ -1,10 +1,12 @@
-"""Where a time is in a log, and how many events there were when: by the times at which they were recorded."""
+"""Where a time is in a log, and how many events there were when: by their times of recording, or by their own."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,15 +14,62 @@ from ..core.access import Right
 from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
-from ..core.query import ALL
+from ..core.query import ALL, Query
+from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from ..http.exchange import whole_number
-from .buckets import HISTOGRAM_S_MAX, TYPES_MAX, asked, borders
 from .counting import Tally
+from .event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from .host import Host
-from .wire import BucketOut, HistogramIn, HistogramOut, PositionOut
+from .large import check_query
+from .queries import query_of
+from .wire import BucketOut, EventBucketOut, EventHistogramIn, EventHistogramOut, HistogramIn, HistogramOut, PositionOut
 from .working import Work
+
+BUCKETS, BUCKETS_MAX = 60, 300
+TYPES, TYPES_MAX = 5, 20
+"""Types that each bucket names."""
+HISTOGRAM_S_MAX = 1.0
+"""CPU time for all buckets."""
+
+Given = TypeVar("Given", HistogramIn, EventHistogramIn)
+
+
+class Asked(NamedTuple, Generic[Given]):
+    """A question for a histogram, checked but for its times."""
+
+    given: Given
+    query: Query
+    buckets: int
+    types_max: int | None
+    """Types that each bucket names, at most; None: it is not asked by type."""
+
+
+async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Asked[Given]:
+    """The question in the body of a request. Raises InvalidInput, MalformedJson."""
+    body = await exchange.json_body()
+    check_query(body)
+    given = jsontext.decode(decoder, body)
+    query = query_of(given.query, "query")
+    buckets = _checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1)
+    types_max = _checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0) if given.by_type else None
+    return Asked(given, query, buckets, types_max)
+
+
+def borders(begin: int, end: int, buckets: int) -> list[int]:
+    """The times at which buckets begin, and where the last one ends; no bucket is shorter than a ms."""
+    count = min(buckets, end - begin)
+    return [begin + (end - begin) * index // count for index in range(count + 1)]
+
+
+def _checked(given: int | None, default: int, most: int, name: str, least: int) -> int:
+    if given is None:
+        return default
+    if not least <= given <= most:
+        raise InvalidInput(f"{show(given)} given, {least} to {most} is allowed", name)
+    return given
+
 
 _decoder = msgspec.json.Decoder(HistogramIn)
 
@@ -95,4 +144,69 @@ def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max
             msgspec.UNSET if types_max is None else {name: tally.types[name] for name in names if tally.types[name]},
         )
         for index, tally in enumerate(tallies)
+    ]
+
+
+_event_decoder = msgspec.json.Decoder(EventHistogramIn)
+
+
+async def event_histogram(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/event-histogram"""
+    opened = await host.log(exchange, Right.READ)
+    given, query, count, types_max = await asked(exchange, _event_decoder)
+    _check_range(given.event_from, given.event_before)
+    log, incarnation = opened.log, opened.view.incarnation
+    selection = log.selection(None, None, False, None, given.partition)
+    question = hashlib.blake2b(msgspec.json.encode(given.query)).digest()
+    scan = host.event_times.scan((incarnation, given.partition, question), selection.head)
+    async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
+        async for _ in work.steps(scan.steps(log, query, given.partition, selection.head)):
+            pass
+        host.event_times.bound()
+        seen = scan.seen(log, selection.head)
+        begin, end = _range_of_events(seen, given.event_from, given.event_before)
+        times = borders(begin, end, count)
+        totals: dict[str, list[int]] = {}
+        async for found in work.steps(seen.counted(times), is_bounded=False):
+            for name, buckets in found.items():
+                total = totals.setdefault(name, [0] * (len(times) - 1))
+                for bucket, events in buckets:
+                    total[bucket] += events
+    answer = EventHistogramOut(
+        begin, end, _shown_events(totals, times, types_max), seen.events, seen.low, seen.high,
+        seen.is_complete, selection.head, incarnation,
+    )  # fmt: skip
+    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+
+
+def _check_range(begin: int | None, end: int | None) -> None:
+    """Raises InvalidInput."""
+    for name, value in (("event_from", begin), ("event_before", end)):
+        if value is not None and not TIME_MIN <= value <= TIME_MAX + 1:
+            raise InvalidInput(f"{show(value)} given, {TIME_MIN} to {TIME_MAX + 1} is allowed", name)
+    if begin is not None and end is not None and end <= begin:
+        raise InvalidInput(f"{end} given, it must be above event_from, {begin}", "event_before")
+
+
+def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:
+    """From which time on, and before which; by default, those of all events that were read."""
+    earliest, latest = seen.range() or (0, 0)
+    if begin is None:
+        begin = earliest if end is None else min(earliest, end - 1)
+    return begin, max(begin, latest) + 1 if end is None else end
+
+
+def _shown_events(totals: dict[str, list[int]], times: list[int], types_max: int | None) -> list[EventBucketOut]:
+    """The buckets; by type, those that have most events in all of them."""
+    sums = {name: sum(total) for name, total in totals.items() if name != OTHERS}
+    names = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))[: types_max or 0]
+    return [
+        EventBucketOut(
+            times[index],
+            sum(total[index] for total in totals.values()),
+            msgspec.UNSET
+            if types_max is None
+            else {name: totals[name][index] for name in names if totals[name][index]},
+        )
+        for index in range(len(times) - 1)
     ]
