@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from headwater.core import Event
+from headwater.futoin.pushing import LATE_MAX
 from headwater.futoin.settings import Settings
-from headwater.futoin.unanswered import LATE_MAX
 from headwater.futoin.websocket import Connection
 from headwater.storage.memory import MemoryStore
 

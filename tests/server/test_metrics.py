@@ -17,7 +17,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.event import Event
 from headwater.core.store import LogStore
 from headwater.core.threads import Threads
-from headwater.futoin.statistics import Statistics
+from headwater.futoin.host import Statistics
 from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token, read_grant, show_grant
 from headwater.server.gate import Gate
 from headwater.server.health import HEALTH_PATHS, Health, Metrics

@@ -116,7 +116,7 @@ def _malformed(coder: str) -> FutoInError:
     return invalid(f"the message is not well-formed {coder}")
 
 
-class JsonCoder:
+class JsonCoder(Coder):
     """Text; data of events passes as it is written."""
 
     media_type = b"futoin+json"
@@ -128,7 +128,6 @@ class JsonCoder:
         self._encoder = msgspec.json.Encoder()
 
     def decode(self, body: bytes) -> Message:
-        """See Coder."""
         size = len(body)
         try:
             if not body.isascii():
@@ -164,31 +163,26 @@ class JsonCoder:
         return _message(self, size, envelope, parameters, tree)
 
     def value(self, value: object) -> bytes:
-        """See Coder."""
         return self._encoder.encode(value)
 
     def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
-        """See Coder."""
         one = b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
         return one if not trace else b"%b,%b" % (one[:-1], self._encoder.encode(trace)[1:])
 
     def array(self, elements: Sequence[bytes]) -> bytes:
-        """See Coder."""
         return b"[%b]" % b",".join(elements)
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        """See Coder."""
         return b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in members])
 
     def tree(self, body: bytes) -> Any:
-        """See Coder."""
         try:
             return msgspec.json.decode(body)
         except _MALFORMED:
             raise _malformed("JSON") from None
 
 
-class MessagePackCoder:
+class MessagePackCoder(Coder):
     """`MPCK`, then MessagePack."""
 
     media_type = b"futoin+msgpack"
@@ -201,7 +195,6 @@ class MessagePackCoder:
         self._encoder = msgspec.msgpack.Encoder()
 
     def decode(self, body: bytes) -> Message:
-        """See Coder."""
         content, size = body[_MAGIC_BYTES:], len(body)
         try:
             if size > PLAIN_BYTES:
@@ -228,41 +221,35 @@ class MessagePackCoder:
         return _message(self, size, envelope, parameters, tree)
 
     def value(self, value: object) -> bytes:
-        """See Coder."""
         try:
             return self._encoder.encode(value)
         except OverflowError:
             return self._encoder.encode(portable(value))
 
     def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
-        """See Coder."""
         return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
-        """See Coder."""
         return _length(len(elements), 0x90, 0xDC) + b"".join(elements)
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        """See Coder."""
         pieces = [self._encoder.encode(name) + value for name, value in members]
         return self.magic + _length(len(pieces), 0x80, 0xDE) + b"".join(pieces)
 
     def tree(self, body: bytes) -> Any:
-        """See Coder."""
         try:
             return msgspec.msgpack.decode(body[_MAGIC_BYTES:])
         except (*_MALFORMED, OverflowError, ValueError):
             raise _malformed("MessagePack") from None
 
 
-class CborCoder:
+class CborCoder(Coder):
     """`CBOR`, then CBOR."""
 
     media_type = b"futoin+cbor"
     magic = b"CBOR"
 
     def decode(self, body: bytes) -> Message:
-        """See Coder."""
         if len(body) > CBOR_BYTES_MAX:
             raise invalid(f"{len(body)} bytes of CBOR given, at most {CBOR_BYTES_MAX} are taken; use JSON or MPCK")
         given = self.tree(body)
@@ -288,7 +275,6 @@ class CborCoder:
         )
 
     def value(self, value: object) -> bytes:
-        """See Coder."""
         try:
             _packer.encode(value)  # which finds integers that are too large much faster than `portable` does
         except (OverflowError, TypeError):
@@ -296,20 +282,16 @@ class CborCoder:
         return cbor2.dumps(value)
 
     def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
-        """See Coder."""
         return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
-        """See Coder."""
         return _cbor_length(len(elements), 0x80) + b"".join(elements)
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        """See Coder."""
         pieces = [cbor2.dumps(name) + value for name, value in members]
         return self.magic + _cbor_length(len(pieces), 0xA0) + b"".join(pieces)
 
     def tree(self, body: bytes) -> Any:
-        """See Coder."""
         try:
             given = cbor2.loads(
                 body[_MAGIC_BYTES:], semantic_decoders=_AS_TAGS, strict_hashable_types=True, max_depth=200

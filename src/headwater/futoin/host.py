@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
 
 from ..core.access import Guard, Right
 from ..core.errors import LogNotFound
@@ -10,11 +12,30 @@ from ..core.open_logs import OpenLog, OpenLogs
 from ..core.readers import Readers
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
+from ..core.traffic import Traffic
 from ..core.turns import Turns
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings
-from .statistics import Statistics
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Since the server started. Only the event loop counts; any thread may read."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    """Calls that were found to be in order, by interface and function."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Errors that were answered, by name."""
+    pushes: Counter[str] = field(default_factory=Counter)
+    """Groups that were pushed: `reliable` and `live`."""
+    redeliveries: int = 0
+    """Of the reliable groups, those that were pushed again after an error, or without an answer in time."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """Events that were added, and that were polled or pushed."""
+    skipped: int = 0
+    """Numbers of the log that live consumers were too slow for."""
+
 
 Opened = OpenLog[Naming]
 

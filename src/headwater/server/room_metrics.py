@@ -15,7 +15,7 @@ from ..core.following import Follower, FollowerKind
 from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
-from ..futoin.statistics import Statistics
+from ..futoin.host import Statistics
 from ..homes.roles import Role
 from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
