@@ -61,9 +61,8 @@ class StageWriter(Protocol):
 class Sending(Protocol):
     """A stream on its way to its reader, as the server knows of it. Nothing of it raises."""
 
-    @property
-    def end_reason(self) -> str | None:
-        """Why it is to end before its end, if it is."""
+    end_reason: str | None
+    """Why it is to end before its end, if it is."""
 
     def sent(self, events: int) -> None:
         """So many events were given to it."""
