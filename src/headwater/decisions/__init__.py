@@ -12,11 +12,10 @@ A decision is a value. `decide` asks a log with it on a thread, `headwater.decis
 """
 
 from .blocking import decide, project
-from .codec import JSON, MSGPACK, Codec
 from .deciding import RETRIES, Retries
 from .decision import Decided, Decision
 from .errors import Contended, DecisionsError, InvalidDefinition, UnknownEvent, UnreadableEvent, UnwritableEvent
-from .events import EventTypes, Upcaster, event, write
+from .events import JSON, MSGPACK, Codec, EventTypes, Upcaster, event, write
 from .projection import Knowledge, Projection, Several
 from .read_models import Lag, ReadModel, Runner
 from .snapshots import DirectorySnapshots, MemorySnapshots, SnapshotStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform, get_origin, get_type_hints, overload
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, dataclass_transform, get_origin, get_type_hints, overload
 
 import msgspec
 
@@ -17,11 +17,67 @@ from ..core.errors import InvalidEvent
 from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
 from ..core.limits import check_type, show
 from ..core.query import Query, QueryItem
-from .codec import JSON, Codec
+from ..formats.decoders import json_decoder, msgpack_decoder
 from .errors import InvalidDefinition, UnknownEvent, UnreadableEvent, UnwritableEvent
 from .tags import tag_keys, tags_of
 
 E = TypeVar("E")
+
+
+class Codec(Protocol):
+    """What turns an event into bytes and back. Each method raises ValueError or TypeError for what it cannot turn."""
+
+    def encode(self, event: object) -> bytes:
+        """The data of an event."""
+
+    def decoder(self, kind: type[E]) -> Callable[[bytes], E]:
+        """What makes an event of that class of its data; asked for once."""
+
+    def fields(self, data: bytes) -> dict[str, Any]:
+        """The fields of data of an old shape: what upcasters are given."""
+
+    def build(self, fields: dict[str, Any], kind: type[E]) -> E:
+        """The event of that class, of what upcasters made."""
+
+
+class _ByMsgspec(Codec):
+    """What the two codecs share: msgspec checks the types of all fields when it decodes."""
+
+    def build(self, fields: dict[str, Any], kind: type[E]) -> E:
+        """See Codec. Dates, UUIDs and bytes may still be the text that JSON has for them."""
+        return msgspec.convert(fields, kind)
+
+
+class JsonCodec(_ByMsgspec):
+    """JSON, which readers by other protocols can read, too. The codec of an event class unless it names another."""
+
+    def encode(self, event: object) -> bytes:
+        return msgspec.json.encode(event)
+
+    def decoder(self, kind: type[E]) -> Callable[[bytes], E]:
+        return json_decoder(kind).decode
+
+    def fields(self, data: bytes) -> dict[str, Any]:
+        return json_decoder(dict[str, Any]).decode(data)
+
+
+class MsgpackCodec(_ByMsgspec):
+    """MessagePack: smaller, and bytes stay bytes."""
+
+    def encode(self, event: object) -> bytes:
+        return msgspec.msgpack.encode(event)
+
+    def decoder(self, kind: type[E]) -> Callable[[bytes], E]:
+        return msgpack_decoder(kind).decode
+
+    def fields(self, data: bytes) -> dict[str, Any]:
+        return msgpack_decoder(dict[str, Any]).decode(data)
+
+
+JSON = JsonCodec()
+MSGPACK = MsgpackCodec()
+
+
 Upcaster = Callable[[dict[str, Any], SequencedEvent], dict[str, Any]]
 """Makes the fields of one version those of the next. It gets the fields, and the event as it is stored."""
 

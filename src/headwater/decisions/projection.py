@@ -115,11 +115,9 @@ class Projection(Knowledge[S]):
 
     @property
     def parts(self) -> tuple[Projection[Any], ...]:
-        """See Knowledge."""
         return (self,)
 
     def state_of(self, states: Sequence[Any]) -> S:
-        """See Knowledge."""
         (state,) = states
         found: S = state
         return found
@@ -187,11 +185,9 @@ class Several(Knowledge[tuple[S, ...]]):
 
     @property
     def parts(self) -> tuple[Projection[Any], ...]:
-        """See Knowledge."""
         return self._parts
 
     def state_of(self, states: Sequence[Any]) -> tuple[S, ...]:
-        """See Knowledge."""
         return tuple(states)
 
 

@@ -36,7 +36,7 @@ class SnapshotStore(Protocol):
         """Keep it, in place of what was there."""
 
 
-class MemorySnapshots:
+class MemorySnapshots(SnapshotStore):
     """Snapshots in this process, as long as it runs. For any thread."""
 
     def __init__(self) -> None:
@@ -44,22 +44,19 @@ class MemorySnapshots:
         """By key. It grows by one for each boundary that is long enough; whoever has many clears it."""
 
     def load(self, key: str) -> bytes | None:
-        """See SnapshotStore."""
         return self.kept.get(key)
 
     def save(self, key: str, snapshot: bytes) -> None:
-        """See SnapshotStore."""
         self.kept[key] = snapshot
 
 
-class DirectorySnapshots:
+class DirectorySnapshots(SnapshotStore):
     """A file for each, in a directory that is made when it is needed. For any thread and process."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
     def load(self, key: str) -> bytes | None:
-        """See SnapshotStore."""
         with suppress(FileNotFoundError):
             return (self.directory / key).read_bytes()
         return None
