@@ -55,7 +55,7 @@ SEEN_TO = {
     "console/streaming.py": "of one request, and ends with it",
     "flight/server.py": "waited for",
     "client/bulk.py": "in programs of users; its results are asked for",
-    "spark/java_process.py": "in programs of users; ends with the Java that it listens to",
+    "spark/java.py": "in programs of users; ends with the Java that it listens to",
     "spark/running.py": "in pipelines; its results are asked for",
     "spark/archive/tending.py": "in pipelines; what it raises ends the run",
 }

@@ -18,9 +18,8 @@ from headwater.core.local import LocalLog
 from headwater.spark.jobs.report import facts_of
 from headwater.spark.pipelines import load
 from headwater.spark.reporting import charts, words
-from headwater.spark.reporting.axes import ticks
 from headwater.spark.reporting.buckets import BUCKETS_MAX, axis
-from headwater.spark.reporting.charts import scale
+from headwater.spark.reporting.charts import scale, ticks
 from headwater.spark.reporting.facts import ConsumerFacts, Facts, Resource, Sizes, Span, TagFacts, TypeFacts
 from headwater.spark.reporting.page import page
 from headwater.spark.reporting.palette import COLOURS, palette

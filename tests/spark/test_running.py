@@ -20,7 +20,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark import running
 from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
-from headwater.spark.java_process import copy_to_stderr, is_noise, let_end_quietly
+from headwater.spark.java import copy_to_stderr, is_noise, let_end_quietly
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
 from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest

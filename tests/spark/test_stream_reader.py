@@ -17,7 +17,7 @@ from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
 from headwater.flight import actions, reading
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.spark import clients, lag, stream_reading
+from headwater.spark import clients, stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
 from headwater.spark.position_reports import AGAIN_S, PositionReports
@@ -185,7 +185,7 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
     reader: Make, orders: LocalLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store.create("shop"), 10)
-    monkeypatch.setattr(lag.time, "time", lambda: T0 / 1000 + 60)
+    monkeypatch.setattr(stream_reading.time, "time", lambda: T0 / 1000 + 60)
     stream = reader(log="orders,shop")
     assert "behind" not in (stream.reportLatestOffset() or {}), "no batch was planned"
 
@@ -203,7 +203,9 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
     store.delete("shop")
     for make in (lambda: None, lambda: store.create("shop")):
         make()
-        assert lag.lag(stream._client, decode_offset(middle), there)["events"] == 56, "the next batch says what that is"
+        assert stream_reading.lag(stream._client, decode_offset(middle), there)["events"] == 56, (
+            "the next batch says what that is"
+        )
     fill(store.open("shop"), 10)
     stream = reader(log="orders,shop")
     stream.latestOffset(stream.initialOffset(), ALL)
@@ -227,7 +229,7 @@ def test_a_stream_that_has_an_end_is_behind_that_and_not_behind_the_head(
     upto: int,
     behind_it: dict[str, float],
 ) -> None:
-    monkeypatch.setattr(lag.time, "time", lambda: T0 / 1000 + 60)
+    monkeypatch.setattr(stream_reading.time, "time", lambda: T0 / 1000 + 60)
     stream = reader(log="orders", **options)
     start = stream.latestOffset(stream.initialOffset(), ReadMaxRows(40))
     report = stream.reportLatestOffset() or {}

@@ -18,8 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from ..core.errors import InvalidInput, LogNotFound
 from ..core.limits import show
 from .clients import client_of
-from .options import InvalidOption, nearest, text_of
-from .patterns import is_pattern
+from .options import InvalidOption, is_pattern, nearest, text_of
 from .payload_schema import check_payload, payload_type
 from .read_options import READING, STREAM_ONLY, batch_options, columns_asked
 from .schema import with_payload

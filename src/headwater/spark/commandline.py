@@ -26,7 +26,7 @@ from ..core.streams import check_stream_name
 from ..formats import client_variables
 from ..formats.path_argument import LocalPath
 from .failures import failed, is_sparks
-from .java_process import logging_by
+from .java import logging_by
 from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
@@ -42,11 +42,9 @@ class PipelineGroup(click.Group):
     """All pipelines, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click.Group."""
         return names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click.Group."""
         return command_of(load(cmd_name)) if cmd_name in names() else None
 
     def resolve_command(

@@ -6,6 +6,7 @@ What an option may be is said here, in the words of its errors; what it means is
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,21 @@ from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..flight.settings import DEFAULT_PORT
 from ..formats.client_variables import FLIGHT_URL
 from ..formats.foreign import check_unambiguous
+
+_SIGNS = "*?["
+"""What makes a log's name a pattern; no name may have these."""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for several logs."""
+    return any(sign in name for sign in _SIGNS)
+
+
+def is_meant(log: str, names: Sequence[str]) -> bool:
+    """Whether one of these names and patterns stands for that log."""
+    own = log.startswith("$")  # the server's own logs are never meant by accident
+    return any(fnmatch.fnmatchcase(log, name) and own == name.startswith("$") for name in names)
+
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 """Where the server is, if nobody says."""

@@ -14,8 +14,7 @@ from ..core.extent import Extent
 from ..core.limits import show
 from ..flight.client import BulkClient
 from .archive.snapshot import Archive
-from .options import InvalidOption, Moment
-from .patterns import is_pattern
+from .options import InvalidOption, Moment, is_pattern
 from .read_options import ReadOptions
 
 OFFSET_VERSION = 1

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -163,14 +163,14 @@ def _distance(end: Any, latest: Any) -> int:
     return 0
 
 
-class Display(Protocol):
-    """Shows a run."""
+class Display:
+    """Shows a run. This one shows nothing of it."""
 
     def show(self, done: BatchDone) -> None:
         """A batch is done."""
 
     def tick(self, status: Status) -> None:
-        """About a second has gone by. (Not every display has this one.)"""
+        """About a second has gone by."""
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -186,10 +186,10 @@ def display(kind: Progress, stream: TextIO | None = None) -> Display:
         kind = Progress.LIVE if stream.isatty() else Progress.LINES
     kinds: dict[Progress, Callable[[TextIO], Display]]
     kinds = {Progress.LIVE: Changing, Progress.LINES: Lines, Progress.JSON: JsonLines}
-    return kinds[kind](stream) if kind in kinds else Silent()
+    return kinds[kind](stream) if kind in kinds else Display()
 
 
-class Changing:
+class Changing(Display):
     """One line of a terminal, that changes."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -198,12 +198,10 @@ class Changing:
         self._line = ""
 
     def show(self, done: BatchDone) -> None:
-        """See Display."""
         self._line = _line(done)
         self._update(self._line + _far(done.percent, done.remaining_s))
 
     def tick(self, status: Status) -> None:
-        """See Display."""
         self._update((self._line or f"{status.pipeline}:") + _far(status.percent, status.remaining_s, status.seconds))
 
     def _update(self, line: str) -> None:
@@ -217,20 +215,18 @@ class Changing:
         self._live.update(Text(line), refresh=True)
 
     def say(self, text: str) -> None:
-        """See Display."""
         if self._live is None:
             print(text, file=self._stream, flush=True)
         else:
             self._live.console.print(text, markup=False)
 
     def close(self) -> None:
-        """See Display."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
-class Lines:
+class Lines(Display):
     """Lines, of which not every batch gets one."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -239,7 +235,6 @@ class Lines:
         self._last: BatchDone | None = None
 
     def show(self, done: BatchDone) -> None:
-        """See Display."""
         now = time.monotonic()
         self._last = done
         if now - self._shown >= LINE_INTERVAL_S:
@@ -247,24 +242,21 @@ class Lines:
             self.say(_line(done) + _far(done.percent, done.remaining_s))
 
     def tick(self, status: Status) -> None:
-        """See Display."""
         now = time.monotonic()
         if now - self._shown >= TICK_INTERVAL_S:
             self._shown = now
             self.say(f"{status.pipeline}:{_far(status.percent, status.remaining_s, status.seconds)}")
 
     def say(self, text: str) -> None:
-        """See Display."""
         print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """See Display."""
         if self._last is not None:
             self.say(_line(self._last) + _far(self._last.percent, self._last.remaining_s))
             self._last = None
 
 
-class JsonLines:
+class JsonLines(Display):
     """A JSON object per batch, and one where none has ended for long."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -272,42 +264,20 @@ class JsonLines:
         self._shown = 0.0
 
     def tick(self, status: Status) -> None:
-        """See Display."""
         if time.monotonic() - self._shown >= TICK_INTERVAL_S:
             self._shown = time.monotonic()
             self._write(status._asdict())
 
     def show(self, done: BatchDone) -> None:
-        """See Display."""
         self._shown = time.monotonic()
         self._write(done._asdict() | {"events_per_s": round(done.events_per_s, 1)})
 
     def say(self, text: str) -> None:
-        """See Display."""
         self._write({"message": text})
-
-    def close(self) -> None:
-        """See Display."""
 
     def _write(self, what: dict[str, object]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         print(json.dumps({"time": at} | what, ensure_ascii=False), file=self._stream, flush=True)
-
-
-class Silent:
-    """Nothing."""
-
-    def show(self, done: BatchDone) -> None:
-        """See Display."""
-
-    def tick(self, status: Status) -> None:
-        """See Display."""
-
-    def say(self, text: str) -> None:
-        """See Display."""
-
-    def close(self) -> None:
-        """See Display."""
 
 
 def _line(done: BatchDone) -> str:

@@ -28,6 +28,8 @@ from .options import (
     boolean,
     choice,
     duration_ms,
+    is_meant,
+    is_pattern,
     names,
     number,
     read_options,
@@ -35,7 +37,6 @@ from .options import (
     text,
     timestamp_ms,
 )
-from .patterns import is_meant, is_pattern
 from .payload_schema import PAYLOAD, payload_type
 from .schema import COLUMNS, METADATA, TYPED, check_columns, columns_of, sources_of
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
 from ..formats.installing import how_to_install
-from .java import java_home
-from .java_process import JAVA_OPTIONS, is_configured, launch, let_end_quietly, logging_by
+from .java import JAVA_OPTIONS, is_configured, java_home, launch, let_end_quietly, logging_by
 from .options import text_of
 
 if TYPE_CHECKING:

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from ..core.errors import LogNotFound, TooLarge
+from ..core.errors import LogNotFound, PositionOfOtherIncarnation, PositionTrimmed, TooLarge
 from ..core.extent import Extent
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
-from .admission import Backlog, admit_events, default_limit, limits_of
 from .archive.snapshot import Archive
 from .clients import client_of
-from .lag import lag
 from .planning import Plan, Range, planned, route, shares, slices
 from .position_reports import PositionReports
 from .positions import (
@@ -45,7 +50,100 @@ from .positions import (
 from .progress import BEHIND
 from .read_options import ReadOptions, stream_options, with_schema
 from .slice_reading import read_slice
-from .steps import Steps
+from .steps import Steps, events_left
+
+NUMBERS_MAX = 1024
+"""So many numbers are looked at for the first event that is left."""
+
+
+def lag(client: BulkClient, reached: Offset, there: Mapping[str, Extent]) -> dict[str, float]:
+    """What is left of the logs after the batches that were planned: how many events, and how old the oldest of them is.
+
+    Events are counted before `query` and `partitions` leave any out. Trimmed events do not count.
+    """
+    left = {
+        log: extent
+        for log, extent in there.items()
+        if log in reached and reached[log].incarnation == extent.incarnation and reached[log].position < extent.head
+    }
+    recorded = [
+        found for log, extent in left.items() if (found := _recorded(client, log, reached[log].position, extent))
+    ]
+    seconds = max(0.0, time.time() - min(recorded) / 1000) if recorded else 0.0
+    return {
+        "events": sum(events_left(client, log, reached[log].position, extent) for log, extent in left.items()),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _recorded(client: BulkClient, log: str, after: int, extent: Extent) -> int | None:
+    """When the first event after that number was recorded, in ms since 1970; None if it is not among the next ones."""
+    upto = min(extent.head, after + NUMBERS_MAX)
+    ticket = Ticket(log, after, upto, columns=("recorded_at",), incarnation=extent.incarnation)
+    try:
+        batch = next(client.read(ticket), None)
+    except (PositionTrimmed, PositionOfOtherIncarnation, LogNotFound):  # since `there`: the next batch tells
+        return None
+    return None if batch is None or not batch.num_rows else batch.column(0)[0].cast("int64").as_py()
+
+
+class Limits(NamedTuple):
+    """What one trigger may take; None = no limit. Events are counted before `query` and `partitions` leave any out."""
+
+    events_max: int | None = None
+    events_min: int | None = None
+    bytes_max: int | None = None
+
+
+class Backlog(NamedTuple):
+    """What a log has for the stream: the events in (after, upto]."""
+
+    after: int
+    upto: int
+
+    @property
+    def events(self) -> int:
+        """How many, but for gaps in the numbers."""
+        return max(0, self.upto - self.after)
+
+
+def default_limit(options: ReadOptions) -> ReadLimit:
+    """One of the limits in the options. Spark knows none that combines them; the others are applied all the same."""
+    if options.trigger_events_max is not None:
+        return ReadMaxRows(options.trigger_events_max)
+    if options.trigger_bytes_max is not None:
+        return ReadMaxBytes(options.trigger_bytes_max)
+    if options.trigger_events_min is not None:
+        return ReadMinRows(options.trigger_events_min)
+    return ReadAllAvailable()
+
+
+def limits_of(options: ReadOptions, limit: ReadLimit) -> Limits:
+    """The limits of a trigger; what the engine says wins. If it asks for all that there is, there are none."""
+    if isinstance(limit, ReadAllAvailable):
+        return Limits()
+    given = Limits(options.trigger_events_max, options.trigger_events_min, options.trigger_bytes_max)
+    if isinstance(limit, ReadMaxRows):
+        return given._replace(events_max=limit.max_rows)
+    if isinstance(limit, ReadMinRows):
+        return given._replace(events_min=limit.min_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return given._replace(bytes_max=limit.max_bytes)
+    return given
+
+
+def admit_events(backlogs: Mapping[str, Backlog], events_max: int | None) -> dict[str, Backlog]:
+    """At most that many events, split among the logs in proportion to what each has; at least one of each that has any,
+    so that no log starves beside a busy one."""
+    total = sum(backlog.events for backlog in backlogs.values())
+    if events_max is None or total <= events_max:
+        return dict(backlogs)
+    parts = shares(events_max, [backlog.events for backlog in backlogs.values()])
+    return {
+        log: backlog._replace(upto=min(backlog.upto, backlog.after + part))
+        for (log, backlog), part in zip(backlogs.items(), parts, strict=True)
+    }
+
 
 logger = logging.getLogger("headwater.spark")
 FEWER = 16

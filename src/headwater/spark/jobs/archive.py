@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import EventLogError, InvalidInput
 from ...core.extent import Extent
 from ...core.settings import check_log_name
-from ..patterns import is_meant, is_pattern
+from ..options import is_meant, is_pattern
 from ..pipelines import check_directory, option
 from ..running import Ending, Run, Summary
 from ..sessions import require_driver

@@ -69,7 +69,6 @@ class Staying(StatefulProcessor):
         self._window = window_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See StatefulProcessor."""
         self._handle = handle
         self._timeline = handle.getValueState("timeline", "json string")
 
