@@ -253,10 +253,10 @@ class Generated(Runtime):
 
     def documents(self) -> dict[str, bytes]:
         """The documents as they are served, by the names of files."""
-        from headwater.cne import documents
+        from headwater.cne import server
 
         dcb = HERE.parents[1] / "src" / "headwater" / "dcb" / "openapi.yaml"
-        return {"dcb.yaml": dcb.read_bytes(), "cne.json": documents.OPENAPI}
+        return {"dcb.yaml": dcb.read_bytes(), "cne.json": server.OPENAPI}
 
     def copy(self) -> None:
         """Put the sources and the documents into `built`."""

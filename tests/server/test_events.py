@@ -20,10 +20,9 @@ from headwater.client import connect
 from headwater.core import Bus, LogSettings, NotificationType, Query
 from headwater.core.errors import DiskFull, EventLogError, StorageCorrupted
 from headwater.management import CATALOG
-from headwater.server import notification_lines, notifications
+from headwater.server import notifications
 from headwater.server.config import Management
-from headwater.server.notification_lines import LINES, logged_types, write_line
-from headwater.server.notifications import Notifications
+from headwater.server.notifications import LINES, Notifications, logged_types, write_line
 from headwater.server.room_metrics import notification_metrics
 from headwater.storage.memory import MemoryStore
 from tests.waiting import eventually
@@ -202,7 +201,7 @@ def test_what_ends_with_an_error_is_told_at_info_and_without_one_at_debug(caplog
     bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1")
     bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1", condition="amqp:internal-error")
     (record,) = caplog.records
-    assert record.name == notification_lines.logger.name and record.levelno == logging.INFO
+    assert record.name == notifications.logger.name and record.levelno == logging.INFO
     assert record.fields == {"peer": "10.0.0.1", "condition": "amqp:internal-error"}  # type: ignore[attr-defined]
 
 

@@ -15,8 +15,8 @@ from headwater.core.following import Follower, FollowerKind, Lag
 from headwater.core.local import LocalLog
 from headwater.core.settings import SYSTEM_LOG, LogSettings
 from headwater.management.consumers import ConsumerWatch
-from headwater.server import lags
-from headwater.server.lags import Lags
+from headwater.server import measuring
+from headwater.server.measuring import Lags
 from headwater.storage.memory import MemoryStore
 
 MADE_MS, NOW_MS = 100_000, 102_500
@@ -59,7 +59,7 @@ def test_the_lag_of_each_consumer_is_measured_by_its_name_and_the_furthest_behin
     assert list(found) == ["orders/billing/a%2Fb%2Cc%25", "audit/billing/a%2Fb%2Cc%25", "orders/ship/robot"]
     assert found["orders/billing/a%2Fb%2Cc%25"] == Lag(3, 2500)
     assert found["orders/ship/robot"] == Lag(0, 0)
-    monkeypatch.setattr(lags, "CONSUMERS_MAX", 1)
+    monkeypatch.setattr(measuring, "CONSUMERS_MAX", 1)
     assert list(measured(store)) == ["orders/billing/a%2Fb%2Cc%25"]
 
 
@@ -74,7 +74,7 @@ def test_groups_durable_links_streams_and_webhooks_are_measured_by_their_kinds(s
             Follower(log, FollowerKind.DURABLE, "ann@shop", "in,1", 2, user="ann"),
             Follower(log, FollowerKind.RECEIVER, "ann@shop", "out", 3, user="ann"),
             Follower(log, FollowerKind.DURABLE, "shop", "", 8),
-            Follower(log, FollowerKind.DURABLE, "shop", "x" * lags.NAME_BYTES_MAX, 0),
+            Follower(log, FollowerKind.DURABLE, "shop", "x" * measuring.NAME_BYTES_MAX, 0),
         ],
         [Follower(log, FollowerKind.WEBHOOK, "7b1c", "", 7)],
     )
@@ -101,7 +101,7 @@ def test_a_group_is_as_far_behind_as_its_last_partition_and_as_its_oldest_event(
     group = [Follower(log, FollowerKind.GROUP, "g", str(number), 0, number) for number in range(3)]
     assert measured(store, group) == {"group:split/g": Lag(2, 2500)}, "nothing waits in the third"
     assert measured(store, [each._replace(after=2) for each in group]) == {"group:split/g": Lag(2, 1500)}
-    monkeypatch.setattr(lags, "POSITIONS_MAX", 2)
+    monkeypatch.setattr(measuring, "POSITIONS_MAX", 2)
     assert measured(store, group) == {}, "too many to look up"
     assert measured(store, [*group, group[0]._replace(owner="h")]) == {"group:split/h": Lag(2, 2500)}
 

@@ -14,8 +14,7 @@ import pytest
 from headwater.client import ServerUnreachable, connect
 from headwater.core import Event
 from headwater.server.accounts import hash_token
-from headwater.server.listening import CannotListen
-from headwater.server.unix_sockets import UnixSocket
+from headwater.server.listening import CannotListen, UnixSocket
 from tests.amqp.certificates import Authority
 
 from .running import RunningServer, headwater

@@ -10,7 +10,6 @@ import pytest
 
 from headwater.console.settings import ConsoleSettings
 from headwater.http.authentication import BASIC, BEARER
-from headwater.http.cross_origin import unchanged, varied
 from headwater.http.errors import (
     ConsoleReadOnly,
     ForeignPage,
@@ -20,7 +19,7 @@ from headwater.http.errors import (
     UnsupportedMediaType,
 )
 from headwater.server.config import Http
-from headwater.server.web_guard import WebGuard
+from headwater.server.web_guard import WebGuard, unchanged, varied
 from tests.every import every
 from tests.http.asgi import scope
 

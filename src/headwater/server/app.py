@@ -65,11 +65,10 @@ from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
-from .lags import Lags
 from .listening import is_loopback
 from .log_lines import fields
 from .managed import serve_management
-from .measuring import Measuring
+from .measuring import Lags, Measuring
 from .membership import Membership
 from .metrics import ServerCollector
 from .notifications import Notifications

@@ -88,12 +88,10 @@ class CommandGroup(click.Group):
     """The commands of COMMANDS, each imported when it is used."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """See click.Group."""
         with _ending_unread():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """See click.Group."""
         with _ending_unread():
             value = super().invoke(ctx)
             sys.stdout.flush()
@@ -110,11 +108,9 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click.Group."""
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click.Group."""
         for section in COMMANDS.values():
             if entry := section.get(cmd_name):
                 module = importlib.import_module(f".commands.{entry.module}", __package__)
@@ -123,7 +119,6 @@ class CommandGroup(click.Group):
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click.Group."""
         for title, section in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.summary) for name, entry in section.items()])

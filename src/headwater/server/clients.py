@@ -49,7 +49,6 @@ class Clients(ReadOnly):
         return [*found, *(name for name, each in self._callers.items() if sees_all or is_own(user, each.user))]
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         if (caller := self._callers.get(name)) is not None:
             self._check(user, caller.user)
             return {

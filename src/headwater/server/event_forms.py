@@ -7,11 +7,12 @@ import msgspec
 from ..amqp.readable import readable
 from ..amqp.streams.outbound import Outbound
 from ..core.event import SequencedEvent
-from ..dcb.one_event import BYTES, JSON, EventForms, Shown
+from ..dcb.one_event import BYTES, EventForms, Shown
 from ..futoin import settings as futoin
 from ..futoin.coders import JSON as FUTOIN_JSON
 from ..futoin.events import encode_event
 from ..futoin.naming import Naming
+from ..http import JSON
 
 _ANY_BYTES = 2**31
 """Of an event of FutoIn: a poll has a stub in place of what is too large for it."""

@@ -36,11 +36,9 @@ class HomeServers(ReadOnly):
         self._asking = asyncio.Lock()
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return list(await self._all()) if user.may(Right.MANAGE, "*") else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         report = (await self._all()).get(name)
         heard_s = 0.0 if report is None else report.heard_s + self._clock() - self._asked_at

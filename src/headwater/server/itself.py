@@ -29,11 +29,9 @@ class Itself(ReadOnly):
         self._of_amqp, self._store, self._unready, self._troubles = Servers(container), store, unready, troubles
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return await self._of_amqp.names(user)
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         told = {**await self._of_amqp.read(user, name), "httpConnectionsMax": self._http_connections_max}
         return {**told, **await asyncio.to_thread(self._disk), **await asyncio.to_thread(self._health)}
 

@@ -25,7 +25,6 @@ class LineFormatter(logging.Formatter):
     """`time=2026-01-31T12:00:00.000Z level=warning logger=headwater.server message="login refused" user=bob`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         pairs: dict[str, object] = {
             "time": f"{stamp}.{int(record.msecs):03}Z",

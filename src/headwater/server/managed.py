@@ -56,11 +56,9 @@ class Subscriptions(ReadOnly):
         self._guard, self._service = guard, clouds.service
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return list(self._service.subscriptions.by_id) if user.may(Right.READ, self._log) else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.READ, self._log)
         found = self._service.subscriptions.by_id.get(name)
         if found is None:
@@ -100,7 +98,6 @@ class Subscriptions(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities."""
         found = self._service.subscriptions.by_id.get(name)
         if found is None or found.owner != f"user:{user.name}":
             self._guard.authorize(user, Right.MANAGE, self._log)

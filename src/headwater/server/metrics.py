@@ -7,10 +7,11 @@ docs/reference/metrics.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -23,7 +24,37 @@ from ..core.local import LocalLog
 from ..core.log import LogInfo, LogStatistics
 from ..core.store import LogStore
 from .gate import Gate, State
-from .metric_families import counter, gauge, histogram
+from .request_meter import Histogram
+
+Samples = Iterable[tuple[Sequence[str], float]]
+"""Values, each with those of its labels."""
+
+
+def counter(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
+    """What only grows: `headwater_{name}`. One number is that of a family without labels."""
+    return _filled(CounterMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
+
+
+def gauge(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
+    """What goes up and down: `headwater_{name}`. One number is that of a family without labels."""
+    return _filled(GaugeMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
+
+
+def histogram(
+    name: str, summary: str, samples: Iterable[tuple[Sequence[str], Histogram]], labels: Sequence[str] = ()
+) -> Metric:
+    """How often what took how long: `headwater_{name}`."""
+    family = HistogramMetricFamily(f"headwater_{name}", summary, labels=labels)
+    for values, found in samples:
+        family.add_metric(values, list(found.cumulated()), found.sum_s)
+    return family
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples | float) -> Metric:
+    for labels, value in [((), samples)] if isinstance(samples, int | float) else samples:
+        family.add_metric(labels, value)
+    return family
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -80,7 +111,6 @@ class ServerCollector(Collector):
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
         yield from self._server()
         samples = [sample for log in self._store.opened() if (sample := self._sample(log)) is not None]
         yield from _logs(samples)

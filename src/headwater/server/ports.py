@@ -9,8 +9,7 @@ from contextlib import AsyncExitStack
 from .bulk.serving import BulkPlane
 from .config import Config
 from .errors import InvalidConfiguration
-from .listening import CannotListen, certificates, close_all, listen, url
-from .unix_sockets import UnixSocket
+from .listening import CannotListen, UnixSocket, certificates, close_all, listen, url
 
 
 class Ports:

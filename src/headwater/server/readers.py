@@ -23,13 +23,11 @@ class ReaderEntities(ReadOnly):
         self._guard, self._readers = guard, readers
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         sees_all = user.may(Right.MANAGE, "*")
         found = self._readers.by_number.items()
         return [str(number) for number, each in found if sees_all or is_own(user, each.user)]
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         reader = self._reader(name)
         if reader is None or not is_own(user, reader.user):
             self._guard.authorize(user, Right.MANAGE, "*")
@@ -78,11 +76,9 @@ class RefusalEntities(ReadOnly):
         self._guard, self._refusals = guard, refusals
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return list(map(str, self._refusals.numbers())) if user.may(Right.MANAGE, "*") else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         row = self._refusals.row(number_of(name))
         if row is None:

@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
-from .histogram import Histogram
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+
+class Histogram:
+    """Durations in s: how many fell in each bucket, and their sum."""
+
+    __slots__ = ("_bounds", "buckets", "sum_s")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` are the greatest durations of all buckets but the last, ascending."""
+        self._bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.sum_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        """One more."""
+        self.buckets[bisect_left(self._bounds, duration_s)] += 1
+        self.sum_s += duration_s
+
+    def cumulated(self) -> Iterator[tuple[str, int]]:
+        """(upper bound, how many were no longer), as Prometheus writes a histogram."""
+        total = 0
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], self.buckets, strict=True):
+            total += count
+            yield bound, total
+
 
 BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET"})

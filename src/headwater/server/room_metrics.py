@@ -21,7 +21,7 @@ from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .membership import Membership
-from .metric_families import counter, gauge, histogram
+from .metrics import counter, gauge, histogram
 from .protocol_traffic import IN, OUT, TrafficNow
 from .replica import Replica
 from .watchman import Watchman

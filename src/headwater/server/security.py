@@ -26,6 +26,7 @@ from ..core.access import (
     ANYBODY,
     Credentials,
     Forbidden,
+    Guard,
     IssuerUnavailable,
     Right,
     TooManyLogins,
@@ -56,7 +57,7 @@ LOG_NAME_SHOWN = 100
 """Characters of a name in the line that logs a refusal: who has no right to it may have made it up."""
 
 
-class AccountGuard:
+class AccountGuard(Guard):
     """Guards by the accounts of a directory. To be used on one event loop."""
 
     def __init__(
@@ -101,12 +102,10 @@ class AccountGuard:
 
     @property
     def is_open(self) -> bool:
-        """See Guard."""
         return self._tokens is None and self._allows_anybody and self._directory.never_had_any
 
     @property
     def takes_tokens(self) -> bool:
-        """See Guard."""
         return self._tokens is not None
 
     @property
@@ -115,7 +114,6 @@ class AccountGuard:
         return self._tokens is not None or bool(self._directory.current().by_name)
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
-        """See Guard."""
         accounts = self._directory.current()
         if not accounts.by_name and self.is_open:
             return ANYBODY
@@ -135,7 +133,6 @@ class AccountGuard:
         raise self._refusal("wrong", credentials.name, peer)
 
     def trusted(self, name: str, peer: str) -> User:
-        """See Guard."""
         if self.is_open:
             return ANYBODY
         account = self._directory.current().by_name.get(name) or self._directory.newest().by_name.get(name)
@@ -145,7 +142,6 @@ class AccountGuard:
         return user
 
     def seal(self, name: str, *, is_login: bool = False) -> str:
-        """See Guard."""
         accounts = self._directory.newest() if is_login else self._directory.current()
         account = accounts.by_name.get(name)
         if account is None:
@@ -155,19 +151,15 @@ class AccountGuard:
         return hmac.new(self._no_key, secrets_of.encode(), "sha256").hexdigest()
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
-        """See Guard."""
         return self._refusal("wrong", name, peer)
 
     def recall(self, credentials: Credentials) -> User | None:
-        """See Guard."""
         return self._recalled(credentials, self._directory.current())
 
     def session_user(self, secret: str, peer: str) -> User | None:
-        """See Guard."""
         return self.sessions.user(secret, peer)
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See Guard."""
         if not user.may(right, log):
             self.refusals["forbidden"] += 1
             self.refused_lately.note("access", "forbidden", user=user.name, right=right.value, log=log)
@@ -192,7 +184,6 @@ class AccountGuard:
         return account.user if is_signed and account is not None and key is not None else None
 
     def key(self, name: str) -> bytes | None:
-        """See Guard."""
         account = self._directory.current().by_name.get(name)
         return account.key if account else None
 

@@ -30,14 +30,12 @@ class Tokens(ReadOnly):
         self._users, self._clock = users, clock
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         if not user.may(Right.MANAGE, "*"):
             return []
         accounts = self._users.accounts()
         return [joined(name, label) for name in sorted(accounts) for label in sorted(_tokens(accounts[name]))]
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._users.check(user)
         account, label = self._account(name)
         return self._shown(account, label, _found(account, label))

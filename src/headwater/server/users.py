@@ -62,16 +62,13 @@ class Users(ReadOnly):
             return self._found(name)
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities."""
         return sorted(self._directory.current().by_name) if user.may(Right.MANAGE, "*") else []
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         return self._shown(self._found(name))
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         check_user_name(name)
         async with self._changing:
@@ -83,12 +80,10 @@ class Users(ReadOnly):
             return self._shown(self._found(name))
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         return self._shown(await self.change(name, lambda account: _changed(account, changes)))
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities."""
         self._guard.authorize(user, Right.MANAGE, "*")
         async with self._changing:
             self._check_stored(name)

@@ -25,7 +25,7 @@ from ..core.notification_types import NotificationType
 from ..core.threads import Threads
 from ..core.turns import Doing
 from .gate import Gate
-from .histogram import Histogram
+from .request_meter import Histogram
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TICK_S = 0.04

@@ -17,7 +17,7 @@ from ...core.access import Credentials, Right, User
 from ...core.errors import EventLogError, StorageCorrupted
 from ...core.extent import SplitSize
 from ...core.query import Query
-from ...flight.backend import Login, LogPlace, Sending, Span
+from ...flight.backend import Backend, Login, LogPlace, Sending, Span
 from ...flight.reading import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
 from ...storage.lending import Lent
@@ -35,7 +35,7 @@ STAGINGS_MAX = 1024
 """Logs for which it is kept how much is staged."""
 
 
-class BulkBackend:
+class BulkBackend(Backend):
     """See flight.backend.Backend. Any thread may call it."""
 
     def __init__(self, link: Link, *, lends: bool, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
@@ -53,65 +53,53 @@ class BulkBackend:
     # Who asks
 
     def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
-        """See Backend."""
         name, secret = ("", None) if credentials is None else (credentials.name, credentials.secret)
         return self._link.call("authenticate", name, secret, peer, type=Login)
 
     def user(self, name: str, seal: str, peer: str) -> User:
-        """See Backend."""
         return self._link.call("user", name, seal, peer, type=User)
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See Backend."""
         if not user.may(right, log):
             self._link.call("authorize", user.name, right, log, type=type(None))
 
     # Reading
 
     def place(self, log: str) -> LogPlace:
-        """See Backend."""
         return self._link.call("place", log, type=LogPlace)
 
     def check_position(self, log: str, position: int) -> None:
-        """See Backend."""
         self._link.call("check_position", log, position, type=type(None))
 
     def count(self, log: str, span: Span) -> int:
-        """See Backend."""
         mapped = self._opened(log)
         with self._telling_damage(log):
             return mapped.count(span.after, span.upto, span.partition)
 
     def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
-        """See Backend."""
         mapped, sizes = self._opened(log), {"split_bytes": split_bytes, "splits_min": splits_min}
         with self._telling_damage(log):
             return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See Backend."""
         mapped = self._opened(log)
         with self._telling_damage(log):
             batches = mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
         return self._taken(log, batches)
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
-        """See Backend."""
         return self.sendings.begin(user.name, peer, ticket)
 
     def lender(self, user: User, body: LendBody) -> Lender:
-        """See Backend."""
         return Lender() if self._lending is None else self._lending.lender(user, body)
 
     # Writing
 
     def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
-        """See Backend."""
         with _handed_over(batch) as path:
             return self._link.call("append", path, encode(command), type=Appended)
 
     def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StagedFile:
-        """See Backend."""
         place = self.place(command.log)
         directory = place.directory
         check_own(claim(Path(directory), command.writer, user.name), user, command.log, self.authorize)
@@ -128,7 +116,6 @@ class BulkBackend:
     # All else
 
     def act(self, user: User, name: str, body: bytes) -> bytes:
-        """See Backend."""
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:

@@ -13,13 +13,14 @@ from collections import deque
 
 import msgspec
 
+from ...core.readers import WANTS_CHARS_MAX
 from ...core.shown import cut
+from ...flight import backend
 from ...flight.wire import Ticket
 from .link import Link
 
 TELL_S = 1.0
 """How often at most the server is told of one stream in its middle."""
-WANTS_CHARS_MAX = 1024
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
@@ -33,8 +34,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     partition: int | None
 
 
-class Sending:
-    """One stream. See flight.backend.Sending."""
+class Sending(backend.Sending):
+    """One stream."""
 
     def __init__(self, sendings: Sendings, number: int, user: str, peer: str, ticket: Ticket) -> None:
         self._sendings, self.number = sendings, number
@@ -48,17 +49,14 @@ class Sending:
         self.end_reason: str | None = None
 
     def sent(self, events: int) -> None:
-        """See flight.backend.Sending."""
         self._sendings.add(self, events)
 
     def end(self) -> None:
-        """See flight.backend.Sending."""
         if not self._is_over:
             self._is_over = True
             self._sendings.over(self)
 
     def forget(self) -> None:
-        """See flight.backend.Sending."""
         if not self._is_over:
             self._is_over = True
             self._sendings.forgotten.append(self)

@@ -13,8 +13,7 @@ import click
 from ...core.condition import AppendCondition
 from ...core.event import Event
 from ...core.query import Query
-from .examples import examples
-from .output import json_option, server_options, show_json, show_table
+from .output import examples, json_option, server_options, show_json, show_table
 
 if TYPE_CHECKING:
     from ...client import Server

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from .examples import examples
 from .options import config_option, load_config, setting_options
+from .output import examples
 
 
 @click.command(epilog=examples("headwater clock --accept --data /var/lib/headwater"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ..effective import render
-from .examples import examples
 from .options import config_option, load_config, setting_options
+from .output import examples
 
 
 @click.command(epilog=examples("HEADWATER_HTTP_PORT=9000 headwater config"))

@@ -9,8 +9,8 @@ import click
 
 from ...core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from .consent import when_agreed, yes_option
-from .examples import examples
 from .output import (
+    examples,
     json_option,
     server_options,
     server_options_of_group,

@@ -14,10 +14,10 @@ from ...core.event import Event, SequencedEvent
 from ...core.query import Query
 from ...formats.envelope import encode_event, ndjson_events
 from ...formats.querytext import parse_query
-from .examples import examples
 from .output import (
     check_bounds,
     counted,
+    examples,
     json_option,
     pair,
     partition_option,

@@ -23,11 +23,11 @@ from ...formats import cloudevents
 from ...formats.envelope import encode_event
 from ...formats.exported import COLUMNS, row_of
 from ...formats.path_argument import LocalPath
-from .examples import examples
 from .output import (
     check_bounds,
     console,
     counted,
+    examples,
     json_option,
     partition_option,
     query_options,

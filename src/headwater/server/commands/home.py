@@ -14,8 +14,8 @@ import click
 from ...core.errors import NotPrimary, StorageUnavailable
 from ..errors import InvalidConfiguration
 from .consent import confirm
-from .examples import examples
 from .options import config_option, load_config, setting_options
+from .output import examples
 
 if TYPE_CHECKING:
     from ...homes.postgres import PostgresHome

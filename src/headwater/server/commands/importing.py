@@ -27,8 +27,7 @@ from ...formats.envelope import ndjson_events
 from ...formats.ocel import ocel_events
 from ...formats.path_argument import LocalPath
 from ...formats.tabular import TableMapping, table_events
-from .examples import examples
-from .output import console, counted, json_option, pair, server_options, show_json
+from .output import console, counted, examples, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
     from ...client import BulkProgress, Server

@@ -19,8 +19,7 @@ from ...formats import client_variables
 from ...formats.path_argument import LocalPath
 from ...formats.retrying import Attempts
 from ...formats.unreachable import ServerUnreachable
-from .examples import examples
-from .output import json_option, show_json, show_time, tell_waiting
+from .output import examples, json_option, show_json, show_time, tell_waiting
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 DOMAIN = "io.headwater."

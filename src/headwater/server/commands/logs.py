@@ -12,9 +12,9 @@ from ...core.access import Forbidden
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.settings import EARLIEST, LATEST, LogSettings
 from .consent import ask, when_agreed, yes_option
-from .examples import examples
 from .output import (
     counted,
+    examples,
     json_option,
     server_options,
     server_options_of_group,

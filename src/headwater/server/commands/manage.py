@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .consent import ask, when_agreed, yes_option
-from .examples import examples
 from .output import (
+    examples,
     json_option,
     pair,
     server_options,
@@ -27,7 +27,6 @@ class _Operations(click.Group):
     """Operations in any case, as AMQP Management writes them and as commands are written."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click.Group."""
         return super().get_command(ctx, cmd_name.lower())
 
 

@@ -29,7 +29,6 @@ class ByRoom(click.Command):
     """A command whose help shows the settings by room, after its own options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click.Command."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if (row := parameter.get_help_record(ctx)) is not None:

@@ -23,6 +23,12 @@ from ...formats.path_argument import LocalPath
 from ...formats.querytext import parse_query
 from ..errors import InvalidArgument
 
+
+def examples(*commands: str) -> str:
+    """An epilog for click that keeps each example on a line of its own, so that it can be copied."""
+    return "\n".join(("\b", "Examples:" if len(commands) > 1 else "Example:", *(f"  {line}" for line in commands)))
+
+
 if TYPE_CHECKING:
     from rich.console import Console
 

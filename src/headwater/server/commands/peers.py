@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .examples import examples
 from .output import (
     counted,
+    examples,
     json_option,
     server_options,
     server_options_of_group,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...spark.commandline import SCRIPT, PipelineGroup
-from .examples import examples
+from .output import examples
 
 
 @click.group(

@@ -16,8 +16,7 @@ import click
 from ...core.errors import EventLogError, InvalidInput
 from ...core.limits import show
 from ...formats.local_paths import scheme_of
-from .examples import examples
-from .output import server_options
+from .output import examples, server_options
 
 if TYPE_CHECKING:
     from ...client import Server

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ..log_lines import configure_logging
-from .examples import examples
 from .options import ByRoom, config_option, load_config, setting_options
+from .output import examples
 
 
 @click.command(cls=ByRoom, epilog=examples("headwater serve --data /var/lib/headwater --log orders:4 --log audit"))

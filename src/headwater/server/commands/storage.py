@@ -14,8 +14,8 @@ import click
 
 from ...formats.path_argument import LocalPath
 from ...formats.values import BYTE_UNITS
-from .examples import examples
 from .options import config_option, load_config, setting_options
+from .output import examples
 
 if TYPE_CHECKING:
     from ...storage import BackupReport, CheckReport, LogCheck, StateCheck

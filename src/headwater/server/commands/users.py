@@ -30,8 +30,8 @@ from ..accounts import (
     show_grant,
 )
 from ..config import Config
-from .examples import examples
 from .options import config_option, load_config, setting_options
+from .output import examples
 
 if TYPE_CHECKING:
     from ...core.state import StateStore

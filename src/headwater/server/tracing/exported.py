@@ -25,6 +25,7 @@ from yarl import URL
 
 from ... import __version__
 from ...core.event import Event
+from ...core.spans import CallSpan, Spans
 from ...formats.tracing import TRACEPARENT, headers_of, trace_of_headers
 from ..request_meter import METHODS
 from .settings import Tracing
@@ -53,7 +54,7 @@ def otlp_exporter(endpoint: str) -> SpanExporter:
     return OTLPSpanExporter(endpoint=base if base.endswith(_TRACES_PATH) else base + _TRACES_PATH)
 
 
-class ExportedSpans:
+class ExportedSpans(Spans):
     """See core.spans.Spans."""
 
     def __init__(self, settings: Tracing, exporter: SpanExporter, stop_s_max: float = STOP_S_MAX) -> None:
@@ -75,11 +76,9 @@ class ExportedSpans:
         self._tracer = self._provider.get_tracer("headwater", __version__)
 
     def now_ns(self) -> int:
-        """See Spans."""
         return time.time_ns()
 
     def request(self, scope: Mapping[str, Any], route: str, status: int, duration_s: float) -> None:
-        """See Spans."""
         ended_ns = time.time_ns()
         given = scope.get("method", _WEBSOCKET)
         method = given if given in METHODS else "_OTHER"
@@ -124,7 +123,6 @@ class ExportedSpans:
         span.end()
 
     def calls(self, uri: str, shown: str, trace: Mapping[str, str]) -> Call:
-        """See Spans."""
         url = URL(uri)
         span = self._tracer.start_span(
             "POST",
@@ -158,7 +156,7 @@ class ExportedSpans:
             logger.warning("the collector of spans does not answer: the last spans are lost")
 
 
-class Call:
+class Call(CallSpan):
     """See core.spans.CallSpan."""
 
     __slots__ = ("_span", "headers")
@@ -170,7 +168,6 @@ class Call:
         self.headers: Mapping[str, str] = headers
 
     def end(self, status: int, problem: str) -> None:
-        """See CallSpan."""
         _answered(self._span, status, fails_from=400)
         _failed(self._span, problem)
         self._span.end()
