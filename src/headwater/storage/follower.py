@@ -49,7 +49,7 @@ class Copies(Protocol):
 
     @property
     def state(self) -> JournalState:
-        """What is remembered beside the logs."""
+        """The small map beside the logs."""
 
     def open(self, name: str) -> StoredLog:
         """See LogStore."""
