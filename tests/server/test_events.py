@@ -201,7 +201,7 @@ def test_what_ends_with_an_error_is_told_at_info_and_without_one_at_debug(caplog
     bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1")
     bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1", condition="amqp:internal-error")
     (record,) = caplog.records
-    assert record.name == notifications.logger.name and record.levelno == logging.INFO
+    assert record.name == notifications.events_logger.name and record.levelno == logging.INFO
     assert record.fields == {"peer": "10.0.0.1", "condition": "amqp:internal-error"}  # type: ignore[attr-defined]
 
 
