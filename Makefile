@@ -85,7 +85,8 @@ bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet rea
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
 
-pages: $(STAMP)         ## write the pages of the reference that are made from the code; the tests say where one is old
+pages: $(STAMP)         ## write what is made from the code: the blocking client, pages of the reference; tests say where one is old
+	$(BIN)/python -m tests.client.unasync
 	$(BIN)/python -m tests.docs.modules > docs/reference/modules.md
 	$(BIN)/python -m tests.docs.python_api > docs/reference/python.md
 	$(BIN)/python -m tests.roles.table > docs/reference/rights.md
