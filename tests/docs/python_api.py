@@ -159,7 +159,7 @@ def _is_ours(kind: type) -> bool:
 
 def _signature(found: Any) -> str:
     """As it is written; without `self`, and with nothing that differs from machine to machine."""
-    if inspect.isclass(found) and found.__init__.__module__ == "typing":
+    if inspect.isclass(found) and getattr(found.__init__, "__module__", "") == "typing":
         return "()"  # it has none, and a protocol among its bases
     try:
         given = inspect.signature(found)

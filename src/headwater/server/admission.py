@@ -1,8 +1,7 @@
 """How many HTTP connections there may be, and what becomes of those above.
 
-Who is connected stays, and who comes too late is told so: a few connections above the limit are read as far as one
-request, which is answered 503 (or, where it asks for the server's health, as always); more than those are dropped at
-once.
+Open connections stay. A few above the limit are read as far as one request, which is answered 503 (or, where it asks
+for the server's health, as always); more than those are dropped at once.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class UnixSocket:
         return f"{SCHEME}://{quote(str(self.path))}"
 
     def remove_file(self) -> None:
-        """Nobody finds it any more; who is connected stays. To be done while it listens: then the file is its own."""
+        """New clients do not find it; open connections stay. Call it while it listens: then the file is its own."""
         path, self._file = self._file, None
         if path is not None:
             with contextlib.suppress(FileNotFoundError):  # somebody cleaned up
