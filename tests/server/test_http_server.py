@@ -111,3 +111,28 @@ def test_every_answer_says_the_time_to_the_second(monkeypatch: pytest.MonkeyPatc
         name, _, value = state.fields_of_all().decode().partition(": ")
         assert name == "date" and parsedate_to_datetime(value).timestamp() == int(seconds)
         assert value.endswith(" GMT\r\n")
+
+
+async def much(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers more than the system takes for a peer that does not read."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % 2**24)]})
+    await send({"type": "http.response.body", "body": bytes(2**24)})
+
+
+def test_a_peer_that_does_not_take_its_answer_is_no_fault_of_a_server_that_stops(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_server, "LAST_ANSWERS_S", 0.01)
+
+    async def scenario() -> None:
+        server, address = await begun(much)
+        with socket.create_connection(address) as peer:
+            peer.sendall(ASKED)
+            while not any(connection.transport.get_write_buffer_size() for connection in server.open_connections):
+                await asyncio.sleep(0)
+            await server.stop()
+            while server.connections:
+                await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -90,8 +90,8 @@ class HttpServer:
         for connection in tuple(self.open_connections):
             connection.shutdown()
         if not await self._state.emptied(LAST_ANSWERS_S):
-            open_connections, running = self.connections, self._state.cancel()
-            logger.error("answers cut off", extra=fields(connections=open_connections, running=running))
+            if running := self._state.cancel():
+                logger.error("answers cut off", extra=fields(connections=self.connections, running=running))
             for connection in tuple(self.open_connections):
                 connection.transport.abort()
         for listener in self._listeners:
