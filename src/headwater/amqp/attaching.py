@@ -18,7 +18,7 @@ from .streams.consuming import attach_consumer, is_kept
 from .streams.group_links import attach_group_link
 from .streams.info_source import InfoSource
 from .streams.links import CONSUMER_GROUP
-from .streams.producing import attach_producer
+from .streams.producer import attach_producer
 from .streams.termini import find_terminus, sources_elsewhere
 from .transport import Transport
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from ..core.access import Guard, Right
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import parse_address, shown_address
-from .link_end import now_ms
 from .protocol import conditions
 from .protocol.conditions import ConnectionFault, LinkFault
 from .settings import AmqpSettings
@@ -54,7 +54,7 @@ class Container:
         """
         self.store = store
         self._remembers, self.sent_away = remembers, sent_away
-        self._run = Run(now_ms(), 0)
+        self._run = Run(wall_clock_ms(), 0)
         self._noted_at = 0.0
         """When it was last written down that this run goes on, by the clock of the loop."""
         self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans, takes_messages=remembers)
@@ -75,7 +75,7 @@ class Container:
     async def begin(self) -> None:
         """Find out how long no server ran: to be called before anything else. Raises what the state store raises."""
         if self._remembers:
-            self._run = await asyncio.to_thread(downtime.begin, self.store.state, now_ms())
+            self._run = await asyncio.to_thread(downtime.begin, self.store.state, wall_clock_ms())
             self._noted_at = self.shared.loop.time()
             await self.note_run()  # a full disk, which refuses it, keeps no server from its start
 
@@ -138,7 +138,7 @@ class Container:
     async def note_run(self) -> None:
         """Write down that this run goes on, or has until now: before a primary gives up its turn, too."""
         try:
-            await asyncio.to_thread(downtime.note, self.store.state, self._run, now_ms())
+            await asyncio.to_thread(downtime.note, self.store.state, self._run, wall_clock_ms())
         except Exception as error:  # the storage refuses, as of a former primary; the next run counts more as downtime
             is_ours = not isinstance(error, EventLogError)
             _logger.warning(
@@ -163,7 +163,9 @@ class Container:
     def stored_positions(self, incarnation: str) -> Positions:
         """The stored receivers of that incarnation of a log; blocks. Raises what the state store raises."""
         settings = self.shared.settings
-        return load(self.store.state, incarnation, now_ms(), settings.termini_max, settings.abandoned_ms, self._run)
+        return load(
+            self.store.state, incarnation, wall_clock_ms(), settings.termini_max, settings.abandoned_ms, self._run
+        )
 
     @property
     def nodes(self) -> list[EventLogNode]:

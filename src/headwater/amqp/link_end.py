@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
@@ -10,11 +9,6 @@ from typing import Any
 from ..core.local import LocalLog
 from .protocol.performatives import DeliveryState
 from .protocol.types import Described
-
-
-def now_ms() -> int:
-    """The wall clock, in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Ending(IntEnum):

@@ -14,12 +14,13 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from ..core.access import User
+from ..core.clocks import wall_clock_ms
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
 from ..core.slices import Slices
 from ..core.turns import Flow, Pace
 from .errors import link_fault
-from .link_end import Ending, LinkEnd, now_ms
+from .link_end import Ending, LinkEnd
 from .login import Login
 from .notifying import ConnectionNotifier
 from .protocol import conditions
@@ -320,7 +321,7 @@ class Transport(asyncio.Protocol):
     def adopt(self, link: Link, end: LinkEnd) -> None:
         """The link is attached: from now on its end is called with the link's events."""
         self.shared.statistics.links += 1
-        link.context, end.attached_at = end, now_ms()
+        link.context, end.attached_at = end, wall_clock_ms()
         self._ends[link] = end
         if link not in self._numbers:
             self._links_counted += 1
@@ -456,13 +457,13 @@ class Transport(asyncio.Protocol):
         for event in events:
             kind = event.__class__
             if kind is MessagesReceived:
-                if (end := event.link.context) is not None:  # type: ignore[union-attr]
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
                     end.on_messages()
             elif kind is OutcomesReceived:
-                if (end := event.link.context) is not None:  # type: ignore[union-attr]
-                    end.on_outcomes(event.contexts, event.state)  # type: ignore[union-attr]
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
+                    end.on_outcomes(event.contexts, event.state)  # type: ignore[attr-defined]
             elif kind is CreditChanged:
-                if (end := event.link.context) is not None:  # type: ignore[union-attr]
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
                     end.on_ready()
             else:
                 self._handle_rare(event)

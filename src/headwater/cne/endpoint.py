@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.notification_types import NotificationType
 from .addresses import Address, Pattern
 from .delivery import Delivery, Undeliverable
@@ -31,7 +32,6 @@ from .owed import Owed
 from .records import Subscription
 from .settings import Settings
 from .stored import Stored
-from .timestamps import now_ms
 from .upstream import Upstream
 from .webhook import NOT_SENT, Outcome, shown
 
@@ -311,7 +311,7 @@ class Endpoint:
             if outcome is NOT_SENT:
                 await self._wait_for_turn()
                 continue
-            self.outcome, self.outcome_at = outcome, now_ms()
+            self.outcome, self.outcome_at = outcome, wall_clock_ms()
             if outcome.is_success:
                 self._succeeded(item.stored.sequence_number)
                 break

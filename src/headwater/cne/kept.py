@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .timestamps import now_ms
+from ..core.clocks import wall_clock_ms
 
 DEAD_LETTERS_KEPT = 100
 GAPS_KEPT = 20
@@ -46,7 +46,7 @@ class Kept(msgspec.Struct, kw_only=True):
 
     def suspend(self, cursor: int) -> None:
         """Nothing is sent any more; everything up to that number is done with."""
-        self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or now_ms(), cursor
+        self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or wall_clock_ms(), cursor
 
     def resume(self) -> None:
         """It is sent to again. The cursor stays until it has caught up, for where the server ends before."""
@@ -55,7 +55,7 @@ class Kept(msgspec.Struct, kw_only=True):
     def bury(self, number: int, id: str, reason: str) -> None:
         """Record an event as a dead letter."""
         was_there = self.unbury(number)
-        self.dead_letters = [*self.dead_letters, DeadLetter(number, id, reason, now_ms())][-DEAD_LETTERS_KEPT:]
+        self.dead_letters = [*self.dead_letters, DeadLetter(number, id, reason, wall_clock_ms())][-DEAD_LETTERS_KEPT:]
         self.dead_letters_total += not was_there
 
     def unbury(self, number: int) -> bool:
@@ -69,4 +69,4 @@ class Kept(msgspec.Struct, kw_only=True):
 
     def note_gap(self, first: int, last: int) -> None:
         """Record numbers that were trimmed before they were delivered, both inclusive."""
-        self.gaps = [*self.gaps, Gap(first, last, now_ms())][-GAPS_KEPT:]
+        self.gaps = [*self.gaps, Gap(first, last, wall_clock_ms())][-GAPS_KEPT:]

@@ -14,13 +14,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from ..core.clocks import wall_clock_ms
 from ..core.errors import OutcomeUnknown
 from ..core.state import StateStore
 from .addresses import canonical
 from .notification import Dialect
 from .records import Record, Request, Subscription
 from .settings import Settings
-from .timestamps import now_ms
 
 R = TypeVar("R", bound=Record)
 REMOVED_AT_ONCE = 500
@@ -124,7 +124,7 @@ class Registry(Generic[R]):
             endpoint=request.endpoint,
             dialect=dialect,
             owner=owner,
-            created_at=now_ms(),
+            created_at=wall_clock_ms(),
             **more,
         )
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
 from ..core.following import Follower, FollowerKind, events_behind
@@ -28,7 +29,6 @@ from .registry import AlreadyThere, Registry, ResourceUnknown, StatesFull
 from .settings import Settings
 from .stored import Stored
 from .supervision import Supervisor
-from .timestamps import now_ms
 from .webhook import Webhooks, endpoint_uri, shown
 
 APPEND_ATTEMPTS = 5
@@ -277,7 +277,7 @@ class Service:
             await asyncio.sleep(pause_s)
             try:
                 if (feed := self._supervisor.present) is not None and self._may_act():
-                    await self._forget(feed, now_ms() - self.settings.forget_after_ms)
+                    await self._forget(feed, wall_clock_ms() - self.settings.forget_after_ms)
             except EventLogError as error:
                 _logger.error("subscriptions of suspended webhooks cannot be deleted at present: %s", error)
             except Exception:

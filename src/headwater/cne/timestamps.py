@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime, timedelta, timezone
 
 from ..core.errors import InvalidEvent
@@ -47,11 +46,6 @@ def normalised(text: str, where: str) -> str:
 def now() -> str:
     """The present time, in the form of `normalised`, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def now_ms() -> int:
-    """The present time in ms since 1970 UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def is_rfc3339(text: str) -> bool:

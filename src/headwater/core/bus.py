@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from .clocks import wall_clock_ms
 from .notification_types import EVERY_TYPE, NotificationType
 
 _logger = logging.getLogger("headwater.bus")
@@ -41,7 +41,7 @@ class Bus:
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         """`clock` answers ms since 1970 UTC."""
-        self._clock = clock or _wall_clock_ms
+        self._clock = clock or wall_clock_ms
         self._changing = threading.Lock()
         self._listeners: dict[NotificationType, tuple[Listener, ...]] = {}
         """Only types that somebody listens to. Replaced, never changed, so that it is read without a lock."""
@@ -110,7 +110,3 @@ def _bounded(text: str) -> str:
     """Of bounded length, and what every listener can write: half a surrogate pair is replaced by a question mark."""
     cut = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

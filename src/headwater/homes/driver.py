@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from ..core.boot_time import boot_time_s
+from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.threads import Threads
 from ..storage.framelog import HeadMoved, Term
@@ -22,8 +22,6 @@ from .last_lease import LastLease
 from .lease import LeaseTimes
 from .postgres import PostgresHome
 from .postgres_lease import Granted, LeaseStanding
-from .role_actions import RoleAction
-from .role_events import RoleEvent
 from .roles import Role, Roles
 
 logger = logging.getLogger("headwater.homes")
@@ -64,10 +62,10 @@ class Driver:
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._told = last_lease, told
-        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=LEASE_CONNECT_S)
+        self.asked = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=LEASE_CONNECT_S)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
-        self._events: SimpleQueue[RoleEvent] = SimpleQueue()
+        self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
         self._changed = threading.Condition()
         self._turn: Granted | None = None
         """The lease that was got, from when the copy is to catch up until its coordinators are to stop."""
@@ -79,7 +77,8 @@ class Driver:
         self._free_since: float | None = None
         """Since when the lease was found to be free, each time."""
         self._copy_failed_at = 0.0
-        self._is_away = False
+        self.is_away = False
+        """Whether the home did not answer when it was asked last."""
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self.standing: LeaseStanding | None = None
@@ -90,14 +89,9 @@ class Driver:
         """Why this server should not be the primary, though its copy was written until now; None: it may."""
         home.may_act = self.may_act
 
-    @property
-    def asked(self) -> PostgresHome:
-        """The home by connections that are given up soon."""
-        return self._asked_of
-
     def give_back(self, term: Term) -> None:
         """Release the lease of a process that is dead. One of another term stays. Raises StorageUnavailable."""
-        self._asked_of.release_lease(term)
+        self.asked.release_lease(term)
 
     def start(self, threads: Threads) -> None:
         """Begin to look who has the lease."""
@@ -114,11 +108,6 @@ class Driver:
     def closed(self) -> None:
         """The copy is being closed, and is to be opened again: until then this server tries for no lease."""
         self._events.put(events.Closed())
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the home did not answer when it was asked last."""
-        return self._is_away
 
     @property
     def role(self) -> Role:
@@ -215,7 +204,7 @@ class Driver:
 
     def close(self) -> None:
         """Ask the home no more."""
-        self._asked_of.close()
+        self.asked.close()
 
     def wait_until_over(self, patience_s: float) -> bool:
         """Wait until the lease is given away, after `stop`."""
@@ -247,7 +236,7 @@ class Driver:
             if self.role is Role.PRIMARY and not self.may_act():
                 self._end_turn()
 
-    def _looked(self) -> RoleEvent:
+    def _looked(self) -> events.RoleEvent:
         """Nothing happened but time; what nobody tells by himself is looked for."""
         now = boot_time_s()
         if (why := self.obstacle()) is not None:
@@ -263,26 +252,26 @@ class Driver:
                 return events.LeaseOffered() if self.role is Role.FOLLOWING else events.HomeAccepted()
         return events.Tick()
 
-    def _receive(self, event: RoleEvent) -> None:
+    def _receive(self, event: events.RoleEvent) -> None:
         for action in self._roles.receive(event, boot_time_s()):
             self._do(action)
         with self._changed:
             self._changed.notify_all()
 
-    def _do(self, action: RoleAction) -> None:
+    def _do(self, action: actions.RoleAction) -> None:
         match action:
             case actions.TryLease(nonce, sent_at):
                 self._try(nonce, sent_at)
             case actions.RenewLease(term, sent_at):
                 self._renew(Term(*term), sent_at)
             case actions.EndSessions(term):
-                self._asked(self._asked_of.end_sessions, events.SessionsEnded(term))
+                self._ask(self.asked.end_sessions, events.SessionsEnded(term))
             case actions.FenceJournal(term, timeline):
                 granted = Granted(Term(*term), timeline)
-                self._fenced(lambda: self._asked_of.fence_journal(granted), granted, events.JournalFenced(term))
+                self._fenced(lambda: self.asked.fence_journal(granted), granted, events.JournalFenced(term))
             case actions.FenceLogs(term, timeline):
                 granted = Granted(Term(*term), timeline)
-                self._fenced(lambda: self._asked_of.fence_logs(granted), granted, events.LogsFenced(term))
+                self._fenced(lambda: self.asked.fence_logs(granted), granted, events.LogsFenced(term))
             case actions.CatchUp():
                 pass  # the turn was given with the fence; who opens the copy says when it has caught up
             case actions.AcceptAppends(term, timeline):
@@ -293,11 +282,11 @@ class Driver:
                 self._end_turn()
             case actions.ReleaseLease(term, _):
                 self._end_turn()
-                self._asked(lambda: self._asked_of.release_lease(Term(*term)), events.LeaseReleased(term))
+                self._ask(lambda: self.asked.release_lease(Term(*term)), events.LeaseReleased(term))
                 self._keep(None)
             case actions.MarkHome(log, copy_head, home_head):
                 text = f"a copy of {log} at {self._server} ends with {copy_head}, the home with {home_head}"
-                self._asked(lambda: self._asked_of.mark(text), events.Tick())
+                self._ask(lambda: self.asked.mark(text), events.Tick())
             case actions.Tell(what, why):
                 self._told(what, why)
             case actions.StartCoordinators() | actions.OfferLease() | actions.Drain():
@@ -305,7 +294,7 @@ class Driver:
 
     def _try(self, nonce: int, sent_at: float) -> None:
         granted = self._answer_of(
-            lambda: self._asked_of.try_lease(self._server, self._addresses, nonce, self._times.length_s)
+            lambda: self.asked.try_lease(self._server, self._addresses, nonce, self._times.length_s)
         )
         before = boot_time_s()
         standing = self._answer_of(self._stands)
@@ -321,7 +310,7 @@ class Driver:
             self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
 
     def _renew(self, term: Term, sent_at: float) -> None:
-        is_renewed = self._answer_of(lambda: self._asked_of.renew_lease(term, self._times.length_s))
+        is_renewed = self._answer_of(lambda: self.asked.renew_lease(term, self._times.length_s))
         if is_renewed is None:
             before = boot_time_s()
             standing = self._answer_of(self._stands)
@@ -342,7 +331,7 @@ class Driver:
         """When the home gave the lease, by this server's clock, or a moment before. `asked_at`: for `standing`."""
         return asked_at - (self._times.length_s - standing.remaining_s)
 
-    def _fenced(self, fence: Callable[[], bool], granted: Granted, done: RoleEvent) -> None:
+    def _fenced(self, fence: Callable[[], bool], granted: Granted, done: events.RoleEvent) -> None:
         is_fenced = self._answer_of(fence)
         if is_fenced is None:
             return
@@ -350,11 +339,11 @@ class Driver:
             if isinstance(done, events.LogsFenced):
                 self._begin_turn(granted)
             self._events.put(done)
-        elif (head := self._answer_of(lambda: self._asked_of.head(JOURNAL_KEY))) is not None:
+        elif (head := self._answer_of(lambda: self.asked.head(JOURNAL_KEY))) is not None:
             is_foreign = head.term != granted.term
             self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChanged())
 
-    def _asked(self, ask: Callable[[], None], done: RoleEvent) -> None:
+    def _ask(self, ask: Callable[[], None], done: events.RoleEvent) -> None:
         def answered() -> bool:
             ask()
             return True
@@ -365,7 +354,7 @@ class Driver:
     def _stands(self) -> LeaseStanding:
         """How the lease stands; the clocks are compared by the way."""
         before, day = boot_time_s(), time.time()
-        standing = self._asked_of.standing()
+        standing = self.asked.standing()
         round_trip_s = boot_time_s() - before
         off_s = day + round_trip_s / 2 - standing.clock_s
         self._events.put(events.ClockCompared(off_s, round_trip_s))
@@ -379,13 +368,13 @@ class Driver:
         try:
             answer = ask()
         except StorageUnavailable as error:
-            if not self._is_away:
+            if not self.is_away:
                 logger.warning("%s", error)
-                self._is_away, self._free_since = True, None
+                self.is_away, self._free_since = True, None
                 self._events.put(events.HomeUnreachable())
             return None
-        if self._is_away:
-            self._is_away = False
+        if self.is_away:
+            self.is_away = False
             self._events.put(events.HomeReachable())
         return answer
 

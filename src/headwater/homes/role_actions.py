@@ -12,7 +12,12 @@ from .lease import Term
 
 
 @dataclass(frozen=True, slots=True)
-class TryLease:
+class RoleAction:
+    """Anything that a role asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryLease(RoleAction):
     """Ask the home for the lease: `LeaseGot`, `LeaseRefused` or `HomeChanged` tell.
 
     If the home gave a lease to this nonce already and no other since, it says so and the lease begins again.
@@ -24,7 +29,7 @@ class TryLease:
 
 
 @dataclass(frozen=True, slots=True)
-class RenewLease:
+class RenewLease(RoleAction):
     """Ask the home for the same lease from now on: `LeaseRenewed`, `LeaseLost` or `HomeChanged` tell."""
 
     term: Term
@@ -32,7 +37,7 @@ class RenewLease:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseLease:
+class ReleaseLease(RoleAction):
     """End the lease at the home if it is of this term still: `LeaseReleased` tells.
 
     Until a lease's length later only `successor` gets one, where there is one.
@@ -43,21 +48,21 @@ class ReleaseLease:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferLease:
+class OfferLease(RoleAction):
     """Tell that server, directly: `LeaseOffered`."""
 
     successor: str
 
 
 @dataclass(frozen=True, slots=True)
-class EndSessions:
+class EndSessions(RoleAction):
     """End the sessions of others at the home, as far as it can: `SessionsEnded`."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class FenceJournal:
+class FenceJournal(RoleAction):
     """Put this term into the head row of `$state`, in a statement of its own: `JournalFenced`, or `ForeignTerm`.
 
     Only over terms of a lower number, and only on this timeline.
@@ -68,7 +73,7 @@ class FenceJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceLogs:
+class FenceLogs(RoleAction):
     """Put this term into the head rows of all other logs, and learn where each ends: `LogsFenced`, or `ForeignTerm`.
 
     Only while the head row of `$state` has this term, only over terms of a lower number, and only on this timeline.
@@ -79,7 +84,7 @@ class FenceLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
+class CatchUp(RoleAction):
     """Bring the copy to where the fence found the logs: `CaughtUp`, or `HomeWentBack`.
 
     A repetition asks for nothing that is under way.
@@ -89,7 +94,7 @@ class CatchUp:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptAppends:
+class AcceptAppends(RoleAction):
     """Judge appends, each group after `Roles.may_act`; commit them under this term, on this timeline."""
 
     term: Term
@@ -97,26 +102,26 @@ class AcceptAppends:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseAppends:
+class RefuseAppends(RoleAction):
     """Judge no more. What may have been sent to the home is asked about until it is known, whatever the role."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class StartCoordinators:
+class StartCoordinators(RoleAction):
     """Start webhooks, groups, retention. Each asks `Roles.may_act` before each thing that it does."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class StopCoordinators:
+class StopCoordinators(RoleAction):
     """Stop them; `CoordinatorsStopped` tells when nothing is done any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class MarkHome:
+class MarkHome(RoleAction):
     """Write into the home that it went back: it gives no lease until a person accepted that."""
 
     log: str
@@ -125,32 +130,13 @@ class MarkHome:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(RoleAction):
     """End what is still served, and the process: another may have the lease by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(RoleAction):
     """Something that an operator is to know: an event and a line of the log."""
 
     what: str
     why: str
-
-
-RoleAction = (
-    TryLease
-    | RenewLease
-    | ReleaseLease
-    | OfferLease
-    | EndSessions
-    | FenceJournal
-    | FenceLogs
-    | CatchUp
-    | AcceptAppends
-    | RefuseAppends
-    | StartCoordinators
-    | StopCoordinators
-    | MarkHome
-    | Drain
-    | Tell
-)

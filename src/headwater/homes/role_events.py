@@ -11,22 +11,27 @@ from .lease import Term
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class RoleEvent:
+    """Anything that may happen to a role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(RoleEvent):
     """The copy is open, and has what its home had when it was. It may be behind by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(RoleEvent):
     """The copy is being closed: until `Opened`, others can go on sooner."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(RoleEvent):
     """Time passed. `Roles.wake_at` says when this is wanted at the latest; more often does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClockCompared:
+class ClockCompared(RoleEvent):
     """The home told its time."""
 
     off_s: float
@@ -36,7 +41,7 @@ class ClockCompared:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseGot:
+class LeaseGot(RoleEvent):
     """The home gave the lease that `TryLease` asked for. Another answer to the same nonce may have come before."""
 
     term: Term
@@ -48,7 +53,7 @@ class LeaseGot:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRefused:
+class LeaseRefused(RoleEvent):
     """Another has the lease."""
 
     holder: str
@@ -58,7 +63,7 @@ class LeaseRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRenewed:
+class LeaseRenewed(RoleEvent):
     """The home granted `RenewLease`."""
 
     term: Term
@@ -67,42 +72,42 @@ class LeaseRenewed:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost:
+class LeaseLost(RoleEvent):
     """The home did not grant `RenewLease`: another has the lease, or the home forgot that it gave it."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseReleased:
+class LeaseReleased(RoleEvent):
     """`ReleaseLease` was done, or was not needed any more."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class SessionsEnded:
+class SessionsEnded(RoleEvent):
     """The home ended what it could of the other servers' sessions. It may have been nothing."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class JournalFenced:
+class JournalFenced(RoleEvent):
     """The head row of `$state` has this term now."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class LogsFenced:
+class LogsFenced(RoleEvent):
     """The head rows of all logs have this term now; where they end was told to whoever catches up."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class CaughtUp(RoleEvent):
     """The copy reaches every head that the fence found, `$state` included.
 
     The home was asked for it after the fence: an older answer may lack what the fence found.
@@ -112,7 +117,7 @@ class CaughtUp:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignTerm:
+class ForeignTerm(RoleEvent):
     """The home refused something that was asked under a term, because a head row has another.
 
     It is told once it is known that the frame is not there: what was found to be there was committed.
@@ -124,19 +129,19 @@ class ForeignTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyFailed:
+class CopyFailed(RoleEvent):
     """The copy cannot be written: what was committed is answered, and nothing more is taken."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class CopyMended:
+class CopyMended(RoleEvent):
     """The copy can be written again."""
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorsStopped:
+class CoordinatorsStopped(RoleEvent):
     """Nothing that `StartCoordinators` started does anything any more. They may have ended by themselves, because
     `may_act` said that their time was over: then that is the end of the role too, whatever the home grants late."""
 
@@ -145,7 +150,7 @@ class CoordinatorsStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(RoleEvent):
     """Stop in order."""
 
     successor: str | None = None
@@ -153,7 +158,7 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOverAsked:
+class HandOverAsked(RoleEvent):
     """Give the lease away, and follow."""
 
     successor: str
@@ -161,22 +166,22 @@ class HandOverAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseOffered:
+class LeaseOffered(RoleEvent):
     """The primary released its lease for this server: it says so itself, so that nobody has to wait for a clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class HomeUnreachable:
+class HomeUnreachable(RoleEvent):
     """The home does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class HomeReachable:
+class HomeReachable(RoleEvent):
     """The home answers again."""
 
 
 @dataclass(frozen=True, slots=True)
-class HomeWentBack:
+class HomeWentBack(RoleEvent):
     """The copy has what its home does not have: the home forgot it.
 
     Compared is what the copy had when it asked, since it may have grown while the answer was under way, and what a
@@ -189,39 +194,10 @@ class HomeWentBack:
 
 
 @dataclass(frozen=True, slots=True)
-class HomeChanged:
+class HomeChanged(RoleEvent):
     """The home writes another history than the one that was accepted, or a server marked it as gone back."""
 
 
 @dataclass(frozen=True, slots=True)
-class HomeAccepted:
+class HomeAccepted(RoleEvent):
     """A person accepted what the home has (`headwater home accept-loss`), and the copy is not ahead of it."""
-
-
-RoleEvent = (
-    Opened
-    | Closed
-    | Tick
-    | ClockCompared
-    | LeaseGot
-    | LeaseRefused
-    | LeaseRenewed
-    | LeaseLost
-    | LeaseReleased
-    | SessionsEnded
-    | JournalFenced
-    | LogsFenced
-    | CaughtUp
-    | ForeignTerm
-    | CopyFailed
-    | CopyMended
-    | CoordinatorsStopped
-    | StopAsked
-    | HandOverAsked
-    | LeaseOffered
-    | HomeUnreachable
-    | HomeReachable
-    | HomeWentBack
-    | HomeChanged
-    | HomeAccepted
-)

@@ -25,8 +25,6 @@ from typing import Any, Protocol
 from . import role_actions as actions
 from . import role_events as events
 from .lease import Lease, LeaseTimes, Term
-from .role_actions import RoleAction
-from .role_events import RoleEvent
 
 _NONCE_BITS = 62
 _NEVER = float("inf")
@@ -105,7 +103,7 @@ class Roles:
         self._ahead: events.HomeWentBack | None = None
         """What the home forgot, while the home may not know that."""
         self._now = 0.0
-        self._actions: list[RoleAction] = []
+        self._actions: list[actions.RoleAction] = []
 
     @property
     def term(self) -> Term | None:
@@ -136,7 +134,7 @@ class Roles:
         lease = self._lease
         return 0.0 if lease is None else max(0.0, lease.held_until(self.times) - now)
 
-    def receive(self, event: RoleEvent, now: float) -> list[RoleAction]:
+    def receive(self, event: events.RoleEvent, now: float) -> list[actions.RoleAction]:
         """What is to be done about it, in this order.
 
         What time alone has ended is ended first: a process that slept may hear of many things before it hears of time.
@@ -436,7 +434,7 @@ class Roles:
     def _jitter(self) -> float:
         return self._chance.random() * self.times.jitter_s
 
-    def _do(self, action: RoleAction) -> None:
+    def _do(self, action: actions.RoleAction) -> None:
         self._actions.append(action)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.consumer import Consumer
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.following import NO_LAG, Follower, FollowerKind, Lag, Waiting, events_behind, first_waiting, lag_of
@@ -57,7 +58,7 @@ class ConsumerWatch:
         """A reader lags if it is over `lag_events` behind, or its next event is older than `lag_ms`; 0: no bound."""
         self._bus, self._opened = bus, opened
         self._lag_events, self._lag_ms = lag_events, lag_ms
-        self._wall_clock, self._clock = wall_clock or _wall_clock_ms, clock
+        self._wall_clock, self._clock = wall_clock or wall_clock_ms, clock
         self._seen: dict[_Key, _Seen] = {}
         self._postponed: set[_Key] = set()
         self._lookups = 0
@@ -219,7 +220,3 @@ def _of(follower: Follower) -> dict[str, str | int]:
         "component": follower.component,
         "acknowledged": follower.after,
     }
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,13 +6,13 @@ A peer has some of its own; what is more, of names that somebody tries one after
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..core.bus import Bus, Notification
+from ..core.clocks import wall_clock_ms
 from ..core.notification_types import NotificationType
 from ..core.place import place_of
 from ..core.shown import cut
@@ -53,7 +53,7 @@ class Refused:
 class Refusals:
     """Those of one server. Any thread may call it."""
 
-    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._rows: OrderedDict[About, Refused] = OrderedDict()

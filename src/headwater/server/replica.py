@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from ..core.boot_time import boot_time_s
+from ..core.clocks import boot_time_s
 from ..http import Scope
 from ..http.errors import InvalidParameter
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..core.access import Right, User
+from ..core.clocks import wall_clock_ms
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..management.ports import Attributes, ReadOnly, joined, parted
@@ -26,7 +26,7 @@ LIFETIME_MS_MIN, LIFETIME_MS_MAX = 1000, 10 * 366 * 24 * 3600 * 1000
 class Tokens(ReadOnly):
     """Tokens; see `management.entities`. Those of users of the configuration can only be read."""
 
-    def __init__(self, users: Users, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(self, users: Users, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._users, self._clock = users, clock
 
     async def names(self, user: User) -> Sequence[str]:

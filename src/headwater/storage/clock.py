@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.notification_types import NotificationType
 
 logger = logging.getLogger("headwater.storage")
@@ -31,11 +32,6 @@ GAP_MS_MAX = 400 * 24 * 60 * 60 * 1000
 PATIENCE_MS = 60 * 60 * 1000
 MADE_AT_MS = 1_767_225_600_000
 """2026-01-01: a clock that shows less was never set."""
-
-
-def wall_clock_ms() -> int:
-    """ms since 1970 UTC, as the system's clock shows them."""
-    return time.time_ns() // 1_000_000
 
 
 def elapsed_ms() -> int:

@@ -10,8 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core.clocks import wall_clock_ms
 from ..core.errors import LogNotFound
-from .clock import TOLERANCE_MS, wall_clock_ms
+from .clock import TOLERANCE_MS
 from .clock_memory import accept_clock
 from .data_directory import lock_directory, open_state
 from .identity import identified, record_identity

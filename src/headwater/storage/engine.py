@@ -18,25 +18,18 @@ from pathlib import Path
 
 import msgspec
 
+from ..core import errors as core
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
-from ..core.errors import (
-    Closed,
-    EventLogError,
-    LogExists,
-    LogNotFound,
-    NotPrimary,
-    StorageCorrupted,
-    StorageUnavailable,
-)
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..formats.decoders import json_decoder
 from . import maintenance
-from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
+from .clock import PATIENCE_MS, TrustedClock
 from .clock_memory import ClockMemory, poisoned
 from .data_directory import lock_directory, refuse_missing
 from .decoded import DecodedFrames
@@ -156,7 +149,7 @@ class Engine(LogStore, Closing):
         """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
         """From when something is appended here."""
-        self._stopped: dict[str, StorageCorrupted] = {}
+        self._stopped: dict[str, core.StorageCorrupted] = {}
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._unopened: dict[str, str] = {}
         """The logs that were damaged, or newer than this headwater, when they were last to be opened: by name, why."""
@@ -185,7 +178,7 @@ class Engine(LogStore, Closing):
             if self.state.get(LOG_KIND, name) is not None or name in self._stopped:
                 log = self.open(name)
                 if settings not in (None, log.settings):
-                    raise LogExists(name)
+                    raise core.LogExists(name)
                 return log
             self._refuse_following(name)
             floor = max(self._floor(name), self._floor(EVERY_LOG))
@@ -212,12 +205,12 @@ class Engine(LogStore, Closing):
             return log
         with self._opening:
             if self._is_closed:
-                raise self._lock.lost or Closed(name)
+                raise self._lock.lost or core.Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
                 try:
                     self._logs[name] = self._opened(name, entry)
-                except (StorageCorrupted, WrittenByNewer) as error:
+                except (core.StorageCorrupted, WrittenByNewer) as error:
                     if name not in self._stopped and name not in self._unopened:
                         logger.error("log %s is stopped: %s", name, error)
                     self._unopened[name] = str(error)
@@ -324,7 +317,7 @@ class Engine(LogStore, Closing):
         assert self._homed is not None
         try:
             return self.open(name).head()
-        except StorageCorrupted:
+        except core.StorageCorrupted:
             identity = known_identity(self.state, self.directory / LOGS / entry.directory)
             head = None if identity is None else self._homed.home.head(identity.segments_id)
             return 0 if head is None else head.number
@@ -388,7 +381,7 @@ class Engine(LogStore, Closing):
                 return  # nothing is tried again; a lost lock is told by whoever closes the engine
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
-            is_known = isinstance(error, EventLogError)
+            is_known = isinstance(error, core.EventLogError)
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
@@ -435,7 +428,7 @@ class Engine(LogStore, Closing):
     def unready(self) -> str | None:
         try:
             return self.room.look().problem
-        except StorageUnavailable as error:
+        except core.StorageUnavailable as error:
             return error.reason
 
     def may_act(self) -> bool:
@@ -537,7 +530,7 @@ class Engine(LogStore, Closing):
         """Close what could not be opened as a whole, so that it can be opened again, in this process too."""
         try:
             self.close()
-        except (EventLogError, OSError) as error:
+        except (core.EventLogError, OSError) as error:
             logger.warning("%s: it was not closed in order: %s", self.directory, error)
 
     def _close_soon(self, _: LockLost) -> None:
@@ -566,7 +559,7 @@ class Engine(LogStore, Closing):
 
     def _refuse_following(self, name: str) -> None:
         if self.is_following:
-            raise NotPrimary(name)
+            raise core.NotPrimary(name)
 
     def _listen(self, threads: Threads) -> StateSocket | None:
         """For commands beside this process; without it they are refused, and all else goes on."""
@@ -620,8 +613,8 @@ class Engine(LogStore, Closing):
         found = self.state.get(LOG_KIND, name)
         if found is None:
             if (stopped := self._stopped.get(name)) is not None:
-                raise StorageCorrupted(stopped.path, stopped.problem, stopped.remedy)
-            raise LogNotFound(name)
+                raise core.StorageCorrupted(stopped.path, stopped.problem, stopped.remedy)
+            raise core.LogNotFound(name)
         return json_decoder(LogEntry).decode(found.value)
 
     def _tend(self) -> None:
@@ -643,9 +636,9 @@ class Engine(LogStore, Closing):
                 with self._opening:
                     if self._is_to_tend(self._entry(name)):
                         self.open(name)
-            except (LogNotFound, Closed):
+            except (core.LogNotFound, core.Closed):
                 continue  # deleted meanwhile, or all is over
-            except (EventLogError, OSError) as error:
+            except (core.EventLogError, OSError) as error:
                 logger.error("log %s cannot be opened for its retention and its consumers: %s", name, error)
 
     def _is_to_tend(self, entry: LogEntry) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ..core.boot_time import boot_time_s
+from ..core.clocks import boot_time_s
 from ..core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .framelog import Head

@@ -7,9 +7,9 @@ import secrets
 import uuid
 from pathlib import Path
 
+from ..core.clocks import wall_clock_ms
 from ..core.errors import EventLogError
 from ..core.state import StateStore
-from .clock import wall_clock_ms
 from .disk import sync_directory
 from .identity import known_identity, meta_of
 from .log_directories import LOGS, known_logs, unknown_directories

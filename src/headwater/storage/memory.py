@@ -11,24 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from ..core import errors as core
 from ..core.bus import Bus
+from ..core.clocks import wall_clock_ms
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
-from ..core.errors import (
-    AppendConditionFailed,
-    Closed,
-    ConditionFailure,
-    ConditionNeedsTrimmedEvents,
-    DuplicateEventId,
-    EventLogError,
-    LogExists,
-    LogNotFound,
-    PositionOfOtherIncarnation,
-    PositionTrimmed,
-    SequenceExhausted,
-    StateConflict,
-)
 from ..core.event import SequencedEvent, tag_key
 from ..core.extent import SegmentInfo, Weight
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
@@ -39,7 +27,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
 from ..core.store import LogStore
-from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
+from .clock import PATIENCE_MS, TrustedClock
 from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
 from .writers import WriterTable
@@ -86,10 +74,10 @@ class MemoryLog(LocalLog):
     def submit(self, request: AppendRequest) -> None:
         with self._changing:
             if self._is_closed:
-                raise Closed(self.name)
+                raise core.Closed(self.name)
             try:
                 request.result = self._append(request)
-            except EventLogError as error:
+            except core.EventLogError as error:
                 request.error = error
             self._count(request)
         request.deliver([request])
@@ -104,9 +92,9 @@ class MemoryLog(LocalLog):
                 statistics.commits += 1
                 statistics.events_appended += request.columns.count
                 statistics.bytes_appended += request.columns.bytes
-        elif isinstance(request.error, AppendConditionFailed):
+        elif isinstance(request.error, core.AppendConditionFailed):
             statistics.conditions_failed += 1
-        elif isinstance(request.error, DuplicateEventId):
+        elif isinstance(request.error, core.DuplicateEventId):
             statistics.duplicates += 1
         else:
             statistics.refused += 1
@@ -124,7 +112,7 @@ class MemoryLog(LocalLog):
             return AppendResult(0, 0)
         first, last = self._head + 1, self._head + columns.count
         if last > SEQUENCE_NUMBER_MAX:
-            raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+            raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
         now = self._clock()
         self._statistics.clock_steps += now < self._recorded_at
         self._recorded_at = max(now, self._recorded_at)
@@ -159,7 +147,7 @@ class MemoryLog(LocalLog):
         seen: set[tuple[str, str]] = set()
         for index, key in enumerate(keys):
             if key in seen:
-                raise DuplicateEventId(key[1], key[0], None, index)
+                raise core.DuplicateEventId(key[1], key[0], None, index)
             seen.add(key)
         found = self._known(keys)
         if not any(found):
@@ -169,7 +157,7 @@ class MemoryLog(LocalLog):
             given = (first + index, columns.types[index], columns.data[index], columns.tags[index])
             if event is None or given != (event.sequence_number, event.type, event.data, event.tags):
                 index, known = next((index, event) for index, event in enumerate(found) if event is not None)
-                raise DuplicateEventId(known.id, known.source, known.sequence_number, index)
+                raise core.DuplicateEventId(known.id, known.source, known.sequence_number, index)
         return AppendResult(first, first + columns.count - 1, was_stored=True)
 
     def _known(self, keys: Iterable[tuple[str, str]]) -> list[SequencedEvent | None]:
@@ -184,16 +172,16 @@ class MemoryLog(LocalLog):
         known = self._events[known_from - self._floor - 1 :]
         forgets = known_from > self._floor + 1
         if forgets and after < known_from - 1:
-            raise ConditionNeedsTrimmedEvents(after, known_from)
+            raise core.ConditionNeedsTrimmedEvents(after, known_from)
         matching = [event.sequence_number for event in known if query.matches(event.type, event.tags)]
         newer = [number for number in matching if number > after]
         if newer:
-            reason = ConditionFailure.NEWER_MATCH if after else ConditionFailure.NO_MATCH_EXPECTED
-            raise AppendConditionFailed(reason, newer[0], after)
+            reason = core.ConditionFailure.NEWER_MATCH if after else core.ConditionFailure.NO_MATCH_EXPECTED
+            raise core.AppendConditionFailed(reason, newer[0], after)
         if condition.requires_match and not matching:
             if forgets:
-                raise ConditionNeedsTrimmedEvents(after, known_from)
-            raise AppendConditionFailed(ConditionFailure.NO_MATCH_FOUND, None, after)
+                raise core.ConditionNeedsTrimmedEvents(after, known_from)
+            raise core.AppendConditionFailed(core.ConditionFailure.NO_MATCH_FOUND, None, after)
 
     def read_page(
         self,
@@ -236,9 +224,9 @@ class MemoryLog(LocalLog):
 
     def check_position(self, position: int) -> None:
         if 1 < position <= self._floor:
-            raise PositionOfOtherIncarnation(position, self._incarnation, self._floor + 1)
+            raise core.PositionOfOtherIncarnation(position, self._incarnation, self._floor + 1)
         if position < self._first_retained and self._first_retained > self._floor + 1:
-            raise PositionTrimmed(position, self._first_retained)
+            raise core.PositionTrimmed(position, self._first_retained)
 
     @property
     def voids(self) -> Sequence[tuple[int, int]]:
@@ -407,7 +395,7 @@ class MemoryStore(LogStore):
         with self._lock:
             if (log := self._logs.get(name)) is not None:
                 if settings not in (None, log.settings):
-                    raise LogExists(name)
+                    raise core.LogExists(name)
                 return log
             floor = self._floors.get(name, 0)
             bus = None if is_own else self.bus
@@ -418,7 +406,7 @@ class MemoryStore(LogStore):
 
     def open(self, name: str) -> MemoryLog:
         if name not in self._logs:
-            raise LogNotFound(name)
+            raise core.LogNotFound(name)
         return self._logs[name]
 
     def names(self) -> list[str]:
@@ -506,7 +494,7 @@ class MemoryState(StateStore):
             return sum(self._entries.pop((kind, key), None) is not None for key in keys)
 
     def flush(self) -> None:
-        """See StateStore."""
+        pass
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         with self._lock:
@@ -523,5 +511,5 @@ class MemoryState(StateStore):
         entry = self._entries.get((kind, key))
         version = entry.version if entry else 0
         if expected_version not in (None, version):
-            raise StateConflict(kind, key, expected_version or 0, version)
+            raise core.StateConflict(kind, key, expected_version or 0, version)
         return version

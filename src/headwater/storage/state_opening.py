@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from ..core.clocks import wall_clock_ms
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from .copy_mark import home_of
 from .disk import Disk, sync_directory
@@ -61,7 +61,7 @@ def open_journaled(
             f"{directory} is the copy of a home, which alone may change it: ask its primary, or start it with --home",
             reason="this is a copy; ask the primary",
         )
-    opening = _Opening(directory, disk or Disk(), clock or _now)
+    opening = _Opening(directory, disk or Disk(), clock or wall_clock_ms)
     with refusing(directory, _CANNOT_MAKE):
         journal, image = opening.both() if homed is None else opening.copied(homed)
     state = JournalState(journal, image, fatal, lock)
@@ -248,7 +248,3 @@ def _all_of(image: SqliteState) -> Iterator[Sequence[Record]]:
         yield [record_of(entry) for entry in entries]
         after = entries[-1][:2]
     yield [HadUsers(image.had_users()), Snapshot(first, image.digest)]
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

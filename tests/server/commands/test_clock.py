@@ -10,7 +10,7 @@ from tests.storage.builders import engine, event
 from tests.storage.clocks import DAY_MS, Machine
 from tests.waiting import eventually
 
-from headwater.storage.clock import wall_clock_ms
+from headwater.core.clocks import wall_clock_ms
 
 
 def jumped(data: Path, ahead_ms: int) -> None:

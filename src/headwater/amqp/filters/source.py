@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from ...core.clocks import wall_clock_ms
 from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.query import Query
 from ..protocol.types import Symbol
@@ -49,7 +49,7 @@ def source_filter(
     *,
     latest: int,
     limits: FilterLimits = DEFAULT_LIMITS,
-    now: Clock = lambda: time.time_ns() // 1_000_000,
+    now: Clock = wall_clock_ms,
 ) -> SourceFilter:
     """What the filters of a source ask for, all of which must be true.
 

@@ -7,11 +7,11 @@ So the types found include each of an event that can match.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from ...core.bus import Notification
+from ...core.clocks import wall_clock_ms
 from ...core.limits import show
 from ...core.notification_types import NotificationType
 from ...management.catalog import CATALOG, LOST
@@ -171,7 +171,7 @@ def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimit
             continue
         else:
             try:
-                predicates.append(_predicate(key, value, Context(str(key), 0, _now(), limits, budget)))
+                predicates.append(_predicate(key, value, Context(str(key), 0, wall_clock_ms(), limits, budget)))
             except Unsupported:
                 continue
         accepted[key if isinstance(key, Symbol) else Symbol(str(key))] = value
@@ -196,9 +196,5 @@ def _has_query(node: Node) -> bool:
 def _matcher(predicates: list[Node]) -> Callable[[Notification], bool] | None:
     if not predicates:
         return None
-    matches = matcher(predicates, _now)
+    matches = matcher(predicates, wall_clock_ms)
     return lambda notification: matches(NotificationFields(notification))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

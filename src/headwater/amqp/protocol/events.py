@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class MechanismsOffered:
+class Event:
+    """Anything that a connection tells its owner."""
+
+
+@dataclass(slots=True)
+class MechanismsOffered(Event):
     """The server's SASL mechanisms (client only). Answer with `Connection.sasl_init`."""
 
     mechanisms: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class MechanismChosen:
+class MechanismChosen(Event):
     """The client's SASL init (server only). Answer with `sasl_challenge` or `sasl_outcome`."""
 
     mechanism: str
@@ -35,28 +40,28 @@ class MechanismChosen:
 
 
 @dataclass(slots=True)
-class SaslResponded:
+class SaslResponded(Event):
     """The client's answer to a challenge (server only). Answer with `sasl_challenge` or `sasl_outcome`."""
 
     response: bytes
 
 
 @dataclass(slots=True)
-class SaslEnded:
+class SaslEnded(Event):
     """The server's verdict (client only); unless the code is 0 the connection is over."""
 
     code: int
 
 
 @dataclass(slots=True)
-class ConnectionOpened:
+class ConnectionOpened(Event):
     """The peer's open. If `Connection.open` was not called yet, it must be now (or `close`)."""
 
     open: Open
 
 
 @dataclass(slots=True)
-class ConnectionClosed:
+class ConnectionClosed(Event):
     """Nothing comes any more: the peer closed, or broke the protocol (then `is_fault`; the peer was told, if possible).
 
     Send what `data_to_send` still has, and close the transport.
@@ -67,14 +72,14 @@ class ConnectionClosed:
 
 
 @dataclass(slots=True)
-class SessionBegun:
+class SessionBegun(Event):
     """A session that the peer began, or that the peer answered. Its begin is answered already."""
 
     session: Session
 
 
 @dataclass(slots=True)
-class SessionEnded:
+class SessionEnded(Event):
     """A session that the peer ended or that broke the protocol, with all links that it had."""
 
     session: Session
@@ -83,7 +88,7 @@ class SessionEnded:
 
 
 @dataclass(slots=True)
-class LinkAttached:
+class LinkAttached(Event):
     """The peer's attach (`link.remote`). If the link is not attached on this side, answer with `accept` or `refuse`.
 
     The answer may come at any time later.
@@ -93,7 +98,7 @@ class LinkAttached:
 
 
 @dataclass(slots=True)
-class LinkDetached:
+class LinkDetached(Event):
     """The peer's detach, or the end of a link that broke the protocol or was stolen. It is answered already."""
 
     link: Link
@@ -103,7 +108,7 @@ class LinkDetached:
 
 
 @dataclass(slots=True)
-class CreditChanged:
+class CreditChanged(Event):
     """The peer's flow on a link on which this side sends: `link.credit`, `link.is_draining`."""
 
     link: Sender
@@ -111,14 +116,14 @@ class CreditChanged:
 
 
 @dataclass(slots=True)
-class WindowOpened:
+class WindowOpened(Event):
     """Transfers may go out again on a session whose window was used up."""
 
     session: Session
 
 
 @dataclass(slots=True)
-class FlowReceived:
+class FlowReceived(Event):
     """The peer's flow on a link on which this side receives: how much is available, or that a drain has ended."""
 
     link: Receiver
@@ -128,14 +133,14 @@ class FlowReceived:
 
 
 @dataclass(slots=True)
-class MessagesReceived:
+class MessagesReceived(Event):
     """Deliveries have come; `link.take()` gives all of them; none where one was aborted, which used up credit."""
 
     link: Receiver
 
 
 @dataclass(slots=True)
-class OutcomesReceived:
+class OutcomesReceived(Event):
     """The receiver's word on deliveries that this side sent: their contexts, in order of sending.
 
     `state` is terminal, or None (settled without a word). They are settled on both sides when this comes.
@@ -147,28 +152,8 @@ class OutcomesReceived:
 
 
 @dataclass(slots=True)
-class DeliveriesSettled:
+class DeliveriesSettled(Event):
     """The sender settled deliveries that this side had given an outcome (rcv-settle-mode second): their tags."""
 
     link: Receiver
     tags: list[bytes]
-
-
-Event = (
-    MechanismsOffered
-    | MechanismChosen
-    | SaslResponded
-    | SaslEnded
-    | ConnectionOpened
-    | ConnectionClosed
-    | SessionBegun
-    | SessionEnded
-    | LinkAttached
-    | LinkDetached
-    | CreditChanged
-    | WindowOpened
-    | FlowReceived
-    | MessagesReceived
-    | OutcomesReceived
-    | DeliveriesSettled
-)

@@ -9,6 +9,7 @@ import logging
 from asyncio import TimerHandle
 from collections.abc import Callable, Mapping, Sequence
 
+from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
 from ...core.query import ALL
@@ -16,7 +17,7 @@ from ...core.shown import cut
 from ...core.turns import BUDGET_S, STEP_S, Pace
 from ..errors import refusal_of
 from ..filters import SourceFilter
-from ..link_end import Ending, LinkEnd, now_ms
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
@@ -144,7 +145,7 @@ class Consumer(LinkEnd):
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
         """See LinkEnd; contexts are sequence numbers."""
         state = state or self._default_outcome
-        self.outcome_at = now_ms()
+        self.outcome_at = wall_clock_ms()
         if is_final(state):
             self.position.finish(contexts)
         else:
@@ -209,7 +210,7 @@ class Consumer(LinkEnd):
             self.expel(conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
         if self.deliveries > deliveries:
-            self.message_at = now_ms()
+            self.message_at = wall_clock_ms()
         if (at := self.position.next_at) is not None:
             self._go_on_at(at)
         if has_more:

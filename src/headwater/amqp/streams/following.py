@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Collection, Iterator
 from weakref import WeakKeyDictionary
 
+from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.following import Follower, FollowerKind
 from ...core.local import LocalLog
 from ...core.settings import is_own
 from ...core.slices import Slices
 from ..container import Container
-from ..link_end import now_ms
 from .consumer import Consumer
 from .node import EventLogNode
 from .positions import Positions
@@ -51,7 +51,7 @@ class Following:
                 except EventLogError:  # closed meanwhile; or the state cannot be read, which is told elsewhere
                     continue
             positions = self._unused[log]
-            positions.expire(now_ms())
+            positions.expire(wall_clock_ms())
             found += _of_positions(log, positions)
         return found
 

@@ -13,17 +13,11 @@ from collections.abc import Mapping, Sequence
 from itertools import count, groupby
 from operator import itemgetter
 
+from ...core.clocks import wall_clock_ms
 from ...core.limits import show
 from ...core.notification_types import NotificationType
-from ..link_end import Ending, LinkEnd, now_ms
-from ..protocol.conditions import (
-    INVALID_FIELD,
-    LINK_DETACH_FORCED,
-    LINK_STOLEN,
-    NOT_ALLOWED,
-    RESOURCE_LIMIT_EXCEEDED,
-    LinkFault,
-)
+from ..link_end import Ending, LinkEnd
+from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
@@ -46,10 +40,10 @@ async def attach_group_link(transport: Transport, link: Sender, source: Source, 
     for name in (CONSUMER_GROUP, PARTITION, EPOCH, RESET):
         if given.get(name) is not None:
             problem = f"{show(given[name])} given; the address names the consumer group, which deals the partitions"
-            raise LinkFault(INVALID_FIELD, f"{name}: {problem}")
+            raise conditions.LinkFault(conditions.INVALID_FIELD, f"{name}: {problem}")
     if is_browse(transport, link.remote, source):
         problem = f"a browse would take events from the consumer group {show(group)}; browse the log"
-        raise LinkFault(NOT_ALLOWED, f"{problem} {show(node.log.name)} instead")
+        raise conditions.LinkFault(conditions.NOT_ALLOWED, f"{problem} {show(node.log.name)} instead")
     attaching = await read_attach(transport, link, source, node)
     if attaching is None:
         return
@@ -195,7 +189,7 @@ class GroupLink(LinkEnd):
 
     def on_outcomes(self, contexts: Sequence[tuple[Part, int]], state: DeliveryState | Described | None) -> None:
         """See LinkEnd; contexts are parts and sequence numbers. A part that is gone hears nothing of them."""
-        self.outcome_at = now_ms()
+        self.outcome_at = wall_clock_ms()
         was_full = self._unsettled >= self.unsettled_max
         self._unsettled -= len(contexts)
         if was_full:  # all parts waited for that, not these alone
@@ -293,7 +287,7 @@ class LinkMember:
         try:
             self.part = Part(shared, partition)
         except (
-            LinkFault
+            conditions.LinkFault
         ) as fault:  # no room for its position: a link that lacked partitions in silence would miss events
             shared.expel(fault.condition, fault.description)
             return
@@ -314,12 +308,12 @@ class LinkMember:
         if self not in shared.members:
             return
         shared.members.remove(self)
-        stolen = condition == LINK_STOLEN
+        stolen = condition == conditions.LINK_STOLEN
         self._release(NotificationType.PARTITION_STOLEN if stolen else NotificationType.PARTITION_RELEASED)
         self._leave()
-        if condition == RESOURCE_LIMIT_EXCEEDED and shared.members:
+        if condition == conditions.RESOURCE_LIMIT_EXCEEDED and shared.members:
             shared.ask_later()
-        elif condition not in (LINK_DETACH_FORCED, LINK_STOLEN):
+        elif condition not in (conditions.LINK_DETACH_FORCED, conditions.LINK_STOLEN):
             shared.expel(condition, description)
         elif had_one:
             self._node.loop.call_soon(shared.ask)

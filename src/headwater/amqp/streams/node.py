@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from ...core.bus import Bus
+from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
@@ -121,7 +121,9 @@ class EventLogNode:
             incarnation = log.info().incarnation
             if not remembers:
                 return incarnation, Positions(settings.termini_max)
-            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max, settings.abandoned_ms, run)
+            return incarnation, load(
+                state, incarnation, wall_clock_ms(), settings.termini_max, settings.abandoned_ms, run
+            )
 
         incarnation, positions = await asyncio.to_thread(load_all)
         return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act)
@@ -142,7 +144,7 @@ class EventLogNode:
     @staticmethod
     def now_ms() -> int:
         """The wall clock, in ms since 1970."""
-        return _now_ms()
+        return wall_clock_ms()
 
     def is_attached(self, remembered: Remembered) -> bool:
         """Whether a link has taken over what is remembered."""
@@ -207,8 +209,8 @@ class EventLogNode:
         if (due := self.groups.due()) is not None and due <= now:
             self.perform(self.groups.tick(now))
         expires = self.positions.expires_next()
-        if expires is not None and expires <= _now_ms():
-            self.positions.expire(_now_ms())
+        if expires is not None and expires <= wall_clock_ms():
+            self.positions.expire(wall_clock_ms())
             self.is_changed = True
         if self.is_changed and not self._saving.locked():
             task = self.loop.create_task(self._save())
@@ -337,7 +339,3 @@ def _perform(action: Action) -> None:
 def _member(link: Link) -> Member:
     assert isinstance(link, Member)
     return link
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

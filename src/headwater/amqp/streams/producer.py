@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, OutcomeUnknown
 from ...core.event import Event
-from ...core.limits import EventColumns, check_append
+from ...core.limits import APPEND_BYTES_MAX, EventColumns, check_append
 from ...core.log import AppendResult
 from ...core.loop.batcher import Ended, Joint, Outcome
 from ...core.settings import LogSettings
 from ...core.shown import show
 from ..container import Container
 from ..errors import MessageFault, link_fault
-from ..link_end import Ending, LinkEnd, now_ms
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
@@ -28,8 +29,9 @@ from ..protocol.performatives import Accepted, Target
 from ..protocol.runs import Run
 from ..refusing import refuse
 from ..transport import Transport
+from .consuming import bound_partition
 from .inbound import read_message
-from .links import partition_number
+from .links import binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .plain import Form, PlainEvents, read_plain
 
@@ -140,7 +142,6 @@ class Producer(LinkEnd):
 
     @property
     def waits_for(self) -> str | None:
-        """See LinkEnd."""
         return "messages" if self._link.credit > 0 else "the log"
 
     def grant(self) -> None:
@@ -150,7 +151,6 @@ class Producer(LinkEnd):
             self._link.grant(room)
 
     def on_messages(self) -> None:
-        """See LinkEnd."""
         received = self._link.take_runs()
         if not received:
             self.grant()  # the sender aborted one, which used up credit
@@ -161,7 +161,7 @@ class Producer(LinkEnd):
             size += each.bytes
         self._statistics.messages_received += count
         self.deliveries += count
-        self.message_at = now_ms()
+        self.message_at = wall_clock_ms()
         self._outstanding += count
         self._transport.hold(size + DELIVERY_BYTES * count)
         if self._node is None:
@@ -196,7 +196,6 @@ class Producer(LinkEnd):
             self._append(between, node, self._partition)
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
-        """See LinkEnd."""
         for tag in tags:
             self._unsettled.pop(tag, None)
 
@@ -429,3 +428,28 @@ def error_of(outcome: Outcome, node: EventLogNode) -> EventLogError | None:
     if isinstance(outcome, AppendResult):
         return None
     return outcome if isinstance(outcome, EventLogError) else OutcomeUnknown(node.log.name)
+
+
+async def attach_producer(container: Container, transport: Transport, link: Receiver, target: Target) -> None:
+    """Answer a producer's attach, with its first credit. Raises LinkFault and EventLogError where it is refused."""
+    assert link.remote is not None
+    if target.address is None:
+        node, partition, bytes_max = None, None, APPEND_BYTES_MAX
+    else:
+        node = await container.producers_node(transport, target.address)
+        partition = bound_partition(binding_of(link.remote.properties), node.partitions)
+        bytes_max = node.log.settings.event_bytes_max
+    if not link.is_waiting:
+        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    transport.steal(link)
+    accepted = container.suspended.take(transport.key(link))
+    producer = Producer(container, transport, link, node, partition, accepted)
+    link.accept(
+        source=link.remote.source,
+        target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
+        unsettled={tag: Accepted() for tag in accepted} or None,
+        max_message_size=bytes_max,
+        properties=bound_properties(partition) or None,
+    )
+    transport.adopt(link, producer)
+    producer.grant()

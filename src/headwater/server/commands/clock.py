@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ...core.clocks import wall_clock_ms
 from .options import config_option, load_config, setting_options
 from .output import examples
 
@@ -23,7 +24,7 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     a second, one that does not at its next start.
     """
     from ...core.errors import StorageUnavailable
-    from ...storage.clock import show_ms, wall_clock_ms
+    from ...storage.clock import show_ms
     from ...storage.clock_memory import accept_clock, read_known
     from ...storage.data_directory import open_state
 
