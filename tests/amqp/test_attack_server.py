@@ -110,7 +110,7 @@ def test_large_messages_wait_for_a_small_window(served: Served, client: Client) 
     bodies = [bytes([number]) * (10 if number % 2 else 200_000) for number in range(8)]
     client.sender("orders").send_all([message(body) for body in bodies])
     client.engine.settings = ConnectionSettings(incoming_window=3)
-    client._session = client.engine.begin()
+    client.session = client.engine.begin()
     receiver = client.receiver("orders", filter=EARLIEST)
     got = receiver.take(8)
     assert [each.message.body[0] for each in got] == bodies

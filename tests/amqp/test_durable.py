@@ -242,7 +242,7 @@ def test_a_terminus_expires_with_what_its_policy_names(
         assert position(client) == 1
         assert position(client) == (2 if survives_link else 1)
         client.session.end()
-        client._session = client.engine.begin()
+        client.session = client.engine.begin()
         client.wait(lambda: client.session.remote is not None)
         assert (position(client) > 1) == survives_session
     with served.client(container_id="shop") as client:

@@ -41,7 +41,6 @@ from .protocol.link import Receiver as ReceivingLink
 from .protocol.link import Sender as SendingLink
 from .protocol.message import VALUE, Message, Properties, decode_message, encode_message
 from .protocol.performatives import Accepted, ErrorCondition, Rejected, Source, Target
-from .protocol.session import Session
 from .protocol.settings import ConnectionSettings
 from .protocol.types import Described, Symbol
 
@@ -103,16 +102,12 @@ class Client(Closing):
         self.engine = Connection(settings, name, is_server=False, now=time.monotonic())
         try:
             self._open(unquote(parts.username or ""), unquote(parts.password or ""))
-            self._session = self.engine.begin()
-            self.wait(lambda: self._session.remote is not None)
+            self.session = self.engine.begin()
+            """The session of all links."""
+            self.wait(lambda: self.session.remote is not None)
         except BaseException:
             self._socket.close()
             raise
-
-    @property
-    def session(self) -> Session:
-        """The session of all links."""
-        return self._session
 
     def sender(self, address: str | None, *, name: str | None = None, **fields: Any) -> Sender:
         """A link to an address; `fields` are those of the attach. Raises AmqpError."""

@@ -14,38 +14,22 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from .protocol import types
 from .protocol.codec import DecodeError
 from .protocol.composite import Composite
 from .protocol.message import decode_section
 from .protocol.sections import DATA, DATAS, NONE, SEQUENCE, VALUE, Sections, Span, walk
-from .protocol.types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-)
+from .protocol.types import Array, Described, Float, Long, Symbol
 
 SECTION_BYTES_MAX = 64 * 1024
 """A longer section is said to be so long, and not taken apart: every byte of it may be a value."""
 _NAMED: Mapping[type, str] = {
-    UByte: "ubyte", UShort: "ushort", UInt: "uint", ULong: "ulong", Byte: "byte", Short: "short", Int: "int",
-    Timestamp: "timestamp", Char: "char", Symbol: "symbol", Float: "float",
+    kind: kind.__name__.lower()
+    for kind in (types.UByte, types.UShort, types.UInt, types.ULong, types.Byte, types.Short, types.Int,
+                 types.Timestamp, types.Char, Symbol, Float)
 }  # fmt: skip
 _BYTES: Mapping[type, str] = {
-    bytes: "binary", Decimal32: "decimal32", Decimal64: "decimal64", Decimal128: "decimal128",
+    bytes: "binary", types.Decimal32: "decimal32", types.Decimal64: "decimal64", types.Decimal128: "decimal128",
 }  # fmt: skip
 _OF_TYPES = frozenset({*_NAMED.values(), *_BYTES.values(), "double", "uuid", "array", "map", "descriptor", "described"})
 _BODIES = {

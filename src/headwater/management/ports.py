@@ -26,6 +26,12 @@ def parted(name: str, count: int) -> tuple[str, ...] | None:
     return parts if len(parts) == count else None
 
 
+def number_of(text: str) -> int:
+    """The number that a name, or a part of it, is, as we write it; 0, which nothing has, for any other text."""
+    is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
+    return int(text) if is_one else 0
+
+
 class Time(int):
     """ms since 1970 UTC, where an answer keeps times apart from numbers."""
 

@@ -11,7 +11,7 @@ from ..core.following import NO_LAG, events_behind, lag_of
 from ..core.limits import show
 from ..core.readers import Reader, Readers
 from ..management.catalog import is_own
-from ..management.ports import Attributes, ReadOnly
+from ..management.ports import Attributes, ReadOnly, number_of
 from ..management.statuses import Refusal, Status
 from .refusals import Refusals
 
@@ -96,12 +96,6 @@ class RefusalEntities(ReadOnly):
             "firstAt": row.first_at,
             "lastAt": row.last_at,
         }
-
-
-def number_of(name: str) -> int:
-    """The number that a name is, written as we write it; 0, which nothing has, for any other text."""
-    is_one = name.isascii() and name.isdecimal() and len(name) < 20 and name[0] != "0"
-    return int(name) if is_one else 0
 
 
 def _unknown(name: str) -> Refusal:

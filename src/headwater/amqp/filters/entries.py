@@ -14,14 +14,7 @@ from ...core.limits import show
 from ...formats.querytext import parse_query
 from ..protocol.types import Described
 from .context import Context
-from .fields import (
-    APPLICATION_PROPERTIES,
-    DELIVERY_ANNOTATIONS,
-    FOOTER,
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-)
+from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from .parser import parse_event_streams_sql, parse_selector, parse_sql
 from .property_filters import (
     delivery_annotations_filter,

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from ...core.access import Unauthenticated, User
-from ...management.entities import (
-    CONNECTION,
-    CONSUMER,
-    CONSUMER_GROUP,
-    DURABLE_LINK,
-    LINK,
-    LOG,
-    PARTITION,
-    SERVER,
-    SESSION,
-    STREAM,
-)
+from ...management import entities as managed
 from ...management.logs import Consumers, LogRights, Logs, Partitions, Streams
 from ...management.operations import Management
 from ..container import Container
@@ -45,16 +34,16 @@ class ManagementNode:
         """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
         rights = LogRights(container.store, container.shared.guard)
         for type, entities in (
-            (SERVER, Servers(container)),
-            (LOG, Logs(rights)),
-            (PARTITION, Partitions(rights)),
-            (CONNECTION, Connections(container)),
-            (SESSION, Sessions(container)),
-            (LINK, Links(container)),
-            (DURABLE_LINK, DurableLinks(container, rights)),
-            (CONSUMER, Consumers(rights)),
-            (CONSUMER_GROUP, ConsumerGroups(container, rights)),
-            (STREAM, Streams(rights)),
+            (managed.SERVER, Servers(container)),
+            (managed.LOG, Logs(rights)),
+            (managed.PARTITION, Partitions(rights)),
+            (managed.CONNECTION, Connections(container)),
+            (managed.SESSION, Sessions(container)),
+            (managed.LINK, Links(container)),
+            (managed.DURABLE_LINK, DurableLinks(container, rights)),
+            (managed.CONSUMER, Consumers(rights)),
+            (managed.CONSUMER_GROUP, ConsumerGroups(container, rights)),
+            (managed.STREAM, Streams(rights)),
         ):
             self.management.serve(type, entities)
 

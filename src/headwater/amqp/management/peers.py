@@ -14,7 +14,7 @@ from ...core.following import NO_LAG, Lag, events_behind, lag_of
 from ...core.limits import show
 from ...management.catalog import is_own
 from ...management.entities import SELF
-from ...management.ports import Attributes, ReadOnly
+from ...management.ports import Attributes, ReadOnly, number_of
 from ...management.statuses import Refusal, Status
 from ..addresses import shown_address
 from ..container import Container
@@ -57,7 +57,7 @@ class _OfServer(ReadOnly):
             yield transport
 
     def _connection(self, number: str) -> Transport:
-        found = self._container.numbered.get(_number(number))
+        found = self._container.numbered.get(number_of(number))
         if found is None:
             raise Refusal(Status.NOT_FOUND, f"there is no connection {show(number)}")
         return found
@@ -170,7 +170,7 @@ class Sessions(_OfServer):
         connection, _, session = name.partition("/")
         transport = self._connection(connection)
         for number, each in transport.sessions:
-            if number == _number(session):
+            if number == number_of(session):
                 return transport, each
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no session {show(session)}")
 
@@ -188,7 +188,7 @@ class Links(_OfServer):
         return names
 
     async def read(self, user: User, name: str) -> Attributes:
-        connection = self._container.numbered.get(_number(name.partition("/")[0]))
+        connection = self._container.numbered.get(number_of(name.partition("/")[0]))
         if connection is None or not _is_of(connection, user):
             self._check(user)
         transport, link, end = self._found(name)
@@ -222,8 +222,8 @@ class Links(_OfServer):
         connection, _, rest = name.partition("/")
         session, _, number = rest.partition("/")
         transport = self._connection(connection)
-        found = transport.link(_number(number))
-        if found is not None and transport.session_number(found[0].session) == _number(session):
+        found = transport.link(number_of(number))
+        if found is not None and transport.session_number(found[0].session) == number_of(session):
             return transport, *found
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
 
@@ -302,12 +302,6 @@ async def _pause_after(names: Sequence[str]) -> None:
 
 def _is_of(transport: Transport, user: User) -> bool:
     return transport.user is not None and is_own(user, transport.user.name)
-
-
-def _number(text: str) -> int:
-    """The number that a part of a name is, written as we write it; 0, which nothing has, for any other text."""
-    is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
-    return int(text) if is_one else 0
 
 
 def _address(link: Link) -> str | None:

@@ -9,6 +9,7 @@ from operator import attrgetter
 from reprlib import repr as shown
 from typing import Any, Final
 
+from . import types
 from .decoding import F32, F64, I16, I32, I64, U16, U32, U64
 from .encoding import (
     WRITERS,
@@ -26,28 +27,13 @@ from .encoding import (
     write_compound,
     writer_of,
 )
-from .types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-)
+from .types import Array, Described, Symbol
+
+ElementWriter = Callable[[bytearray, Any, int], None]
+"""(output, value, depth): append the value without its constructor."""
 
 
-def _array(out: bytearray, value: Array, depth: int) -> None:
+def _array(out: bytearray, value: Array, depth: int = 0) -> None:
     content = _array_content(value, depth)
     write_compound(out, 0xE0, len(value), content)
 
@@ -100,7 +86,7 @@ def _constructor_of(elements: list[Any]) -> int | Described:
     return code + 0x10 if is_long else code
 
 
-def _nothing_but(only: object) -> Writer:
+def _nothing_but(only: object) -> ElementWriter:
     """For the elements that take no bytes, since their constructor says all."""
 
     def write(out: bytearray, value: object, depth: int) -> None:
@@ -110,21 +96,21 @@ def _nothing_but(only: object) -> Writer:
     return write
 
 
-def _packed(form: struct.Struct) -> Writer:
+def _packed(form: struct.Struct) -> ElementWriter:
     def write(out: bytearray, value: object, depth: int) -> None:
         out += form.pack(value)
 
     return write
 
 
-def _plain(content_of: Callable[..., bytes]) -> Writer:
+def _plain(content_of: Callable[..., bytes]) -> ElementWriter:
     def write(out: bytearray, value: object, depth: int) -> None:
         out += content_of(value)
 
     return write
 
 
-def _sized8(content_of: Callable[..., bytes]) -> Writer:
+def _sized8(content_of: Callable[..., bytes]) -> ElementWriter:
     def write(out: bytearray, value: object, depth: int) -> None:
         content = content_of(value)
         if len(content) > 255:
@@ -135,7 +121,7 @@ def _sized8(content_of: Callable[..., bytes]) -> Writer:
     return write
 
 
-def _sized32(content_of: Callable[..., bytes]) -> Writer:
+def _sized32(content_of: Callable[..., bytes]) -> ElementWriter:
     def write(out: bytearray, value: object, depth: int) -> None:
         content = content_of(value)
         out += U32.pack(len(content))
@@ -144,7 +130,7 @@ def _sized32(content_of: Callable[..., bytes]) -> Writer:
     return write
 
 
-def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
+def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> ElementWriter:
     def write(out: bytearray, value: Any, depth: int) -> None:
         content = content_of(value, depth)
         if len(content) > 254 or factor * len(value) > 255:
@@ -156,7 +142,7 @@ def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
     return write
 
 
-def _compound32(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
+def _compound32(content_of: Callable[..., bytearray], factor: int = 1) -> ElementWriter:
     def write(out: bytearray, value: Any, depth: int) -> None:
         content = content_of(value, depth)
         out += U32.pack(len(content) + 4)
@@ -171,22 +157,22 @@ WRITERS[Array] = _array
 _ARRAY_CODES: Final[dict[Writer, int]] = {
     WRITERS[type(None)]: 0x40,
     WRITERS[bool]: 0x56,
-    WRITERS[UByte]: 0x50,
-    WRITERS[UShort]: 0x60,
-    WRITERS[UInt]: 0x70,
-    WRITERS[ULong]: 0x80,
-    WRITERS[Byte]: 0x51,
-    WRITERS[Short]: 0x61,
-    WRITERS[Int]: 0x71,
-    WRITERS[Long]: 0x81,
-    WRITERS[Float]: 0x72,
+    WRITERS[types.UByte]: 0x50,
+    WRITERS[types.UShort]: 0x60,
+    WRITERS[types.UInt]: 0x70,
+    WRITERS[types.ULong]: 0x80,
+    WRITERS[types.Byte]: 0x51,
+    WRITERS[types.Short]: 0x61,
+    WRITERS[types.Int]: 0x71,
+    WRITERS[types.Long]: 0x81,
+    WRITERS[types.Float]: 0x72,
     WRITERS[float]: 0x82,
-    WRITERS[Timestamp]: 0x83,
-    WRITERS[Char]: 0x73,
+    WRITERS[types.Timestamp]: 0x83,
+    WRITERS[types.Char]: 0x73,
     WRITERS[uuid.UUID]: 0x98,
-    WRITERS[Decimal32]: 0x74,
-    WRITERS[Decimal64]: 0x84,
-    WRITERS[Decimal128]: 0x94,
+    WRITERS[types.Decimal32]: 0x74,
+    WRITERS[types.Decimal64]: 0x84,
+    WRITERS[types.Decimal128]: 0x94,
     WRITERS[bytes]: 0xA0,
     WRITERS[Symbol]: 0xA3,
     WRITERS[str]: 0xA1,
@@ -196,7 +182,7 @@ _ARRAY_CODES: Final[dict[Writer, int]] = {
 }
 """The constructor of an array of what that function writes; texts and binaries may need the longer one."""
 
-_ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], Writer]]] = {
+_ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], ElementWriter]]] = {
     0x40: (type(None), _nothing_but(None)),
     0x41: (bool, _nothing_but(True)),
     0x42: (bool, _nothing_but(False)),

@@ -81,11 +81,6 @@ class Connection(Negotiation):
         return self.stage is Stage.OVER
 
     @property
-    def bytes_to_send(self) -> int:
-        """How many bytes `data_to_send` would answer."""
-        return self._out_bytes
-
-    @property
     def sessions(self) -> Sequence[Session]:
         """The sessions that are not over."""
         return tuple(self._sessions.values())
@@ -96,7 +91,7 @@ class Connection(Negotiation):
             return b""
         data = b"".join(self._out)
         self._out.clear()
-        self._out_bytes = 0
+        self.bytes_to_send = 0
         self._sent_at = self._now
         return data
 
@@ -190,7 +185,7 @@ class Connection(Negotiation):
         self._end(ConnectionClosed(None))
         self._events.clear()
         self._out.clear()
-        self._out_bytes = 0
+        self.bytes_to_send = 0
 
     # What sessions and links ask of their connection
 
@@ -211,7 +206,7 @@ class Connection(Negotiation):
         """A frame whose head is made already, and its payload."""
         self._out.append(head)
         self._out.append(payload)
-        self._out_bytes += len(head) + len(payload)
+        self.bytes_to_send += len(head) + len(payload)
 
     def send_accepted(self, channel: int, first: int, last: int) -> None:
         """Say that the deliveries `first` to `last` are accepted and settled."""
@@ -461,7 +456,7 @@ class Connection(Negotiation):
     def _write_body(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
         size = 8 + len(performative) + len(payload)
         self._out += (_pack_head(size, 2, 0, channel), performative, payload)
-        self._out_bytes += size
+        self.bytes_to_send += size
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []

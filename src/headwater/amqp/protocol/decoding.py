@@ -160,91 +160,10 @@ def _unknown(buffer: bytes, at: int, depth: int) -> Read:
     raise DecodeError(f"no type has the constructor 0x{buffer[at - 1]:02x}", at - 1)
 
 
-def _null(buffer: bytes, at: int, depth: int) -> Read:
-    return None, at
-
-
-def _true(buffer: bytes, at: int, depth: int) -> Read:
-    return True, at
-
-
-def _false(buffer: bytes, at: int, depth: int) -> Read:
-    return False, at
-
-
 def _boolean(buffer: bytes, at: int, depth: int) -> Read:
     if buffer[at] > 1:
         raise DecodeError(f"a boolean is 0 or 1, not {buffer[at]}", at)
     return buffer[at] == 1, at + 1
-
-
-def _ubyte(buffer: bytes, at: int, depth: int) -> Read:
-    return UByte(buffer[at]), at + 1
-
-
-def _ushort(buffer: bytes, at: int, depth: int) -> Read:
-    return UShort(U16.unpack_from(buffer, at)[0]), at + 2
-
-
-def _uint(buffer: bytes, at: int, depth: int) -> Read:
-    return UInt(U32.unpack_from(buffer, at)[0]), at + 4
-
-
-def _small_uint(buffer: bytes, at: int, depth: int) -> Read:
-    return UInt(buffer[at]), at + 1
-
-
-def _uint_0(buffer: bytes, at: int, depth: int) -> Read:
-    return UInt(0), at
-
-
-def _ulong(buffer: bytes, at: int, depth: int) -> Read:
-    return ULong(U64.unpack_from(buffer, at)[0]), at + 8
-
-
-def _small_ulong(buffer: bytes, at: int, depth: int) -> Read:
-    return ULong(buffer[at]), at + 1
-
-
-def _ulong_0(buffer: bytes, at: int, depth: int) -> Read:
-    return ULong(0), at
-
-
-def _byte(buffer: bytes, at: int, depth: int) -> Read:
-    return Byte(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
-
-
-def _short(buffer: bytes, at: int, depth: int) -> Read:
-    return Short(I16.unpack_from(buffer, at)[0]), at + 2
-
-
-def _int(buffer: bytes, at: int, depth: int) -> Read:
-    return Int(I32.unpack_from(buffer, at)[0]), at + 4
-
-
-def _small_int(buffer: bytes, at: int, depth: int) -> Read:
-    return Int(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
-
-
-def _long(buffer: bytes, at: int, depth: int) -> Read:
-    return Long(I64.unpack_from(buffer, at)[0]), at + 8
-
-
-def _small_long(buffer: bytes, at: int, depth: int) -> Read:
-    return Long(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
-
-
-def _float(buffer: bytes, at: int, depth: int) -> Read:
-    return Float(F32.unpack_from(buffer, at)[0]), at + 4
-
-
-def _double(buffer: bytes, at: int, depth: int) -> Read:
-    number: float = F64.unpack_from(buffer, at)[0]
-    return number, at + 8
-
-
-def _timestamp(buffer: bytes, at: int, depth: int) -> Read:
-    return Timestamp(I64.unpack_from(buffer, at)[0]), at + 8
 
 
 def _char(buffer: bytes, at: int, depth: int) -> Read:
@@ -252,18 +171,6 @@ def _char(buffer: bytes, at: int, depth: int) -> Read:
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
         raise DecodeError(f"0x{point:x} is no Unicode character", at)
     return Char(chr(point)), at + 4
-
-
-def _decimal32(buffer: bytes, at: int, depth: int) -> Read:
-    return Decimal32(buffer[at : at + 4]), at + 4
-
-
-def _decimal64(buffer: bytes, at: int, depth: int) -> Read:
-    return Decimal64(buffer[at : at + 8]), at + 8
-
-
-def _decimal128(buffer: bytes, at: int, depth: int) -> Read:
-    return Decimal128(buffer[at : at + 16]), at + 16
 
 
 def _uuid(buffer: bytes, at: int, depth: int) -> Read:
@@ -313,10 +220,6 @@ def _symbol32(buffer: bytes, at: int, depth: int) -> Read:
         return Symbol(buffer[at + 4 : stop], "ascii"), stop
     except UnicodeDecodeError:
         raise DecodeError("a symbol is not ASCII", at) from None
-
-
-def _list0(buffer: bytes, at: int, depth: int) -> Read:
-    return [], at
 
 
 def _list8(buffer: bytes, at: int, depth: int) -> Read:
@@ -454,32 +357,32 @@ UNKNOWN: Final = -4
 
 _TYPES: Final[dict[int, tuple[int, Reader]]] = {
     0x00: (DESCRIBED, _described),
-    0x40: (0, _null),
-    0x41: (0, _true),
-    0x42: (0, _false),
-    0x43: (0, _uint_0),
-    0x44: (0, _ulong_0),
-    0x45: (0, _list0),
-    0x50: (1, _ubyte),
-    0x51: (1, _byte),
-    0x52: (1, _small_uint),
-    0x53: (1, _small_ulong),
-    0x54: (1, _small_int),
-    0x55: (1, _small_long),
+    0x40: (0, lambda buffer, at, depth: (None, at)),
+    0x41: (0, lambda buffer, at, depth: (True, at)),
+    0x42: (0, lambda buffer, at, depth: (False, at)),
+    0x43: (0, lambda buffer, at, depth: (UInt(0), at)),
+    0x44: (0, lambda buffer, at, depth: (ULong(0), at)),
+    0x45: (0, lambda buffer, at, depth: ([], at)),
+    0x50: (1, lambda buffer, at, depth: (UByte(buffer[at]), at + 1)),
+    0x51: (1, lambda buffer, at, depth: (Byte(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
+    0x52: (1, lambda buffer, at, depth: (UInt(buffer[at]), at + 1)),
+    0x53: (1, lambda buffer, at, depth: (ULong(buffer[at]), at + 1)),
+    0x54: (1, lambda buffer, at, depth: (Int(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
+    0x55: (1, lambda buffer, at, depth: (Long(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
     0x56: (1, _boolean),
-    0x60: (2, _ushort),
-    0x61: (2, _short),
-    0x70: (4, _uint),
-    0x71: (4, _int),
-    0x72: (4, _float),
+    0x60: (2, lambda buffer, at, depth: (UShort(U16.unpack_from(buffer, at)[0]), at + 2)),
+    0x61: (2, lambda buffer, at, depth: (Short(I16.unpack_from(buffer, at)[0]), at + 2)),
+    0x70: (4, lambda buffer, at, depth: (UInt(U32.unpack_from(buffer, at)[0]), at + 4)),
+    0x71: (4, lambda buffer, at, depth: (Int(I32.unpack_from(buffer, at)[0]), at + 4)),
+    0x72: (4, lambda buffer, at, depth: (Float(F32.unpack_from(buffer, at)[0]), at + 4)),
     0x73: (4, _char),
-    0x74: (4, _decimal32),
-    0x80: (8, _ulong),
-    0x81: (8, _long),
-    0x82: (8, _double),
-    0x83: (8, _timestamp),
-    0x84: (8, _decimal64),
-    0x94: (16, _decimal128),
+    0x74: (4, lambda buffer, at, depth: (Decimal32(buffer[at : at + 4]), at + 4)),
+    0x80: (8, lambda buffer, at, depth: (ULong(U64.unpack_from(buffer, at)[0]), at + 8)),
+    0x81: (8, lambda buffer, at, depth: (Long(I64.unpack_from(buffer, at)[0]), at + 8)),
+    0x82: (8, lambda buffer, at, depth: (F64.unpack_from(buffer, at)[0], at + 8)),
+    0x83: (8, lambda buffer, at, depth: (Timestamp(I64.unpack_from(buffer, at)[0]), at + 8)),
+    0x84: (8, lambda buffer, at, depth: (Decimal64(buffer[at : at + 8]), at + 8)),
+    0x94: (16, lambda buffer, at, depth: (Decimal128(buffer[at : at + 16]), at + 16)),
     0x98: (16, _uuid),
     0xA0: (SIZE8, _binary8),
     0xA1: (SIZE8, _string8),

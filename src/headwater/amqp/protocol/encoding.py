@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from reprlib import repr as shown
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from . import types
 from .decoding import DEPTH_MAX
-from .types import (
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-)
 
-Writer = Callable[[bytearray, Any, int], None]
-"""(output, value, depth): append the value, with its constructor or, for an array's element, without."""
+
+class Writer(Protocol):
+    """Appends a value to the output, with its constructor."""
+
+    def __call__(self, out: bytearray, value: Any, depth: int = 0, /) -> None: ...
+
 
 CODE_BYTE: Final = struct.Struct(">Bb")
 CODE_UBYTE: Final = struct.Struct(">BB")
@@ -84,20 +71,29 @@ def check_depth(depth: int) -> None:
         raise EncodeError(f"more than {DEPTH_MAX} levels of values are nested")
 
 
-def _null(out: bytearray, value: object, depth: int) -> None:
+def _null(out: bytearray, value: object, depth: int = 0) -> None:
     out.append(0x40)
 
 
-def _boolean(out: bytearray, value: bool, depth: int) -> None:
+def _boolean(out: bytearray, value: bool, depth: int = 0) -> None:
     out.append(0x41 if value else 0x42)
 
 
-def _ubyte(out: bytearray, value: int, depth: int) -> None:
-    out += CODE_UBYTE.pack(0x50, value)
+def _packed(code: int, form: struct.Struct) -> Writer:
+    """For the numbers whose encodings have one width; `form` packs the constructor too."""
+
+    def write(out: bytearray, value: Any, depth: int = 0) -> None:
+        out += form.pack(code, value)
+
+    return write
 
 
-def _ushort(out: bytearray, value: int, depth: int) -> None:
-    out += CODE_USHORT.pack(0x60, value)
+def _decimal(code: int, length: int) -> Writer:
+    def write(out: bytearray, value: bytes, depth: int = 0) -> None:
+        out.append(code)
+        out += of_length(value, length)
+
+    return write
 
 
 def write_uint(out: bytearray, value: int, depth: int = 0) -> None:
@@ -120,62 +116,27 @@ def write_ulong(out: bytearray, value: int, depth: int = 0) -> None:
         out += CODE_ULONG.pack(0x80, value)
 
 
-def _byte(out: bytearray, value: int, depth: int) -> None:
-    out += CODE_BYTE.pack(0x51, value)
-
-
-def _short(out: bytearray, value: int, depth: int) -> None:
-    out += CODE_SHORT.pack(0x61, value)
-
-
-def _int(out: bytearray, value: int, depth: int) -> None:
+def _int(out: bytearray, value: int, depth: int = 0) -> None:
     if -128 <= value < 128:
         out += CODE_BYTE.pack(0x54, value)
     else:
         out += CODE_INT.pack(0x71, value)
 
 
-def _long(out: bytearray, value: int, depth: int) -> None:
+def _long(out: bytearray, value: int, depth: int = 0) -> None:
     if -128 <= value < 128:
         out += CODE_BYTE.pack(0x55, value)
     else:
         out += CODE_LONG.pack(0x81, value)
 
 
-def _float(out: bytearray, value: float, depth: int) -> None:
-    out += CODE_FLOAT.pack(0x72, value)
-
-
-def _double(out: bytearray, value: float, depth: int) -> None:
-    out += CODE_DOUBLE.pack(0x82, value)
-
-
-def _timestamp(out: bytearray, value: int, depth: int) -> None:
-    out += CODE_LONG.pack(0x83, value)
-
-
-def _char(out: bytearray, value: str, depth: int) -> None:
+def _char(out: bytearray, value: str, depth: int = 0) -> None:
     out += CODE_UINT.pack(0x73, code_point(value))
 
 
-def _uuid(out: bytearray, value: uuid.UUID, depth: int) -> None:
+def _uuid(out: bytearray, value: uuid.UUID, depth: int = 0) -> None:
     out.append(0x98)
     out += value.bytes
-
-
-def _decimal32(out: bytearray, value: bytes, depth: int) -> None:
-    out.append(0x74)
-    out += of_length(value, 4)
-
-
-def _decimal64(out: bytearray, value: bytes, depth: int) -> None:
-    out.append(0x84)
-    out += of_length(value, 8)
-
-
-def _decimal128(out: bytearray, value: bytes, depth: int) -> None:
-    out.append(0x94)
-    out += of_length(value, 16)
 
 
 def write_binary(out: bytearray, value: bytes | bytearray | memoryview, depth: int = 0) -> None:
@@ -202,7 +163,7 @@ def _write_sized(out: bytearray, code: int, content: bytes) -> None:
     out += content
 
 
-def _list(out: bytearray, value: Sequence[object], depth: int) -> None:
+def _list(out: bytearray, value: Sequence[object], depth: int = 0) -> None:
     write_list(out, len(value), list_content(value, depth))
 
 
@@ -214,7 +175,7 @@ def write_list(out: bytearray, count: int, content: bytearray) -> None:
         write_compound(out, 0xC0, count, content)
 
 
-def _map(out: bytearray, value: dict[object, object], depth: int) -> None:
+def _map(out: bytearray, value: dict[object, object], depth: int = 0) -> None:
     write_map(out, len(value), map_content(value, depth))
 
 
@@ -248,7 +209,7 @@ def map_content(value: dict[object, object], depth: int) -> bytearray:
     return content
 
 
-def _described(out: bytearray, value: Described, depth: int) -> None:
+def _described(out: bytearray, value: types.Described, depth: int = 0) -> None:
     check_depth(depth)
     out.append(0x00)
     encode_into(out, value.descriptor, depth + 1)
@@ -288,31 +249,31 @@ def of_length(value: bytes, length: int) -> bytes:
 WRITERS: Final[dict[type, Writer]] = {
     type(None): _null,
     bool: _boolean,
-    UByte: _ubyte,
-    UShort: _ushort,
-    UInt: write_uint,
-    ULong: write_ulong,
-    Byte: _byte,
-    Short: _short,
-    Int: _int,
-    Long: _long,
+    types.UByte: _packed(0x50, CODE_UBYTE),
+    types.UShort: _packed(0x60, CODE_USHORT),
+    types.UInt: write_uint,
+    types.ULong: write_ulong,
+    types.Byte: _packed(0x51, CODE_BYTE),
+    types.Short: _packed(0x61, CODE_SHORT),
+    types.Int: _int,
+    types.Long: _long,
     int: _long,
-    Float: _float,
-    float: _double,
-    Timestamp: _timestamp,
-    Char: _char,
+    types.Float: _packed(0x72, CODE_FLOAT),
+    float: _packed(0x82, CODE_DOUBLE),
+    types.Timestamp: _packed(0x83, CODE_LONG),
+    types.Char: _char,
     uuid.UUID: _uuid,
-    Decimal32: _decimal32,
-    Decimal64: _decimal64,
-    Decimal128: _decimal128,
+    types.Decimal32: _decimal(0x74, 4),
+    types.Decimal64: _decimal(0x84, 8),
+    types.Decimal128: _decimal(0x94, 16),
     bytes: write_binary,
     bytearray: write_binary,
     memoryview: write_binary,
-    Symbol: write_symbol,
+    types.Symbol: write_symbol,
     str: write_string,
     list: _list,
     tuple: _list,
     dict: _map,
-    Described: _described,
+    types.Described: _described,
 }
 """By the exact type; `arrays` adds its own."""

@@ -13,18 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U16, U32, U64, read
-from .encoding import (
-    CODE_LONG,
-    CODE_UBYTE,
-    CODE_USHORT,
-    write_binary,
-    write_map,
-    write_string,
-    write_symbol,
-    write_uint,
-    write_ulong,
-)
-from .types import Array, Symbol, ULong
+from .encoding import WRITERS, write_binary, write_map, write_string, write_symbol, write_uint, write_ulong
+from .types import Array, Symbol, Timestamp, UByte, ULong, UShort
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
@@ -63,28 +53,16 @@ def _read_boolean(buffer: bytes, at: int) -> tuple[bool, int]:
     raise unexpected("boolean", buffer, at)
 
 
-def _write_boolean(out: bytearray, value: bool) -> None:
-    out.append(0x41 if value else 0x42)
-
-
 def _read_ubyte(buffer: bytes, at: int) -> tuple[int, int]:
     if buffer[at] != 0x50:
         raise unexpected("ubyte", buffer, at)
     return buffer[at + 1], at + 2
 
 
-def _write_ubyte(out: bytearray, value: int) -> None:
-    out += CODE_UBYTE.pack(0x50, value)
-
-
 def _read_ushort(buffer: bytes, at: int) -> tuple[int, int]:
     if buffer[at] != 0x60:
         raise unexpected("ushort", buffer, at)
     return U16.unpack_from(buffer, at + 1)[0], at + 3
-
-
-def _write_ushort(out: bytearray, value: int) -> None:
-    out += CODE_USHORT.pack(0x60, value)
 
 
 def _read_uint(buffer: bytes, at: int) -> tuple[int, int]:
@@ -114,10 +92,6 @@ def _read_timestamp(buffer: bytes, at: int) -> tuple[int, int]:
         raise unexpected("timestamp", buffer, at)
     value, at = read(buffer, at, 0)
     return int(value), at  # type: ignore[call-overload]
-
-
-def _write_timestamp(out: bytearray, value: int) -> None:
-    out += CODE_LONG.pack(0x83, value)
 
 
 def _read_binary(buffer: bytes, at: int) -> tuple[bytes, int]:
@@ -171,16 +145,21 @@ def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
     return read(buffer, at, 0)  # type: ignore[return-value]
 
 
-def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
-    entries, after = _read_map(buffer, at)
-    for key in entries:
-        if type(key) is not Symbol and type(key) is not str:
-            raise DecodeError(f"map with symbols as keys expected, key {shown(key)} found", at)
-    return entries, after
+def _map_reader(keys: str, *kinds: type) -> Read:
+    """Reads a map each of whose keys has one of these classes, and no subclass of it."""
+
+    def read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
+        entries, after = _read_map(buffer, at)
+        for key in entries:
+            if type(key) not in kinds:
+                raise DecodeError(f"map with {keys} as keys expected, key {shown(key)} found", at)
+        return entries, after
+
+    return read_map
 
 
-def _write_symbol_map(out: bytearray, value: Mapping[str, Any]) -> None:
-    write_entries(out, value, _write_name)
+def _map_writer(write_key: Write) -> Write:
+    return lambda out, value: write_entries(out, value, write_key)
 
 
 def _write_name(out: bytearray, key: str) -> None:
@@ -191,35 +170,11 @@ def _write_name(out: bytearray, key: str) -> None:
         write_string(out, key)
 
 
-def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
-    entries, after = _read_map(buffer, at)
-    for key in entries:
-        if type(key) not in (Symbol, str, ULong):
-            raise DecodeError(f"map with symbols or ulongs as keys expected, key {shown(key)} found", at)
-    return entries, after
-
-
-def _write_annotations(out: bytearray, value: Mapping[Any, Any]) -> None:
-    write_entries(out, value, _write_annotation_key)
-
-
 def _write_annotation_key(out: bytearray, key: object) -> None:
     if isinstance(key, str):
         _write_name(out, key)
     else:
         write_ulong(out, key)  # type: ignore[arg-type]
-
-
-def _read_string_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
-    entries, after = _read_map(buffer, at)
-    for key in entries:
-        if type(key) is not str:
-            raise DecodeError(f"map with strings as keys expected, key {shown(key)} found", at)
-    return entries, after
-
-
-def _write_string_map(out: bytearray, value: Mapping[str, Any]) -> None:
-    write_entries(out, value, write_string)
 
 
 def write_entries(out: bytearray, entries: Mapping[Any, Any], write_key: Write) -> None:
@@ -229,18 +184,6 @@ def write_entries(out: bytearray, entries: Mapping[Any, Any], write_key: Write) 
         write_key(content, key)
         encode_into(content, value, 1)
     write_map(out, len(entries), content)
-
-
-def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
-    entries, after = _read_map(buffer, at)
-    for key in entries:
-        if type(key) is not bytes:
-            raise DecodeError(f"map with delivery tags as keys expected, key {shown(key)} found", at)
-    return entries, after
-
-
-def _write_delivery_map(out: bytearray, value: Mapping[bytes, Any]) -> None:
-    write_entries(out, value, write_binary)
 
 
 def _read_message_id(buffer: bytes, at: int) -> tuple[Any, int]:
@@ -260,12 +203,12 @@ def _write_message_id(out: bytearray, value: object) -> None:
         raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
 
 
-BOOLEAN: Final = Kind("boolean", _read_boolean, _write_boolean)
-UBYTE: Final = Kind("ubyte", _read_ubyte, _write_ubyte)
-USHORT: Final = Kind("ushort", _read_ushort, _write_ushort)
+BOOLEAN: Final = Kind("boolean", _read_boolean, WRITERS[bool])
+UBYTE: Final = Kind("ubyte", _read_ubyte, WRITERS[UByte])
+USHORT: Final = Kind("ushort", _read_ushort, WRITERS[UShort])
 UINT: Final = Kind("uint", _read_uint, write_uint)
 ULONG: Final = Kind("ulong", _read_ulong, write_ulong)
-TIMESTAMP: Final = Kind("timestamp", _read_timestamp, _write_timestamp)
+TIMESTAMP: Final = Kind("timestamp", _read_timestamp, WRITERS[Timestamp])
 BINARY: Final = Kind("binary", _read_binary, write_binary)
 STRING: Final = Kind("string", _read_string, write_string)
 SYMBOL: Final = Kind("symbol", _read_symbol, write_symbol)
@@ -275,14 +218,16 @@ LABEL: Final = Kind("symbol", _read_label, write_symbol)
 SYMBOLS: Final = Kind("symbols", _read_symbols, _write_symbols)
 """Of a field that may be multiple: a tuple of symbols, read from one symbol too, and always written as an array."""
 
-SYMBOL_MAP: Final = Kind("map", _read_symbol_map, _write_symbol_map)
+SYMBOL_MAP: Final = Kind("map", _map_reader("symbols", Symbol, str), _map_writer(_write_name))
 """Keys that are strings are let in as well, as peers send them; a plain `str` key is written as a symbol
 if it can be one."""
 
-ANNOTATIONS: Final = Kind("annotations", _read_annotations, _write_annotations)
+ANNOTATIONS: Final = Kind(
+    "annotations", _map_reader("symbols or ulongs", Symbol, str, ULong), _map_writer(_write_annotation_key)
+)
 """Like SYMBOL_MAP, but ulongs may be keys too."""
 
-STRING_MAP: Final = Kind("map", _read_string_map, _write_string_map)
-DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_delivery_map)
+STRING_MAP: Final = Kind("map", _map_reader("strings", str), _map_writer(write_string))
+DELIVERY_MAP: Final = Kind("map", _map_reader("delivery tags", bytes), _map_writer(write_binary))
 MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
 """Keeps its type: str, UUID, ULong or bytes; any int is written as an ulong."""

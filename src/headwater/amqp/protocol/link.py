@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import conditions
 from .conditions import LinkFault
-from .events import (
-    CreditChanged,
-    DeliveriesSettled,
-    FlowReceived,
-    LinkAttached,
-    LinkDetached,
-    MessagesReceived,
-)
+from .events import CreditChanged, DeliveriesSettled, FlowReceived, LinkAttached, LinkDetached, MessagesReceived
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
 from .runs import TAG_BYTES_MAX, Run
 from .types import Described, Symbol

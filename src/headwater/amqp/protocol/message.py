@@ -9,19 +9,7 @@ from .codec import DecodeError, EncodeError, encode_into
 from .composite import Composite, composite, read_fields, write_composite
 from .decoding import read
 from .encoding import CODE_UBYTE, write_binary
-from .fields import (
-    ANNOTATIONS,
-    BINARY,
-    BOOLEAN,
-    LABEL,
-    MESSAGE_ID,
-    STRING,
-    STRING_MAP,
-    TIMESTAMP,
-    UBYTE,
-    UINT,
-    Kind,
-)
+from .fields import ANNOTATIONS, BINARY, BOOLEAN, LABEL, MESSAGE_ID, STRING, STRING_MAP, TIMESTAMP, UBYTE, UINT, Kind
 from .sections import (
     APPLICATION_PROPERTIES,
     DATA,

@@ -9,14 +9,7 @@ from enum import Enum
 
 from . import conditions, sasl
 from .conditions import ConnectionFault
-from .events import (
-    ConnectionClosed,
-    Event,
-    MechanismChosen,
-    MechanismsOffered,
-    SaslEnded,
-    SaslResponded,
-)
+from .events import ConnectionClosed, Event, MechanismChosen, MechanismsOffered, SaslEnded, SaslResponded
 from .frames import AMQP_HEADER, FRAME_HEADER, SASL_FRAME, SASL_HEADER, frame
 from .performatives import ErrorCondition
 from .settings import ConnectionSettings
@@ -45,7 +38,8 @@ class Negotiation:
         self.ended_in = Stage.OVER
         """Where the connection stood when it ended; OVER until then."""
         self._out: list[bytes] = []
-        self._out_bytes = 0
+        self.bytes_to_send = 0
+        """How many bytes `data_to_send` would answer."""
         self._events: list[Event] = []
         self._wanted = 8
         """How many bytes must be there for anything to happen."""
@@ -171,7 +165,7 @@ class Negotiation:
 
     def _write(self, data: bytes) -> None:
         self._out.append(data)
-        self._out_bytes += len(data)
+        self.bytes_to_send += len(data)
 
 
 def bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0) -> ConnectionFault:

@@ -12,17 +12,7 @@ from typing import Annotated, Any, Final
 from .codec import DecodeError
 from .composite import MANDATORY, Composite, Group, composite, read_fields, write_composite
 from .decoding import read
-from .fields import (
-    BINARY,
-    BOOLEAN,
-    STRING,
-    SYMBOL_MAP,
-    SYMBOLS,
-    UBYTE,
-    UINT,
-    ULONG,
-    USHORT,
-)
+from .fields import BINARY, BOOLEAN, STRING, SYMBOL_MAP, SYMBOLS, UBYTE, UINT, ULONG, USHORT
 from .states import (
     DELIVERY_STATE,
     ERROR,

@@ -3,21 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
+from . import fields
 from .codec import encode
 from .composite import Composite, Group, composite, kind_of
 from .encoding import write_binary, write_map
-from .fields import (
-    ANNOTATIONS,
-    BINARY,
-    BOOLEAN,
-    DELIVERY_MAP,
-    STRING,
-    SYMBOL,
-    SYMBOL_MAP,
-    UINT,
-    ULONG,
-    Kind,
-)
 from .types import Described
 
 
@@ -25,9 +14,9 @@ from .types import Described
 class ErrorCondition(Composite):
     """The details of an error (part 2, section 2.8.14)."""
 
-    condition: Annotated[str, SYMBOL]
-    description: Annotated[str | None, STRING] = None
-    info: Annotated[Mapping[Any, Any] | None, SYMBOL_MAP] = None
+    condition: Annotated[str, fields.SYMBOL]
+    description: Annotated[str | None, fields.STRING] = None
+    info: Annotated[Mapping[Any, Any] | None, fields.SYMBOL_MAP] = None
 
 
 ERROR: Final = kind_of(Group("error", [ErrorCondition]))
@@ -37,8 +26,8 @@ ERROR: Final = kind_of(Group("error", [ErrorCondition]))
 class Received(Composite):
     """So much of the delivery was received (3.4.1)."""
 
-    section_number: Annotated[int, UINT]
-    section_offset: Annotated[int, ULONG]
+    section_number: Annotated[int, fields.UINT]
+    section_offset: Annotated[int, fields.ULONG]
 
 
 @composite("accepted", 0x24)
@@ -62,9 +51,9 @@ class Released(Composite):
 class Modified(Composite):
     """The delivery was not processed, and is changed before it is delivered again (3.4.5)."""
 
-    delivery_failed: Annotated[bool, BOOLEAN] = False
-    undeliverable_here: Annotated[bool, BOOLEAN] = False
-    message_annotations: Annotated[Mapping[Any, Any] | None, ANNOTATIONS] = None
+    delivery_failed: Annotated[bool, fields.BOOLEAN] = False
+    undeliverable_here: Annotated[bool, fields.BOOLEAN] = False
+    message_annotations: Annotated[Mapping[Any, Any] | None, fields.ANNOTATIONS] = None
 
 
 Outcome = Accepted | Rejected | Released | Modified
@@ -75,14 +64,14 @@ OUTCOME: Final = kind_of(Group("outcome", [Accepted, Rejected, Released, Modifie
 class Declared(Composite):
     """The outcome of a transaction's declaration (part 4, section 4.5.5)."""
 
-    txn_id: Annotated[bytes, BINARY]
+    txn_id: Annotated[bytes, fields.BINARY]
 
 
 @composite("transactional-state", 0x34)
 class TransactionalState(Composite):
     """The state of a delivery within a transaction (part 4, section 4.5.8)."""
 
-    txn_id: Annotated[bytes, BINARY]
+    txn_id: Annotated[bytes, fields.BINARY]
     outcome: Annotated[Outcome | Described | None, OUTCOME] = None
 
 
@@ -93,7 +82,7 @@ DELIVERY_STATE: Final = kind_of(
 
 
 def _read_unsettled(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
-    entries, after = DELIVERY_MAP.read(buffer, at)
+    entries, after = fields.DELIVERY_MAP.read(buffer, at)
     return {tag: _state_of(value) for tag, value in entries.items()}, after
 
 
@@ -113,5 +102,5 @@ def _write_unsettled(out: bytearray, value: Mapping[bytes, Any]) -> None:
     write_map(out, len(value), content)
 
 
-UNSETTLED: Final = Kind("map of delivery states", _read_unsettled, _write_unsettled)
+UNSETTLED: Final = fields.Kind("map of delivery states", _read_unsettled, _write_unsettled)
 """What a link has unsettled (2.7.3): by delivery tag, the state, or None."""

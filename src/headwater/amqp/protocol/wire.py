@@ -10,13 +10,7 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from .codec import DecodeError
-from .performatives import (
-    Accepted,
-    DeliveryState,
-    Disposition,
-    Transfer,
-    decode_performative,
-)
+from .performatives import Accepted, DeliveryState, Disposition, Transfer, decode_performative
 from .types import Described
 
 TRANSFER = b"\x00\x53\x14"

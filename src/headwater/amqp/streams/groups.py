@@ -28,13 +28,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..protocol.conditions import (
-    INVALID_FIELD,
-    LINK_DETACH_FORCED,
-    LINK_STOLEN,
-    RESOURCE_LIMIT_EXCEEDED,
-    RESOURCE_LOCKED,
-)
+from ..protocol import conditions
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
 
@@ -140,7 +134,7 @@ class Groups:
         if group is None:
             if self._is_full:
                 problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
-                return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
+                return [Refuse(link, conditions.RESOURCE_LIMIT_EXCEEDED, problem)]
             group = self._groups[name] = Group(name, self._partitions, self._settings)
         wanted = _Pending(connection, None, epoch, raises_epoch, has_several)
         actions = group.attach(link, wanted, now, partition)
@@ -226,7 +220,11 @@ class Group:
         """See Groups."""
         connection, _, epoch, raises_epoch, has_several = wanted
         if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
-            return [Refuse(link, INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed")]
+            return [
+                Refuse(
+                    link, conditions.INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed"
+                )
+            ]
         if partition is not None:
             return self._claim(link, connection, now, partition, epoch)
         if None in self.owners:
@@ -238,7 +236,7 @@ class Group:
             if waiting >= (self._settings.group_pending_max or int(has_several)):
                 problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
                 more = f", and {waiting} more wait for one" if waiting else ""
-                return [Refuse(link, LINK_DETACH_FORCED, problem + more)]
+                return [Refuse(link, conditions.LINK_DETACH_FORCED, problem + more)]
         until = None if has_several else now + self._settings.group_pending_ms / 1000
         self._pending[link] = wanted._replace(until=until)
         return self._rebalance(now)
@@ -274,7 +272,7 @@ class Group:
                 del self._pending[link]
                 pending_s = self._settings.group_pending_ms / 1000
                 problem = f"no partition became free for the group {self.name!r} in {pending_s:g} s"
-                actions.append(Refuse(link, LINK_DETACH_FORCED, problem))
+                actions.append(Refuse(link, conditions.LINK_DETACH_FORCED, problem))
         return actions + self._rebalance(now)
 
     def due(self) -> float | None:
@@ -292,14 +290,14 @@ class Group:
             problem = (
                 f"has a receiver in the group {self.name!r}; an epoch above {recorded} takes it over, {given} given"
             )
-            return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
+            return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         if epoch is not None and epoch < recorded:
             problem = f"was taken over in the group {self.name!r} with epoch {recorded}, {given} given"
-            return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
+            return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         actions: list[Action] = []
         if owner is not None:
             problem = f"a receiver of epoch {epoch} took partition {partition} of the group {self.name!r} over"
-            actions.append(Close(owner, LINK_STOLEN, problem))
+            actions.append(Close(owner, conditions.LINK_STOLEN, problem))
             del self._members[owner]
         actions += self._bind(link, connection, partition, epoch, is_asked_for=True)
         return actions + self._rebalance(now)
@@ -323,7 +321,7 @@ class Group:
         member = self._members.pop(link)
         self.owners[member.partition] = None
         problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"
-        yield Close(link, LINK_DETACH_FORCED, problem)
+        yield Close(link, conditions.LINK_DETACH_FORCED, problem)
 
     def _hand_out(self) -> list[Action]:
         """Free partitions to attaches that wait."""

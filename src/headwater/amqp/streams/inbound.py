@@ -28,14 +28,7 @@ from typing import NamedTuple, TypeVar
 
 from ...core.errors import InvalidInput
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
-from ...core.limits import (
-    ATTRIBUTE_CHARS_MAX,
-    GROUP_KEY_CHARS_MAX,
-    check_append,
-    check_type,
-    plain_bytes,
-    show,
-)
+from ...core.limits import ATTRIBUTE_CHARS_MAX, GROUP_KEY_CHARS_MAX, check_append, check_type, plain_bytes, show
 from ...core.settings import LogSettings
 from ...formats.cloudevents import BATCH, STRUCTURED
 from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
