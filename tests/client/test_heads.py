@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headwater.client.address import address_of
-from headwater.client.heads import HEADS_MAX, Heads
-from headwater.client.request import Request, Route
+from headwater.client.request import HEADS_MAX, Heads, Request, Route
 
 
 def request(route: Route, body: bytes = b"") -> Request[None]:

@@ -8,6 +8,7 @@ piece finds the rest when they return.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..core.event import SequencedEvent
 from ..core.log import PAGE_EVENTS
@@ -15,11 +16,44 @@ from ..core.query import Query
 from ..formats import envelope
 from ..formats.answer import Answer
 from . import wire
-from .eventstream import EventStreamParser
 from .identity import check_same, incarnation_of
 from .pages import PagedRead
 from .request import Request
 from .routes import LogRoutes
+
+
+class Message(NamedTuple):
+    """One block of the stream. Without data it only says how far the cursor moved."""
+
+    id: int | None
+    data: bytes
+
+
+class EventStreamParser:
+    """Cuts Server-Sent Events (HTML Living Standard, 9.2) into messages; a block may come in any number of pieces.
+
+    Every line ends in a line feed and no message has several lines of data, because the server writes them so.
+    """
+
+    def __init__(self) -> None:
+        self._cut_block = b""
+
+    def receive_data(self, piece: bytes) -> list[Message]:
+        """The messages that are whole by now."""
+        *blocks, self._cut_block = (self._cut_block + piece).split(b"\n\n")
+        return [_message(block) for block in blocks]
+
+
+def _message(block: bytes) -> Message:
+    id, data = None, b""
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data = value
+        elif name == b"id" and value.isdigit():
+            id = int(value)
+    return Message(id, data)
 
 
 class Follower:

@@ -24,7 +24,10 @@ EVENT_STREAM = "text/event-stream"
 
 
 class LogRoutes:
-    """The requests to one log. What is wrong about one is raised before it is sent."""
+    """The requests to one log, which ask for the method of EventLog of the same name, if there is one.
+
+    What is wrong about a request is raised before it is sent.
+    """
 
     def __init__(self, name: str) -> None:
         """Raises InvalidLogName."""
@@ -36,7 +39,6 @@ class LogRoutes:
         self._head = Request(Route("GET", f"{path}/head"), b"", name, wire.head, self._identity)
 
     def info(self) -> Request[LogInfo]:
-        """See EventLog."""
         return Request(Route("GET", self._path), b"", self.name, wire.info, self._identity)
 
     def append(
@@ -68,7 +70,6 @@ class LogRoutes:
         return Request(self._read, wire.encode(asked), self.name, _as_it_comes, self._identity)
 
     def head(self) -> Request[int]:
-        """See EventLog."""
         return self._head
 
     def subscribe(self, query: Query, after: int, partition: int | None) -> Request[None]:
@@ -80,26 +81,21 @@ class LogRoutes:
         return Request(route, b"", self.name, _as_it_comes, self._identity)
 
     def register_consumer(self, owner: str, component: str, after: int | None, drops_at_most: int) -> Request[Consumer]:
-        """See EventLog."""
         asked = {} if after is None else {"after": after}
         return self._consumer("PUT", owner, component, dropping(drops_at_most), asked)
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Request[Consumer]:
-        """See EventLog."""
         asked = {"sequence_number": sequence_number, "epoch": epoch}
         return self._consumer("POST", owner, component, "/acknowledge", asked)
 
     def reset_consumer(self, owner: str, component: str, after: int, drops_at_most: int) -> Request[Consumer]:
-        """See EventLog."""
         return self._consumer("POST", owner, component, f"/reset{dropping(drops_at_most)}", {"after": after})
 
     def unregister_consumer(self, owner: str, component: str, drops_at_most: int) -> Request[None]:
-        """See EventLog."""
         path = self._consumer_path(owner, component) + dropping(drops_at_most)
         return Request(Route("DELETE", path), b"", self.name, wire.nothing, self._identity)
 
     def consumers(self) -> Request[list[Consumer]]:
-        """See EventLog."""
         return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers, self._identity)
 
     def beat(self, group: str, worker: str, body: wire.BeatBody) -> Request[wire.Holding]:
@@ -119,7 +115,6 @@ class LogRoutes:
         return Request(route, b"", self.name, wire.nothing, self._identity)
 
     def trim(self, below: int) -> Request[int]:
-        """See EventLog."""
         return Request(
             Route("POST", f"{self._path}/trim"), wire.encode({"below": below}), self.name, wire.trimmed, self._identity
         )

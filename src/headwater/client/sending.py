@@ -10,15 +10,8 @@ import socket
 from collections.abc import Generator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from ..core import errors as core
 from ..core.access import Forbidden, Unauthenticated
-from ..core.errors import (
-    DiskFull,
-    EventLogError,
-    LogNotFound,
-    PositionOfOtherIncarnation,
-    SequenceExhausted,
-    StorageCorrupted,
-)
 from ..formats.answer import Answer
 from .identity import Identity
 from .problems import GatewayFailed, UnexpectedAnswer, outcome_unknown
@@ -45,11 +38,11 @@ _UNSETTLED = (
     Unauthenticated,
     Forbidden,
     UnexpectedAnswer,
-    StorageCorrupted,
-    DiskFull,
-    SequenceExhausted,
-    LogNotFound,
-    PositionOfOtherIncarnation,
+    core.StorageCorrupted,
+    core.DiskFull,
+    core.SequenceExhausted,
+    core.LogNotFound,
+    core.PositionOfOtherIncarnation,
 )
 """Refusals that do not depend on whether the events are in the log already. A replica that lags lacks a log, or has the
 one of before."""
@@ -123,7 +116,7 @@ class Sending(Generic[C]):
         self.give_back(target, connection, answer)
         try:
             identity.prove(target, failures, *question.decode(answer))
-        except PositionOfOtherIncarnation as error:  # another address may have the log that is meant
+        except core.PositionOfOtherIncarnation as error:  # another address may have the log that is meant
             self.targets.failed(target, ConnectionLost(str(error)))
             raise
         return target
@@ -147,7 +140,7 @@ class Trying(Generic[C]):
         self._may_be_done = False
         """Whether an answer was lost: the server may have carried out the request."""
 
-    def pause_s(self, error: OSError | EventLogError) -> float:
+    def pause_s(self, error: OSError | core.EventLogError) -> float:
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
         For an append that may have put its events into the log, that is OutcomeUnknown. If the last attempt got no
@@ -157,12 +150,12 @@ class Trying(Generic[C]):
         self._may_be_done = self._may_be_done or is_lost
         try:
             return self._targets.pause_s(self.attempts, error)
-        except EventLogError as last:
+        except core.EventLogError as last:
             if isinstance(error, OSError) or not (self._request.appends and self._may_be_done):
                 raise
             raise outcome_unknown(self._request.log, last) from error
 
-    def check_settled(self, error: EventLogError) -> None:
+    def check_settled(self, error: core.EventLogError) -> None:
         """Look at an error that no further attempt mends. Raises OutcomeUnknown for an append that may have put its
         events into the log before, where the error says nothing of that.
         """
@@ -189,7 +182,7 @@ class Opened(Generic[C]):
         if connection is not None:
             self._sending.give_back(self._target, connection, self.answer)
 
-    def give_up(self, error: OSError | EventLogError) -> None:
+    def give_up(self, error: OSError | core.EventLogError) -> None:
         """It cannot be used, for this reason: whoever asks again may turn to another address."""
         self.close()
         self._sending.targets.failed(self._target, error)

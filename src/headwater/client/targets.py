@@ -18,8 +18,8 @@ from ..formats.endpoints import Endpoint, Endpoints
 from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
-from .heads import Heads
 from .problems import GatewayFailed
+from .request import Heads
 from .terms import ConnectionLost, Terms
 
 C = TypeVar("C")

@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from ..core import errors as core
 from ..core.condition import AppendCondition
-from ..core.errors import (
-    AppendConditionFailed,
-    DuplicateEventId,
-    InvalidInput,
-    PositionOfOtherIncarnation,
-    PositionTrimmed,
-)
 from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
 from ..core.limits import ID_CHARS_MAX, SEQUENCE_NUMBER_MAX
 from ..core.query import Query
@@ -106,7 +100,7 @@ def _resumed(plan: Plan, states: States, index: int, found: Found, head: int | N
         states.values[index] = snapshot.state
     try:
         yield read
-    except (PositionTrimmed, PositionOfOtherIncarnation) as error:
+    except (core.PositionTrimmed, core.PositionOfOtherIncarnation) as error:
         if snapshot is None:
             raise
         report("a snapshot is of events that are not there, and was not used", key, error)
@@ -186,7 +180,7 @@ class Terms(NamedTuple):
         """Raises InvalidInput for a key that is too long."""
         if len(self.key) > KEY_CHARS_MAX:
             problem = f"{show(self.key)} has {len(self.key)} characters, at most {KEY_CHARS_MAX} are allowed"
-            raise InvalidInput(problem, "key")
+            raise core.InvalidInput(problem, "key")
 
     def put_on_all(self, events: list[Event]) -> list[Event]:
         """The events of the command, with what it says."""
@@ -221,11 +215,11 @@ def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]
         append = Append(terms.put_on_all(written(decision, events, has_key=bool(key))), _condition(query, head))
         try:
             yield append
-        except (AppendConditionFailed, DuplicateEventId) as failed:
+        except (core.AppendConditionFailed, core.DuplicateEventId) as failed:
             now = time.monotonic()
             failed_at = failed_at or now
             is_over = terms.retries.are_over(attempt, now - failed_at)
-            if isinstance(failed, DuplicateEventId):
+            if isinstance(failed, core.DuplicateEventId):
                 # the same command, decided differently at the same time: its events are there to be read
                 duplicates += 1
                 if not key or is_over or duplicates >= DUPLICATES_MAX:
@@ -251,7 +245,10 @@ def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> St
     assert query is not None, "others were faster with what the decision reads"
     try:
         return states, (yield from catching_up(plan, states, query, head))
-    except (PositionTrimmed, PositionOfOtherIncarnation):  # it cannot go on there: what is there now is all there is
+    except (
+        core.PositionTrimmed,
+        core.PositionOfOtherIncarnation,
+    ):  # it cannot go on there: what is there now is all there is
         new = States(plan, key)
         return new, (yield from reading(log, plan, new, key))
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from eventsourcing.persistence import (
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    OperationalError,
-    PersistenceError,
-    ProgrammingError,
-)
+from eventsourcing import persistence
 
 from ..client import UnexpectedAnswer
 from ..core.errors import AppendConditionFailed, EventLogError, InvalidEvent, InvalidInput, TooLarge
 
-_TABLE: tuple[tuple[type[EventLogError], type[PersistenceError]], ...] = (
-    (AppendConditionFailed, IntegrityError),
-    (InvalidEvent, DataError),
-    (TooLarge, DataError),
-    (InvalidInput, ProgrammingError),
-    (UnexpectedAnswer, InterfaceError),
-    (EventLogError, OperationalError),
+_TABLE: tuple[tuple[type[EventLogError], type[persistence.PersistenceError]], ...] = (
+    (AppendConditionFailed, persistence.IntegrityError),
+    (InvalidEvent, persistence.DataError),
+    (TooLarge, persistence.DataError),
+    (InvalidInput, persistence.ProgrammingError),
+    (UnexpectedAnswer, persistence.InterfaceError),
+    (EventLogError, persistence.OperationalError),
 )
 """The first that fits."""
 

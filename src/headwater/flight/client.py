@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from ..core.closing import Closing
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import LogNotFound
@@ -29,20 +30,7 @@ from .connection import Connection, decoded
 from .errors import ServerFault
 from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
-from .wire import (
-    END,
-    SPLIT_BYTES,
-    ActionShape,
-    Answer,
-    Appended,
-    Body,
-    Lender,
-    OnDuplicate,
-    PutCommand,
-    Split,
-    Ticket,
-    encode,
-)
+from .wire import Appended, OnDuplicate, Split, Ticket
 
 T = TypeVar("T")
 
@@ -52,7 +40,7 @@ APPENDS_AHEAD = 4
 
 def put_once(
     connection: Connection,
-    command: PutCommand,
+    command: wire.PutCommand,
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
     answers: list[T],
@@ -67,7 +55,7 @@ def put_once(
     """
     target = command.append or command.stage
     assert target is not None
-    descriptor = flight.FlightDescriptor.for_command(encode(command))
+    descriptor = flight.FlightDescriptor.for_command(wire.encode(command))
     writer, reader = connection.client().do_put(descriptor, schema, connection.options(is_stream=True))
     sent = 0
     try:
@@ -78,7 +66,7 @@ def put_once(
             if not target.marks_end and sent - len(answers) > ahead:
                 answers.append(_answer(writer, reader, kind))
         if target.marks_end:
-            writer.write_metadata(END)
+            writer.write_metadata(wire.END)
         writer.done_writing()
         while (metadata := reader.read()) is not None:
             answers.append(decoded(kind, metadata.to_pybytes()))
@@ -103,7 +91,7 @@ ANY_WRITER = "-"
 """Whom to ask for where only the answer of the primary counts, whatever it is."""
 
 
-class BulkClient:
+class BulkClient(Closing):
     """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
 
     All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
@@ -140,12 +128,6 @@ class BulkClient:
     def close(self) -> None:
         """Close the connection. Streams that are open break."""
         self._calls.close()
-
-    def __enter__(self) -> BulkClient:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     # Looking
 
@@ -198,10 +180,10 @@ class BulkClient:
 
     # Reading
 
-    def plan(self, ticket: Ticket, *, split_bytes: int = SPLIT_BYTES, splits_min: int = 1) -> list[Split]:
+    def plan(self, ticket: Ticket, *, split_bytes: int = wire.SPLIT_BYTES, splits_min: int = 1) -> list[Split]:
         """The ticket in pieces of about that size, in order; each names the log's incarnation and fixed bounds."""
         fields = {name: getattr(ticket, name) for name in Ticket.__struct_fields__}
-        command = encode(wire.PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
+        command = wire.encode(wire.PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
         descriptor = flight.FlightDescriptor.for_command(command)
         is_fixed = ticket.upto is not None and ticket.incarnation is not None
         info = self._calls.call(
@@ -241,7 +223,7 @@ class BulkClient:
             except FAILURES as error:
                 tries.failed(error)
 
-    def lender(self, ticket: Ticket, uid: int) -> Lender:
+    def lender(self, ticket: Ticket, uid: int) -> wire.Lender:
         """Who lends the segments of a ticket with fixed bounds to a process of that user; see `borrowing.take`.
 
         Raises InvalidInput where an older server has no such action.
@@ -360,13 +342,13 @@ class BulkClient:
 
     def _act(
         self,
-        shape: ActionShape[Body, Answer],
-        body: Body,
+        shape: wire.ActionShape[wire.Body, wire.Answer],
+        body: wire.Body,
         options: flight.FlightCallOptions | None = None,
         *,
         log: str | None = None,
         has_positions: bool = True,
-    ) -> Answer:
+    ) -> wire.Answer:
         """`log`, `has_positions`: see Calls.call."""
         return self._calls.call(
             lambda at: at.act(shape, body, options),
@@ -415,7 +397,7 @@ class BulkClient:
 
 
 def _stream(connection: Connection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
-    reader = connection.client().do_get(flight.Ticket(encode(ticket)), connection.options(is_stream=True))
+    reader = connection.client().do_get(flight.Ticket(wire.encode(ticket)), connection.options(is_stream=True))
     is_whole = False
     try:
         for chunk in reader:

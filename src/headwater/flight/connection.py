@@ -44,12 +44,13 @@ class Connection(Endpoint):
         self._login = _Login(address.authorization)
         self._lock = threading.Lock()
         self._client: flight.FlightClient | None = None
-        self._is_closed = False
+        self.is_closed = False
+        """Whether no more calls are taken."""
 
     def client(self) -> flight.FlightClient:
         """Flight's own client, connected when it is first used. Raises ServerUnreachable when closed."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise ServerUnreachable(self.url, "this client was closed")
             if self._client is None:
                 self._client = self._connect()
@@ -58,14 +59,9 @@ class Connection(Endpoint):
     def close(self) -> None:
         """Close the connection; no more calls are taken."""
         with self._lock:
-            client, self._client, self._is_closed = self._client, None, True
+            client, self._client, self.is_closed = self._client, None, True
         if client is not None:
             client.close()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more calls are taken."""
-        return self._is_closed
 
     @property
     def session(self) -> str | None:

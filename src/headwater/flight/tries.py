@@ -5,16 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..core import errors as core
 from ..core.access import Unauthenticated
-from ..core.errors import (
-    Closed,
-    EventLogError,
-    InvalidPosition,
-    LogNotFound,
-    NotPrimary,
-    PositionOfOtherIncarnation,
-    StorageUnavailable,
-)
 from ..formats import retrying
 from ..formats.endpoints import Endpoints
 from ..formats.retrying import Attempts
@@ -25,9 +17,9 @@ from .seen import NotHereYet, OtherEverywhere
 
 PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
 """What may be better in a moment."""
-GOES_ELSEWHERE = (ServerUnreachable, Closed, StorageUnavailable)
+GOES_ELSEWHERE = (ServerUnreachable, core.Closed, core.StorageUnavailable)
 """What another address may do better: it rests meanwhile. NotPrimary is a StorageUnavailable."""
-DOUBTFUL = (LogNotFound, PositionOfOtherIncarnation, NotHereYet)
+DOUBTFUL = (core.LogNotFound, core.PositionOfOtherIncarnation, NotHereYet)
 """What a replica may say that has not caught up yet, and is well otherwise. It is true if every address says so.
 
 While one of them is away or busy, a log is not known to be gone, or to be another one.
@@ -46,9 +38,9 @@ class Tries:
         """
         self._endpoints, self._may_lag, self._is_read = endpoints, may_lag, is_read
         self._attempts = Attempts(retries=retries * len(endpoints))
-        self._doubts: dict[Connection, EventLogError] = {}
+        self._doubts: dict[Connection, core.EventLogError] = {}
         """What addresses say for now that may lag."""
-        self._setback: EventLogError | None = None
+        self._setback: core.EventLogError | None = None
         """Why the addresses could not settle it when they were last asked: one was away or busy, or they disagreed."""
         self._doubted_at: float | None = None
 
@@ -88,22 +80,22 @@ class Tries:
         else:
             self._turn(known, is_idempotent, is_untouched)
 
-    def given_up(self, error: BaseException) -> EventLogError:
+    def given_up(self, error: BaseException) -> core.EventLogError:
         """The core's error; the next call goes elsewhere where that may do better."""
         known = self._connection.error_of(error)
         if isinstance(known, GOES_ELSEWHERE) and not self._endpoints.is_single:
             self._endpoints.failed(self._connection, known)
         return known
 
-    def _repeat(self, known: EventLogError, is_idempotent: bool) -> None:
+    def _repeat(self, known: core.EventLogError, is_idempotent: bool) -> None:
         is_busy = isinstance(known, Busy)  # who is refused a place has done nothing yet
         if not (is_idempotent or is_busy) or not isinstance(known, PASSING):
             raise known from None
         self._attempts.failed(known, is_busy=is_busy)
 
-    def _turn(self, known: EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
+    def _turn(self, known: core.EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
         """Go on elsewhere."""
-        is_refused = isinstance(known, NotPrimary)
+        is_refused = isinstance(known, core.NotPrimary)
         if self._is_doubtful(known):
             is_refused = True
             self._doubts[self._connection] = known
@@ -126,16 +118,16 @@ class Tries:
         """All say so, the primary too, or they disagree: then one of them may catch up, for a while."""
         assert self._doubted_at is not None
         said = list(self._doubts.values())
-        are_others = all(isinstance(each, PositionOfOtherIncarnation) for each in said)
-        is_settled = are_others or all(isinstance(each, LogNotFound) for each in said)
-        known = next((each for each in reversed(said) if not isinstance(each, LogNotFound)), said[-1])
+        are_others = all(isinstance(each, core.PositionOfOtherIncarnation) for each in said)
+        is_settled = are_others or all(isinstance(each, core.LogNotFound) for each in said)
+        known = next((each for each in reversed(said) if not isinstance(each, core.LogNotFound)), said[-1])
         if is_settled or time.monotonic() - self._doubted_at > CATCHES_UP_S:
             raise (_everywhere(known) if are_others else known) from None
         self._setback = known
         self._doubts.clear()
         self._attempts.failed(known)
 
-    def _unsettled(self) -> EventLogError:
+    def _unsettled(self) -> core.EventLogError:
         """What the call ends with where some addresses doubt, and another one does not answer."""
         for doubt in self._doubts.values():
             if isinstance(doubt, NotHereYet):
@@ -146,16 +138,16 @@ class Tries:
             return ServerUnreachable(self._endpoints.urls, "; ".join(filter(None, said)))
         return self._setback
 
-    def _goes_elsewhere(self, known: EventLogError) -> bool:
+    def _goes_elsewhere(self, known: core.EventLogError) -> bool:
         return isinstance(known, GOES_ELSEWHERE) or (self._is_read and isinstance(known, Busy))
 
-    def _is_doubtful(self, known: EventLogError) -> bool:
-        is_ahead = isinstance(known, InvalidPosition) and known.where in ("after", "upto") and self._may_lag
+    def _is_doubtful(self, known: core.EventLogError) -> bool:
+        is_ahead = isinstance(known, core.InvalidPosition) and known.where in ("after", "upto") and self._may_lag
         return is_ahead or isinstance(known, DOUBTFUL)
 
 
-def _everywhere(error: EventLogError) -> OtherEverywhere:
-    assert isinstance(error, PositionOfOtherIncarnation)
+def _everywhere(error: core.EventLogError) -> OtherEverywhere:
+    assert isinstance(error, core.PositionOfOtherIncarnation)
     made = OtherEverywhere(error.position, error.incarnation, error.first)
     made.args = error.args
     return made

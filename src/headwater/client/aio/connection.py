@@ -63,12 +63,10 @@ class Connection(asyncio.Protocol):
         await self._lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         self.has_received = True
         answer = self._answer
         if answer is None or answer.is_complete:
@@ -86,7 +84,6 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         ended = ConnectionLost("the server closed the connection before its answer was complete")
         self._fail(exc if isinstance(exc, OSError) else ended)
         if not self._lost.done():
