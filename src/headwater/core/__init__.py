@@ -25,17 +25,7 @@ from .errors import ConditionFailure
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
 from .extent import Extent
 from .local import LocalLog
-from .log import (
-    AppendRequest,
-    AppendResult,
-    ArrowBatch,
-    EventLog,
-    LogInfo,
-    LogStatistics,
-    Page,
-    Reading,
-    Selection,
-)
+from .log import AppendRequest, AppendResult, ArrowBatch, EventLog, LogInfo, LogStatistics, Page, Reading, Selection
 from .mark import Committed, Mark, Staged, WriterState
 from .notification_types import EVERY_TYPE, NotificationType
 from .query import ALL, Query, QueryItem

@@ -15,15 +15,7 @@ from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded,
 from .event import Event
 from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
-from .log import (
-    AppendRequest,
-    AppendResult,
-    ArrowBatch,
-    LogInfo,
-    LogStatistics,
-    Reading,
-    Selection,
-)
+from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection
 from .mark import Mark, WriterState, check_mark
 from .notification_types import NotificationType
 from .query import ALL, Query

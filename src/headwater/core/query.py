@@ -11,15 +11,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidQuery
 from .event import tag_key
-from .limits import (
-    QUERY_ITEMS_MAX,
-    QUERY_TERMS_MAX,
-    QUERY_TERMS_TOTAL_MAX,
-    TYPE_CHARS_MAX,
-    check_tag,
-    check_type,
-    show,
-)
+from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, TYPE_CHARS_MAX, check_tag, check_type, show
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,37 +25,11 @@ from ..core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, Stor
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
+from . import staged_reading, staging
 from .adopting import SegmentColumns, takes_segments
 from .framelog import NotAdopted
 from .meta import read_meta
 from .staged_home import StagedAtHome
-from .staged_reading import (
-    Piece,
-    SegmentPiece,
-    batches_of,
-    check_parts,
-    is_whole,
-    staged_batches,
-    staged_pieces,
-    staged_rows,
-    staged_size,
-)
-from .staging import (
-    MANIFEST_NAME,
-    STAGED,
-    Manifest,
-    batch_directory,
-    check_stages,
-    drop_orphans,
-    give_up_batch,
-    has_segments,
-    read_manifest,
-    remove_batch,
-    remove_committed,
-    unfreeze,
-    write_manifest,
-    writer_directory,
-)
 
 logger = logging.getLogger("headwater.storage")
 
@@ -99,25 +73,25 @@ def commit_staged(
     with _one_at_a_time(directory, writer):
         at_home = StagedAtHome.of(log, directory)
         _finish_older(log, directory, writer, batch, step, at_home)
-        folder = batch_directory(directory, writer, batch)
+        folder = staging.batch_directory(directory, writer, batch)
         if (done := _applied(log, writer, batch)) is not None:
             _forget(directory, folder, at_home)
             return done
         if at_home is not None:
             _fetch(log, directory, folder, writer, batch, at_home)
-        manifest = read_manifest(folder)
+        manifest = staging.read_manifest(folder)
         if manifest is None:
-            manifest = Manifest(writer, batch, list(stages), partition, on_duplicate)
-            check_stages(folder, manifest.stages)
-            check_parts(folder, manifest)
+            manifest = staging.Manifest(writer, batch, list(stages), partition, on_duplicate)
+            staging.check_stages(folder, manifest.stages)
+            staged_reading.check_parts(folder, manifest)
             state = log.writer(writer)
             is_begun = state is not None and state.batch == batch
             if not is_begun and (committed := _commit_at_once(log, folder, manifest, condition)) is not None:
                 step("appended")
-                remove_committed(directory, folder)
+                staging.remove_committed(directory, folder)
                 step("removed")
                 return committed
-            write_manifest(directory, folder, manifest)
+            staging.write_manifest(directory, folder, manifest)
             step("manifest")
             if at_home is not None:
                 at_home.keep(folder, manifest)
@@ -125,7 +99,7 @@ def commit_staged(
         else:
             _check_begun(folder, manifest)
         try:
-            is_large = any(has_segments(folder, stage) for stage in manifest.stages)
+            is_large = any(staging.has_segments(folder, stage) for stage in manifest.stages)
             with around_segments if is_large else _NOTHING:
                 return _commit_all(log, directory, manifest, condition, step, at_home)
         except (InvalidInput, DuplicateEventId):
@@ -133,21 +107,21 @@ def commit_staged(
             if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
                 if at_home is not None:
                     at_home.drop(folder)
-                unfreeze(directory, folder)
+                staging.unfreeze(directory, folder)
             raise
 
 
 def drop_committed(log: LocalLog, directory: Path) -> None:
     """Forget the files of batches that are complete in the log, and what was staged long ago."""
-    for manifest in sorted(directory.glob(f"{STAGED}/*/*/{MANIFEST_NAME}")):
+    for manifest in sorted(directory.glob(f"{staging.STAGED}/*/*/{staging.MANIFEST_NAME}")):
         try:
-            found = read_manifest(manifest.parent)
+            found = staging.read_manifest(manifest.parent)
         except (StorageCorrupted, StorageUnavailable) as error:  # told to who commits it too; others can go on
             logger.error("log %s: %s", log.name, error)
             continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
-            remove_committed(directory, manifest.parent)
-    drop_orphans(directory)
+            staging.remove_committed(directory, manifest.parent)
+    staging.drop_orphans(directory)
 
 
 def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
@@ -159,20 +133,20 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
     check_writer(writer)
     _check_arguments(batch, (), "fail")
     with _one_at_a_time(directory, writer):
-        folder = batch_directory(directory, writer, batch)
+        folder = staging.batch_directory(directory, writer, batch)
         at_home = StagedAtHome.of(log, directory)
         if gives_up:
             if at_home is not None:
                 at_home.drop(folder)
-            give_up_batch(directory, folder)
+            staging.give_up_batch(directory, folder)
             return
         if at_home is not None:
             _fetch(log, directory, folder, writer, batch, at_home)
         state = log.writer(writer)
-        if state is None or state.batch != batch or state.is_complete or not is_whole(folder):
+        if state is None or state.batch != batch or state.is_complete or not staged_reading.is_whole(folder):
             if at_home is not None:
                 at_home.drop(folder)
-            remove_batch(directory, folder)
+            staging.remove_batch(directory, folder)
 
 
 def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:
@@ -203,15 +177,15 @@ def _fetch(log: LocalLog, directory: Path, folder: Path, writer: str, batch: int
     if at_home.fetch(folder):
         return
     state = log.writer(writer)
-    if (state is None or state.batch != batch) and (folder / MANIFEST_NAME).exists():
-        unfreeze(directory, folder)
+    if (state is None or state.batch != batch) and (folder / staging.MANIFEST_NAME).exists():
+        staging.unfreeze(directory, folder)
 
 
 def _forget(directory: Path, folder: Path, at_home: StagedAtHome | None) -> None:
     """Forget a batch that is in the log."""
     if at_home is not None:
         at_home.forget(folder)
-    remove_committed(directory, folder)
+    staging.remove_committed(directory, folder)
 
 
 def _finish_older(
@@ -223,7 +197,7 @@ def _finish_older(
     at_home: StagedAtHome | None,
 ) -> None:
     """Older batches first: a begun commit is finished; what else is left of them will not be committed any more."""
-    folder = writer_directory(directory, writer)
+    folder = staging.writer_directory(directory, writer)
     for number in at_home.begun(writer) if at_home is not None else ():
         if number < batch and _applied(log, writer, number) is None:
             assert at_home is not None
@@ -233,25 +207,25 @@ def _finish_older(
             at_home.forget(folder / str(number))
     older = sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal() and int(path.name) < batch)
     for number in older:
-        manifest = read_manifest(folder / str(number))
+        manifest = staging.read_manifest(folder / str(number))
         if manifest is not None and _applied(log, writer, number) is None:
             _check_begun(folder / str(number), manifest)
             _commit_all(log, directory, manifest, None, step, at_home)
         else:
-            remove_committed(directory, folder / str(number))
+            staging.remove_committed(directory, folder / str(number))
 
 
-def _check_begun(folder: Path, manifest: Manifest) -> None:
+def _check_begun(folder: Path, manifest: staging.Manifest) -> None:
     """Before a commit goes on: all that it takes is there, as it was staged. Raises InvalidInput, StorageCorrupted."""
-    check_stages(folder, manifest.stages)
-    check_parts(folder, manifest)
+    staging.check_stages(folder, manifest.stages)
+    staged_reading.check_parts(folder, manifest)
 
 
 def _commit_at_once(
-    log: LocalLog, folder: Path, manifest: Manifest, condition: AppendCondition | None
+    log: LocalLog, folder: Path, manifest: staging.Manifest, condition: AppendCondition | None
 ) -> Committed | None:
     """Commit a batch that fits one append; None if it does not, or is to be segments."""
-    if condition is None and any(has_segments(folder, stage) for stage in manifest.stages):
+    if condition is None and any(staging.has_segments(folder, stage) for stage in manifest.stages):
         return None
     if not _is_small(folder, manifest.stages):
         if condition is not None:
@@ -259,7 +233,7 @@ def _commit_at_once(
         return None
     from ..formats.arrow_events import appends_of
 
-    appends = list(islice(appends_of(staged_batches(folder, manifest.stages), log.settings), 2))
+    appends = list(islice(appends_of(staged_reading.staged_batches(folder, manifest.stages), log.settings), 2))
     if len(appends) > 1:
         if condition is not None:
             raise _too_large(folder, manifest.stages)
@@ -271,13 +245,13 @@ def _commit_at_once(
 
 def _is_small(folder: Path, stages: Sequence[str]) -> bool:
     """Whether the stages may fit one append."""
-    size = staged_size(folder, stages)
-    return size <= 2 * APPEND_BYTES_MAX and staged_rows(folder, stages) <= APPEND_EVENTS_MAX
+    size = staged_reading.staged_size(folder, stages)
+    return size <= 2 * APPEND_BYTES_MAX and staged_reading.staged_rows(folder, stages) <= APPEND_EVENTS_MAX
 
 
 def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
     rows = size = 0
-    for batch in staged_batches(folder, stages):
+    for batch in staged_reading.staged_batches(folder, stages):
         rows += batch.num_rows
         size += batch.nbytes
     if rows > APPEND_EVENTS_MAX:
@@ -288,7 +262,7 @@ def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
 def _commit_all(
     log: LocalLog,
     directory: Path,
-    manifest: Manifest,
+    manifest: staging.Manifest,
     condition: AppendCondition | None,
     step: Callable[[str], None],
     at_home: StagedAtHome | None,
@@ -296,10 +270,10 @@ def _commit_all(
     """Append what of a frozen batch is not in the log yet; then forget its files."""
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
-    folder = batch_directory(directory, manifest.writer, manifest.batch)
+    folder = staging.batch_directory(directory, manifest.writer, manifest.batch)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0
-    total = staged_rows(folder, manifest.stages)
+    total = staged_reading.staged_rows(folder, manifest.stages)
     for columns in _prepared(_appends(log, directory, folder, manifest, rows)):
         rows += columns.count
         if isinstance(columns, SegmentColumns):
@@ -317,36 +291,38 @@ def _commit_all(
     return committed
 
 
-def _newest(log: LocalLog, manifest: Manifest) -> Committed:
+def _newest(log: LocalLog, manifest: staging.Manifest) -> Committed:
     state = log.writer(manifest.writer)
     assert state is not None and state.batch == manifest.batch and state.is_complete
     return _committed(state)
 
 
-def _appends(log: LocalLog, directory: Path, folder: Path, manifest: Manifest, rows: int) -> Iterator[EventColumns]:
+def _appends(
+    log: LocalLog, directory: Path, folder: Path, manifest: staging.Manifest, rows: int
+) -> Iterator[EventColumns]:
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
     from ..formats.arrow_events import appends_of
 
     may_adopt = manifest.on_duplicate == "fail"
     id_seed = read_meta(directory).id_seed
-    pieces = _behind(staged_pieces(folder, manifest.stages), rows)
+    pieces = _behind(staged_reading.staged_pieces(folder, manifest.stages), rows)
     for is_segment, run in groupby(pieces, lambda piece: may_adopt and takes_segments(log) and _is_fit(piece, log)):
         if is_segment:
             for piece in run:
-                assert isinstance(piece, SegmentPiece)
+                assert isinstance(piece, staged_reading.SegmentPiece)
                 yield SegmentColumns(piece.path, piece.segment, piece.room, id_seed)
         else:
-            yield from appends_of(chain.from_iterable(map(batches_of, run)), log.settings)
+            yield from appends_of(chain.from_iterable(map(staged_reading.batches_of, run)), log.settings)
 
 
-def _behind(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
+def _behind(pieces: Iterator[staged_reading.Piece], rows: int) -> Iterator[staged_reading.Piece]:
     """What is behind so many rows: a segment as its rows, where some of them are not."""
     for piece in pieces:
-        count = piece.segment.count if isinstance(piece, SegmentPiece) else piece.num_rows
+        count = piece.segment.count if isinstance(piece, staged_reading.SegmentPiece) else piece.num_rows
         if rows >= count:
             rows -= count
         elif rows:
-            for batch in batches_of(piece):
+            for batch in staged_reading.batches_of(piece):
                 if rows < batch.num_rows:
                     yield batch.slice(rows)
                 rows = max(rows - batch.num_rows, 0)
@@ -354,9 +330,9 @@ def _behind(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
             yield piece
 
 
-def _is_fit(piece: Piece, log: LocalLog) -> bool:
+def _is_fit(piece: staged_reading.Piece, log: LocalLog) -> bool:
     """Whether a piece is a segment worth a file of the log, with events as the log takes them now."""
-    if not isinstance(piece, SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
+    if not isinstance(piece, staged_reading.SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
         return False
     if log.statistics.segments >= SEGMENTS_MAX:
         return False
@@ -374,7 +350,7 @@ def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
 
 
 def _append(
-    log: LocalLog, manifest: Manifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
+    log: LocalLog, manifest: staging.Manifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
 ) -> None:
     """Append the rows that one mark is for; raises what the log raises."""
     for attempt in range(APPEND_NEW_ATTEMPTS):
@@ -396,7 +372,12 @@ def _append(
 
 
 def _append_segment(
-    log: LocalLog, manifest: Manifest, segment: SegmentColumns, rows: int, total: int, step: Callable[[str], None]
+    log: LocalLog,
+    manifest: staging.Manifest,
+    segment: SegmentColumns,
+    rows: int,
+    total: int,
+    step: Callable[[str], None],
 ) -> None:
     """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
     from ..formats.arrow_events import appends_of

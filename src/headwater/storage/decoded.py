@@ -21,13 +21,9 @@ class DecodedFrames:
 
     def __init__(self) -> None:
         self._frames: OrderedDict[tuple[object, int], tuple[int, list[SequencedEvent]]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def bytes(self) -> int:
+        self.bytes = 0
         """How many bytes of frames are kept."""
-        return self._bytes
+        self._lock = threading.Lock()
 
     def get(self, log: object, first: int) -> list[SequencedEvent] | None:
         """The events of the frame that begins with that number, if they are kept."""
@@ -39,12 +35,12 @@ class DecodedFrames:
         with self._lock:
             if (log, first) not in self._frames:
                 self._frames[log, first] = (length, events)
-                self._bytes += length
-            while self._bytes > DECODED_BYTES_MAX:
-                self._bytes -= self._frames.popitem(last=False)[1][0]
+                self.bytes += length
+            while self.bytes > DECODED_BYTES_MAX:
+                self.bytes -= self._frames.popitem(last=False)[1][0]
 
     def forget(self, log: object) -> None:
         """The log is closed."""
         with self._lock:
             for key in [key for key in self._frames if key[0] is log]:
-                self._bytes -= self._frames.pop(key)[0]
+                self.bytes -= self._frames.pop(key)[0]

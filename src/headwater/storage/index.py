@@ -30,21 +30,13 @@ class Index:
     def __init__(self, head: int, *, has_partitions: bool, files: Sequence[FilePostings] = ()) -> None:
         """`files` cover everything up to `head`, from the first event that anything is known of."""
         self.ids = IdTable()
-        self._files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        """The postings files in use, by their first number."""
         self._has_partitions = has_partitions
-        self._actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
+        self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
+        """The postings in memory, oldest first; the last one grows."""
         self._lock = threading.Lock()
         """Guards the replacement of `_files` and `_actives`, never their use."""
-
-    @property
-    def files(self) -> tuple[FilePostings, ...]:
-        """The postings files in use, by their first number."""
-        return self._files
-
-    @property
-    def actives(self) -> tuple[ActivePostings | RunPostings, ...]:
-        """The postings in memory, oldest first; the last one grows."""
-        return self._actives
 
     def apply(
         self,
@@ -81,14 +73,14 @@ class Index:
 
     def _table_for(self, first: int) -> ActivePostings:
         """What takes events from that number on, one by one."""
-        active = self._actives[-1]
+        active = self.actives[-1]
         if isinstance(active, RunPostings) or self._is_over(active, first):
             self._add(active := self._new_active(first))
         return active
 
     def _coded_for(self, first: int) -> ActivePostings | RunPostings:
         """What takes a large append from that number on."""
-        active = self._actives[-1]
+        active = self.actives[-1]
         is_begun = isinstance(active, RunPostings) or 0 < active.last - active.first + 1 < TABLE_EVENTS_MIN
         if not is_begun or self._is_over(active, first):
             self._add(active := RunPostings(first, has_partitions=self._has_partitions))
@@ -100,17 +92,17 @@ class Index:
 
     def _add(self, active: ActivePostings | RunPostings) -> None:
         with self._lock:
-            kept = self._actives if self._actives[-1].last >= self._actives[-1].first else self._actives[:-1]
-            self._actives = (*kept, active)
+            kept = self.actives if self.actives[-1].last >= self.actives[-1].first else self.actives[:-1]
+            self.actives = (*kept, active)
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""
-        kept = tuple(active for active in self._actives if active.first <= above + 1)
+        kept = tuple(active for active in self.actives if active.first <= above + 1)
         for active in kept:
             if active.last > above:
                 active.rollback(above)
         with self._lock:
-            self._actives = kept or (self._new_active(above + 1),)
+            self.actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
 
     def pieces(self, low: int, high: int) -> list[Piece]:
@@ -118,11 +110,11 @@ class Index:
         found: list[Piece] = []
         if low > high:
             return found
-        actives = self._actives
+        actives = self.actives
         newest = actives[-1]
         if low >= newest.first and isinstance(newest, ActivePostings):  # as most conditions and all live reads ask
             return [Piece(newest, low, high)]
-        runs: list[Postings] = [*self._files]
+        runs: list[Postings] = [*self.files]
         for active in actives:
             if isinstance(active, ActivePostings):
                 runs.append(active)
@@ -140,17 +132,17 @@ class Index:
         """Use a new file; forget the files and the memory that it replaces."""
         with self._lock:
             kept = [
-                file for file in self._files if file not in old and not new.first <= file.first <= file.last <= new.last
+                file for file in self.files if file not in old and not new.first <= file.first <= file.last <= new.last
             ]
-            self._files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
-            covered = self._files[-1].last
-            older = tuple(active for active in self._actives[:-1] if active.last > covered)
-            self._actives = (*older, self._actives[-1])
+            self.files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
+            covered = self.files[-1].last
+            older = tuple(active for active in self.actives[:-1] if active.last > covered)
+            self.actives = (*older, self.actives[-1])
 
     def drop(self, below: int) -> None:
         """Forget the files of which every number is below that."""
         with self._lock:
-            self._files = tuple(file for file in self._files if file.last >= below)
+            self.files = tuple(file for file in self.files if file.last >= below)
 
     def _new_active(self, first: int) -> ActivePostings:
         return ActivePostings(first, has_partitions=self._has_partitions)

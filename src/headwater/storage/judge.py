@@ -11,15 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
+from ..core import errors as core
 from ..core.condition import AppendCondition
-from ..core.errors import (
-    AppendConditionFailed,
-    ConditionFailure,
-    ConditionNeedsTrimmedEvents,
-    DuplicateEventId,
-    EventLogError,
-    SequenceExhausted,
-)
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
 from ..core.query import Query, QueryItem
@@ -171,8 +164,8 @@ class LogJudge(Judge):
                     self._check(condition, run.first - 1)
                 last = number + request.columns.count - 1
                 if last > SEQUENCE_NUMBER_MAX:
-                    raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
-            except EventLogError as error:
+                    raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
+            except core.EventLogError as error:
                 request.error = error
                 continue
             if request.mark is not None:
@@ -204,8 +197,8 @@ class LogJudge(Judge):
             if not segment.are_distinct or self._index.ids.has_any(segment.hashes):
                 raise segment.refusal("an id of its events is, or may be, in the log")
             if first + segment.count - 1 > SEQUENCE_NUMBER_MAX:
-                raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
-        except EventLogError as error:
+                raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
+        except core.EventLogError as error:
             request.error = error
             return Verdict(None, [])
         marks: list[FrameMark] = []
@@ -241,8 +234,8 @@ class LogJudge(Judge):
                     self._check(request.condition, number - 1)
                 last = number + columns.count - 1
                 if last > SEQUENCE_NUMBER_MAX:
-                    raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
-            except EventLogError as error:
+                    raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
+            except core.EventLogError as error:
                 request.error = error
                 continue
             if request.mark is not None:
@@ -266,7 +259,7 @@ class LogJudge(Judge):
                 self._check(request.condition, head)
             self._writers.record(request.mark, head, self._now)
             request.result = AppendResult(0, 0)
-        except EventLogError as error:
+        except core.EventLogError as error:
             request.error = error
 
     def _is_behind(self, request: AppendRequest) -> bool:
@@ -325,17 +318,17 @@ class LogJudge(Judge):
         known_from = self._numbering.known_from
         forgets = known_from > self._numbering.origin
         if forgets and after < known_from - 1:
-            raise ConditionNeedsTrimmedEvents(after, known_from)
+            raise core.ConditionNeedsTrimmedEvents(after, known_from)
         conflict = self._first_match(query, max(after + 1, known_from), head)
         if conflict is not None:
             self._statistics.conditions_failed += 1
-            reason = ConditionFailure.NEWER_MATCH if after else ConditionFailure.NO_MATCH_EXPECTED
-            raise AppendConditionFailed(reason, conflict, after)
+            reason = core.ConditionFailure.NEWER_MATCH if after else core.ConditionFailure.NO_MATCH_EXPECTED
+            raise core.AppendConditionFailed(reason, conflict, after)
         if condition.requires_match and self._first_match(query, known_from, min(after, head)) is None:
             if forgets:
-                raise ConditionNeedsTrimmedEvents(after, known_from)
+                raise core.ConditionNeedsTrimmedEvents(after, known_from)
             self._statistics.conditions_failed += 1
-            raise AppendConditionFailed(ConditionFailure.NO_MATCH_FOUND, None, after)
+            raise core.AppendConditionFailed(core.ConditionFailure.NO_MATCH_FOUND, None, after)
 
     def _first_match(self, query: Query, low: int, high: int) -> int | None:
         if low > high:
@@ -365,14 +358,14 @@ class LogJudge(Judge):
             return AppendResult(first, first + columns.count - 1, was_stored=True)
         self._statistics.duplicates += 1
         index, stored = known[0]
-        raise DuplicateEventId(columns.ids[index], columns.sources[index], stored, index)
+        raise core.DuplicateEventId(columns.ids[index], columns.sources[index], stored, index)
 
     def _check_repeats(self, columns: EventColumns) -> None:
         seen: set[tuple[str, str]] = set()
         for index, key in enumerate(zip(columns.sources, columns.ids, strict=True)):
             if key in seen:
                 self._statistics.duplicates += 1
-                raise DuplicateEventId(key[1], key[0], None, index)
+                raise core.DuplicateEventId(key[1], key[0], None, index)
             seen.add(key)
 
     def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:

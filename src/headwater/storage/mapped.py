@@ -21,7 +21,7 @@ from ..formats.arrow import SCHEMA
 from .columns import Rows
 from .following import Followed, FollowedSegment
 from .lending import Lent, lent
-from .meta import META_NAME, Meta, read_meta
+from .meta import META_NAME, read_meta
 from .postings import PARTITION
 from .recovery import Ranges, highest_kept
 from .refusals import refusal_of
@@ -54,8 +54,10 @@ class MappedLog:
         self._lock = threading.RLock()
         """Guards all below; never held while frames are read."""
         self._is_closed = False
-        self._head = 0
-        self._meta = read_meta(directory)
+        self.head = 0
+        """The highest durable head that was told."""
+        self.meta = read_meta(directory)
+        """META, as `refresh` found it."""
         self._meta_stamp: _Stamp = (0, 0)
         self._paths: dict[int, Path] = {}
         """Of every segment, by first number, ascending."""
@@ -64,16 +66,6 @@ class MappedLog:
         """Those that were read from."""
         self._postings = PostingsFiles(directory / INDEX)
 
-    @property
-    def head(self) -> int:
-        """The highest durable head that was told."""
-        return self._head
-
-    @property
-    def meta(self) -> Meta:
-        """META, as `refresh` found it."""
-        return self._meta
-
     def refresh(self, head: int) -> None:
         """Learn that everything up to `head` is durable, and which files are there now. Cheap if little is new.
 
@@ -81,7 +73,7 @@ class MappedLog:
         """
         with self._lock:
             self._check_open()
-            self._head = max(self._head, head)
+            self.head = max(self.head, head)
             self._read_meta()
             self._list_segments()
             self._postings.list()
@@ -99,7 +91,7 @@ class MappedLog:
         """How many retained events are numbered above `after`, up to `upto` (at most the head). Raises as `scan`."""
         low, high = self._bounds(after, upto)
         if self._is_everything(partition):
-            return _count(low, high, self._meta.gaps)
+            return _count(low, high, self.meta.gaps)
         return sum(self._count_in(part, low, high, partition) for part in self._pinned(low, high))
 
     def splits(
@@ -237,10 +229,10 @@ class MappedLog:
         return SplitSize(after, upto, events, size * events // every)
 
     def _is_everything(self, partition: int | None) -> bool:
-        return partition is None or (partition == 0 and self._meta.partitions == 1)
+        return partition is None or (partition == 0 and self.meta.partitions == 1)
 
     def _bounds(self, after: int, upto: int) -> tuple[int, int]:
-        return max(after + 1, self._meta.first_retained), min(upto, self._head)
+        return max(after + 1, self.meta.first_retained), min(upto, self.head)
 
     def _pinned(self, low: int, high: int) -> list[Followed]:
         """The segments with these numbers, as they are now. Raises StorageCorrupted, StorageUnavailable, Closed."""
@@ -256,16 +248,16 @@ class MappedLog:
                 self._read_meta()
                 self._list_segments()
             try:
-                return self._followed(max(low, self._meta.first_retained), high)
+                return self._followed(max(low, self.meta.first_retained), high)
             except OSError as error:
                 raise refusal_of(error, Path(error.filename or self.directory), "the log cannot be read") from error
 
     def _followed(self, low: int, high: int) -> list[Followed]:
         """As `_pinned`, if the list of files is new enough. Raises OSError too."""
         found: list[Followed] = []
-        gaps, expected = self._meta.gaps, low
-        firsts = [first for first in self._paths if first <= self._head]
-        for first, following in pairwise([*firsts, self._head + 1]):
+        gaps, expected = self.meta.gaps, low
+        firsts = [first for first in self._paths if first <= self.head]
+        for first, following in pairwise([*firsts, self.head + 1]):
             upto = highest_kept(gaps, following - 1)
             if upto < max(low, first):  # below what is asked for, or never used
                 continue
@@ -274,10 +266,10 @@ class MappedLog:
             self._check_reached(expected, highest_kept(gaps, first - 1))
             segment = self._segment(first)
             if segment.last < upto:
-                if following <= self._head:
+                if following <= self.head:
                     segment.adopt(self.directory / INDEX)
                 segment.walk(upto, gaps)
-            if following <= self._head:
+            if following <= self.head:
                 segment.close()  # it does not grow any more
             expected = segment.last + 1
             found.append(segment.followed())
@@ -291,12 +283,12 @@ class MappedLog:
 
     def _segment(self, first: int) -> FollowedSegment:
         if first not in self._segments:
-            self._segments[first] = FollowedSegment(self._paths[first], bytes.fromhex(self._meta.segments_id))
+            self._segments[first] = FollowedSegment(self._paths[first], bytes.fromhex(self.meta.segments_id))
         return self._segments[first]
 
     def _read_meta(self) -> None:
         if (stamp := self._stamp(self.directory / META_NAME)) != self._meta_stamp:
-            self._meta, self._meta_stamp = read_meta(self.directory), stamp
+            self.meta, self._meta_stamp = read_meta(self.directory), stamp
 
     def _list_segments(self) -> None:
         directory = self.directory / FRAMES
@@ -316,7 +308,7 @@ class MappedLog:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Closed(self._meta.name)
+            raise Closed(self.meta.name)
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:

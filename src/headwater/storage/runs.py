@@ -186,19 +186,15 @@ class RunPostings:
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
         self._has_partitions = has_partitions
-        self._runs: tuple[Run, ...] = ()
+        self.runs: tuple[Run, ...] = ()
+        """Which postings there are, ascending and adjacent."""
         self._merges: list[int] = []
         """How often each of them was merged."""
 
     @property
     def last(self) -> int:
         """The range is `first` to `last`."""
-        return self._runs[-1].last if self._runs else self.first - 1
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Which postings there are, ascending and adjacent."""
-        return self._runs
+        return self.runs[-1].last if self.runs else self.first - 1
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
         """Take up events numbered from `first` on."""
@@ -206,21 +202,21 @@ class RunPostings:
 
     def apply_run(self, run: Run) -> None:
         """Take up the postings of the next events, as `Run.of` makes them."""
-        runs = [*self._runs, run]
+        runs = [*self.runs, run]
         merges = [*self._merges, 0]
         while len(runs) >= MERGED_RUNS and merges[-MERGED_RUNS] == merges[-1]:
             runs[-MERGED_RUNS:] = [Run.merged(runs[-MERGED_RUNS:])]
             merges[-MERGED_RUNS:] = [merges[-1] + 1]
-        self._runs, self._merges = tuple(runs), merges
+        self.runs, self._merges = tuple(runs), merges
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that."""
-        kept = [run if run.last <= above else run.upto(above) for run in self._runs if run.first <= above]
-        self._runs, self._merges = tuple(kept), self._merges[: len(kept)]
+        kept = [run if run.last <= above else run.upto(above) for run in self.runs if run.first <= above]
+        self.runs, self._merges = tuple(kept), self._merges[: len(kept)]
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """Every term, in bytes, with its numbers."""
-        return Run.merged(self._runs).encoded_terms() if self._runs else iter(())
+        return Run.merged(self.runs).encoded_terms() if self.runs else iter(())
 
 
 def _grouped(codes: Codes, rows: Rows, count: int) -> tuple[Rows, Rows]:

@@ -15,7 +15,7 @@ import numpy as np
 from .frame import Frame
 from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
-from .meta import read_meta
+from .meta import Meta, read_meta
 from .places import hashes_of_frame, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
@@ -31,12 +31,7 @@ def seal(log_directory: Path, segment_name: str, last: int) -> None:
 
     Raises StorageCorrupted if a frame of it is damaged.
     """
-    meta = read_meta(log_directory)
-    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, meta.gaps, ends_at=last)
-    scan.run()
-    if scan.bad is not None:
-        raise scan.damage(last)
+    meta, segment = _scanned(log_directory, segment_name, last)
     postings = ActivePostings(segment.first, has_partitions=meta.partitions > 1)
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
@@ -53,12 +48,7 @@ def index_part(log_directory: Path, segment_name: str, first: int, last: int) ->
 
     Raises StorageCorrupted if a frame up to there is damaged.
     """
-    meta = read_meta(log_directory)
-    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, meta.gaps, ends_at=last)
-    scan.run()
-    if scan.bad is not None:
-        raise scan.damage(last)
+    meta, segment = _scanned(log_directory, segment_name, last)
     postings = ActivePostings(first, has_partitions=meta.partitions > 1)
     for frame in frames_of(segment):
         start, end = max(first - frame.first, 0), frame.count
@@ -115,3 +105,14 @@ def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
 def frames_of(segment: Segment) -> Iterator[Frame]:
     """All frames of a segment, in order. Raises StorageCorrupted."""
     return (segment.frame(index) for index in range(len(segment.firsts)))
+
+
+def _scanned(log_directory: Path, segment_name: str, last: int) -> tuple[Meta, Segment]:
+    """A segment whose frames are sound up to the one that ends with that event. Raises StorageCorrupted."""
+    meta = read_meta(log_directory)
+    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
+    scan = Scan(segment, meta.gaps, ends_at=last)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(last)
+    return meta, segment

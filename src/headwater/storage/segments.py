@@ -50,7 +50,8 @@ class SegmentLog(FrameLog):
         self._segment_bytes = segment_bytes
         self._is_synced = True
         """Whether all that was appended is durable."""
-        self._segments: tuple[Segment, ...] = tuple(segments)
+        self.segments: tuple[Segment, ...] = tuple(segments)
+        """All segments, oldest first; the last one is written."""
         self._replacing = threading.Lock()
         """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
         self.floor = floor
@@ -72,11 +73,11 @@ class SegmentLog(FrameLog):
     @property
     def last(self) -> int:
         """The number of the last event that is stored; 0 if there is none."""
-        return self._segments[-1].last if self._segments else 0
+        return self.segments[-1].last if self.segments else 0
 
     @property
     def last_crc(self) -> int:
-        for segment in reversed(self._segments):
+        for segment in reversed(self.segments):
             if segment.events:
                 return segment.last_crc
         return 0
@@ -84,12 +85,7 @@ class SegmentLog(FrameLog):
     @property
     def recorded_at(self) -> int:
         """Of the last frame; 0 if there is none."""
-        return next((segment.recorded_at for segment in reversed(self._segments) if segment.events), 0)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one is written."""
-        return self._segments
+        return next((segment.recorded_at for segment in reversed(self.segments) if segment.events), 0)
 
     @property
     def prepared_bytes(self) -> int:
@@ -115,7 +111,7 @@ class SegmentLog(FrameLog):
             if run[0].staged is not None:
                 self._adopt(run[0].staged)
                 continue
-            segment = self._segments[-1]
+            segment = self.segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
             self._disk.write(segment.fd, buffers, segment.end)
             if is_durable:
@@ -123,7 +119,7 @@ class SegmentLog(FrameLog):
             self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
-        if self._segments[-1].end * 2 > self._segments[-1].size:
+        if self.segments[-1].end * 2 > self.segments[-1].size:
             self._prepare_soon()
 
     def sync(self) -> None:
@@ -132,11 +128,11 @@ class SegmentLog(FrameLog):
 
     def _sync_files(self) -> None:
         if not self._is_synced:
-            self._disk.sync(self._segments[-1].fd)
+            self._disk.sync(self.segments[-1].fd)
             self._is_synced = True
 
     def read(self, after: int) -> Iterator[Frame]:
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.last > after:
                 for index in range(max(segment.index_of(after + 1), 0), len(segment.firsts)):
                     frame = segment.frame(index)
@@ -145,7 +141,7 @@ class SegmentLog(FrameLog):
 
     def frame_at(self, number: int) -> Frame | None:
         """The frame with that number, or the next one; None above the last. Raises StorageCorrupted."""
-        segments = self._segments
+        segments = self.segments
         position = bisect_right(segments, number, key=_first) - 1
         for segment in segments[max(position, 0) :]:
             if segment.last < number:
@@ -157,7 +153,7 @@ class SegmentLog(FrameLog):
 
     def frame_below(self, number: int) -> Frame | None:
         """The frame with the last event numbered below that; None if there is none. Raises StorageCorrupted."""
-        segments = self._segments
+        segments = self.segments
         position = bisect_left(segments, number, key=_first)
         for segment in reversed(segments[:position]):  # one may be just begun, or its first frames were lost
             if (index := bisect_left(segment.firsts, number) - 1) >= 0:
@@ -167,8 +163,8 @@ class SegmentLog(FrameLog):
     def trim(self, below: int) -> None:
         """Unlink the segments of which every event is numbered below that; the one in use stays."""
         with self._replacing:
-            gone = [segment for segment in self._segments[:-1] if segment.last < below]
-            self._segments = self._segments[len(gone) :]
+            gone = [segment for segment in self.segments[:-1] if segment.last < below]
+            self.segments = self.segments[len(gone) :]
         for segment in gone:
             segment.path.unlink(missing_ok=True)
             segment.close()
@@ -179,7 +175,7 @@ class SegmentLog(FrameLog):
         """Close the files."""
         if self._preparing is not None:
             self._preparing.join()
-        for segment in self._segments:
+        for segment in self.segments:
             segment.close()
         with suppress(LockLost):  # it is another process's
             self._disk.check()
@@ -209,9 +205,9 @@ class SegmentLog(FrameLog):
             yield run
 
     def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
-        if not self._segments:
+        if not self.segments:
             return False
-        segment = self._segments[-1]
+        segment = self.segments[-1]
         length = sum(each.length for each in run) + frame.length
         events = frame.last - segment.first + 1
         if not run and frame.first != segment.last + 1:  # numbers are contiguous in a segment
@@ -234,11 +230,11 @@ class SegmentLog(FrameLog):
 
     def _go_on_in(self, segment: Segment) -> None:
         with self._replacing:
-            kept = self._segments
+            kept = self.segments
             if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
                 kept[-1].close()
                 kept = kept[:-1]
-            self._segments = (*kept, segment)
+            self.segments = (*kept, segment)
             if kept:
                 kept[-1].give_back_rest()
                 kept[-1].close()
@@ -325,9 +321,9 @@ class SegmentLog(FrameLog):
     def _next_size(self) -> int:
         if self._segment_bytes is not None:
             return self._segment_bytes
-        if not self._segments:
+        if not self.segments:
             return SEGMENT_BYTES_MIN
-        newest = self._segments[-1]
+        newest = self.segments[-1]
         expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
         return max(SEGMENT_BYTES_MIN, min(newest.size * 2, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 

@@ -9,20 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 from ..core.errors import InvalidInput, StorageCorrupted
 from ..formats.late import pa
+from . import staging
 from .disk import sync_directory
 from .staged_frames import TABLE_SUFFIX, StagedSegment, check_segments, read_table, segment_rows
 from .staged_part import PART_SUFFIX, PartFile, check_part, opened_part
 from .staged_rows import StagedRows
-from .staging import (
-    MANIFEST_FORMAT,
-    Manifest,
-    check_stages,
-    exclusively,
-    has_segments,
-    part_path,
-    read_manifest,
-    table_path,
-)
 
 
 class SegmentPiece(NamedTuple):
@@ -37,29 +28,29 @@ Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
 """Rows of a part."""
 
 
-def check_parts(directory: Path, manifest: Manifest) -> None:
+def check_parts(directory: Path, manifest: staging.Manifest) -> None:
     """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
     for stage in manifest.stages:
-        if has_segments(directory, stage):
+        if staging.has_segments(directory, stage):
             check_segments(directory, stage)
         else:
-            check_part(part_path(directory, stage), may_be_plain=manifest.format < MANIFEST_FORMAT)
+            check_part(staging.part_path(directory, stage), may_be_plain=manifest.format < staging.MANIFEST_FORMAT)
 
 
 def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
     """Make an Arrow file of a part that was looked at, if it is none. Raises StorageCorrupted, OSError."""
-    if not has_segments(directory, stage):
+    if not staging.has_segments(directory, stage):
         return
-    path = part_path(directory, stage)
+    path = staging.part_path(directory, stage)
     temporary = path.with_name(f"{stage}.{os.urandom(4).hex()}.tmp")
     rows = StagedRows(PartFile(temporary), None)
     try:
         for batch in staged_batches(directory, [stage]):
             rows.write_batch(batch)
         rows.finish()
-        with exclusively(log_directory):
+        with staging.exclusively(log_directory):
             os.replace(temporary, path)
-            table_path(directory, stage).unlink()
+            staging.table_path(directory, stage).unlink()
             sync_directory(directory)
     finally:
         rows.close()
@@ -69,12 +60,12 @@ def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
 def staged_pieces(directory: Path, stages: Sequence[str]) -> Iterator[Piece]:
     """The rows of these stages, in order, mapped; of segments the files. Raises StorageCorrupted."""
     for stage in stages:
-        if has_segments(directory, stage):
+        if staging.has_segments(directory, stage):
             table = read_table(directory, stage)
             for segment in table.segments:
                 yield SegmentPiece(directory / segment.name, segment, table.room)
             continue
-        with opened_part(part_path(directory, stage)) as reader:
+        with opened_part(staging.part_path(directory, stage)) as reader:
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index)
 
@@ -97,10 +88,10 @@ def staged_rows(directory: Path, stages: Sequence[str]) -> int:
     """How many rows these stages have. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
-        if has_segments(directory, stage):
+        if staging.has_segments(directory, stage):
             total += sum(segment.count for segment in read_table(directory, stage).segments)
             continue
-        with opened_part(part_path(directory, stage)) as reader:
+        with opened_part(staging.part_path(directory, stage)) as reader:
             total += sum(reader.get_batch(index).num_rows for index in range(reader.num_record_batches))
     return total
 
@@ -109,19 +100,19 @@ def staged_size(directory: Path, stages: Sequence[str]) -> int:
     """How many bytes these stages take, about. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
-        if has_segments(directory, stage):
+        if staging.has_segments(directory, stage):
             total += sum(segment.end for segment in read_table(directory, stage).segments)
         else:
-            total += part_path(directory, stage).stat().st_size
+            total += staging.part_path(directory, stage).stat().st_size
     return total
 
 
 def is_whole(directory: Path) -> bool:
     """Whether a commit could go on with what is there of a batch."""
     try:
-        manifest = read_manifest(directory)
+        manifest = staging.read_manifest(directory)
         if manifest is not None:
-            check_stages(directory, manifest.stages)
+            staging.check_stages(directory, manifest.stages)
             check_parts(directory, manifest)
         else:
             for path in directory.glob(f"*{PART_SUFFIX}"):

@@ -35,11 +35,7 @@ from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .refusals import refusal_of
 from .room import Room
-from .staged_frames import (
-    SEGMENT_SUFFIX,
-    TABLE_SUFFIX,
-    SegmentsPart,
-)
+from .staged_frames import SEGMENT_SUFFIX, TABLE_SUFFIX, SegmentsPart
 from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile
 from .staged_rows import StagedRows
 
