@@ -58,7 +58,7 @@ from headwater.flight.wire import (
 from headwater.formats.arrow import record_batch
 from headwater.formats.arrow_columns import batch_of
 from headwater.formats.arrow_events import columns_of
-from headwater.server.bulk.actions import HANDLERS, Work
+from headwater.server.bulk.calls import HANDLERS, Work
 
 PAGE_EVENTS = 65_536
 PAGE_BYTES = 4 * 1024 * 1024

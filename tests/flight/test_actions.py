@@ -18,7 +18,7 @@ from headwater.core.errors import (
 from headwater.flight import actions
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import ACTIONS
-from headwater.server.bulk.actions import HANDLERS
+from headwater.server.bulk.calls import HANDLERS
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 from tests.docs.documents import ROOT, table_after

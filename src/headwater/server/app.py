@@ -51,7 +51,7 @@ from ..storage.frame_encoding import EncodedFrame
 from ..storage.home import HomeMoved
 from ..storage.homed import CopyOutlived
 from ..storage.locks import LockLost
-from . import pushing
+from . import pushing, room_metrics
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .allocators import give_memory_back
@@ -81,21 +81,6 @@ from .pushing import PushedFrames, ensure_secret
 from .replica import Replica, ServerRole, only_reads
 from .replica_amqp import ReplicaAmqp
 from .request_meter import RequestMeter
-from .room_metrics import (
-    amqp_metrics,
-    bulk_metrics,
-    follower_metrics,
-    futoin_metrics,
-    home_metrics,
-    http_metrics,
-    loop_metrics,
-    notification_metrics,
-    replica_metrics,
-    storage_metrics,
-    thread_metrics,
-    traffic_metrics,
-    webhook_metrics,
-)
 from .root_page import RootPage
 from .security import AccountGuard
 from .service_manager import ADDRESS_VARIABLE, ServiceManager
@@ -375,9 +360,10 @@ class Server:
         )
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
-            partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
-            partial(loop_metrics, self._watchman), partial(home_metrics, membership),
-            partial(replica_metrics, replica), partial(amqp_metrics, messages.containers),
+            partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
+            partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
+            partial(room_metrics.amqp_metrics, messages.containers),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
@@ -502,18 +488,20 @@ class Server:
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )
         rooms_metrics = (
-            partial(traffic_metrics, traffic),
-            partial(storage_metrics, store),
-            partial(home_metrics, self._membership),
-            partial(thread_metrics, self._threads),
-            partial(http_metrics, http),
-            partial(amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]),
-            partial(futoin_metrics, events.statistics),
-            partial(webhook_metrics, clouds.service),
-            partial(notification_metrics, self._bus),
-            partial(loop_metrics, self._watchman),
-            partial(follower_metrics, self._notifications.watch),
-            partial(bulk_metrics, bulk),
+            partial(room_metrics.traffic_metrics, traffic),
+            partial(room_metrics.storage_metrics, store),
+            partial(room_metrics.home_metrics, self._membership),
+            partial(room_metrics.thread_metrics, self._threads),
+            partial(room_metrics.http_metrics, http),
+            partial(
+                room_metrics.amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]
+            ),
+            partial(room_metrics.futoin_metrics, events.statistics),
+            partial(room_metrics.webhook_metrics, clouds.service),
+            partial(room_metrics.notification_metrics, self._bus),
+            partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.follower_metrics, self._notifications.watch),
+            partial(room_metrics.bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         management = management_http.Application(entities, guard)

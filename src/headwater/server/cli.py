@@ -19,16 +19,8 @@ from typing import Any, NamedTuple
 import click
 
 from .. import __version__
+from ..core import errors as core
 from ..core.build import BUILD
-from ..core.errors import (
-    DiskFull,
-    EventLogError,
-    InvalidLogName,
-    InvalidQuery,
-    OutcomeUnknown,
-    StorageCorrupted,
-    StorageUnavailable,
-)
 from ..formats.unreachable import ServerUnreachable
 from .errors import InvalidArgument, InvalidConfiguration
 
@@ -181,7 +173,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("headwater: interrupted", err=True)
         return INTERRUPTED
-    except EventLogError as error:
+    except core.EventLogError as error:
         click.echo(f"headwater: {error}{next_step(error)}", err=True)
         return exit_code(error)
     except OSError as error:
@@ -190,7 +182,7 @@ def run(arguments: Sequence[str]) -> int:
         return REFUSED
 
 
-def next_step(error: EventLogError) -> str:
+def next_step(error: core.EventLogError) -> str:
     """What whoever sees the error may do next, where the error itself cannot know: the end of its line, or nothing."""
     option = _URL_OPTIONS.get(error.url.partition("://")[0]) if isinstance(error, ServerUnreachable) else None
     if option is None or not isinstance(error.__cause__, ConnectionRefusedError):
@@ -201,15 +193,15 @@ def next_step(error: EventLogError) -> str:
 _URL_OPTIONS = {"http": "--url", "http+unix": "--url", "https": "--url", "amqp": "--amqp-url", "amqps": "--amqp-url"}
 
 
-def exit_code(error: EventLogError) -> int:
+def exit_code(error: core.EventLogError) -> int:
     """The exit code of an error."""
-    if isinstance(error, InvalidArgument | InvalidConfiguration | InvalidLogName | InvalidQuery):
+    if isinstance(error, InvalidArgument | InvalidConfiguration | core.InvalidLogName | core.InvalidQuery):
         return USAGE
-    if isinstance(error, StorageUnavailable | DiskFull):
+    if isinstance(error, core.StorageUnavailable | core.DiskFull):
         return UNAVAILABLE
-    if isinstance(error, ServerUnreachable | OutcomeUnknown):
+    if isinstance(error, ServerUnreachable | core.OutcomeUnknown):
         return UNREACHABLE
-    return DAMAGED if isinstance(error, StorageCorrupted) else REFUSED
+    return DAMAGED if isinstance(error, core.StorageCorrupted) else REFUSED
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from .at_once import run_at_once
 from .http_cycle import HttpCycle
 from .http_heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
 from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
-from .opened import opened_now, scope_of
+from .opened import PeerConnection, scope_of
 from .server_state import ServerState
 from .websocket_protocol import WebSocketProtocol
 
@@ -56,7 +56,7 @@ _NO_REQUEST = b"400 Bad Request"
 _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(PeerConnection):
     """One connection, closed when its peer oversteps. A WebSocket that begins on it takes it over."""
 
     protocol_name = "http"
@@ -64,21 +64,12 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, state: ServerState) -> None:
         """A connection of the server of that state, on the running loop."""
+        super().__init__()
         self._state = state
-        self.loop = asyncio.get_running_loop()
         self._application = state.application
         self._parser = UpgradeIgnoringParser(self)
-        self.transport: asyncio.Transport
-        self.opened_at = 0
-        """When it was made, in ms since 1970."""
-        self.tls: str | None = None
-        """The version of TLS, if it is used."""
-        self.client: tuple[str, int] | None = None
-        """Address and port of the peer, if they are known."""
         self.scope_base: Scope = {}
         """What the scopes of all its requests have."""
-        self.scope: Scope = {}
-        """That of the last request; empty before the first."""
         self._is_surplus = False
 
         self._cycle: HttpCycle | None = None
@@ -88,19 +79,11 @@ class HttpConnection(asyncio.Protocol):
         self._incoming: HttpCycle | None = None
         """Of the request whose body comes."""
 
-        self._unread = b""
-        """Received data for later."""
-        self._read_to = 0
-        """How much of that was looked at."""
         self._rest: asyncio.Task[None] | None = None
         self._is_looking = self._is_due = self._is_broken = False
         """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more."""
         self._is_reading = True
         self._holds_body = False
-        self._writable: asyncio.Event | None = None
-        """Where something waits until the peer has taken what was sent."""
-        self.is_full = False
-        """Whether the peer does not take what it is sent."""
 
         self._in_head = self._in_body = self._began = False
         """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
@@ -118,10 +101,8 @@ class HttpConnection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio.Protocol."""
-        self.transport = transport
+        super().connection_made(transport)
         self._state.connections.add(self)
-        self.opened_at, self.tls = opened_now(transport)
         self.scope_base = scope_of(transport)
         self.client = self.scope_base["client"]
         peer = self.client[0] if self.client else ""
@@ -138,7 +119,6 @@ class HttpConnection(asyncio.Protocol):
             self._wait(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._state.remove(self)
         self._patience.stop()
         if self._is_surplus:
@@ -151,7 +131,6 @@ class HttpConnection(asyncio.Protocol):
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
             return  # an empty line behind a request is nothing (RFC 9112, 2.2)
         self._unread = self._unread[self._read_to :] + data if self._unread else data
@@ -160,17 +139,6 @@ class HttpConnection(asyncio.Protocol):
             is_free = not self.pipeline and not self.is_answering and self._is_between
             if not (is_free and self._take_whole()) or self._unread:  # most often it is one request, and nothing else
                 self._look_on()
-
-    def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.is_full = True
-
-    def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.is_full = False
-        if self._writable is not None:
-            self._writable.set()
-            self._writable = None
 
     def shutdown(self) -> None:
         """End as soon as what was asked is answered."""
@@ -198,13 +166,6 @@ class HttpConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close it after what was sent."""
         self.transport.close()
-
-    async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
-        while self.is_full:
-            if self._writable is None:
-                self._writable = asyncio.Event()
-            await self._writable.wait()
 
     def hold_body(self, holds: bool) -> None:
         """Whether the application has enough of a body for now."""
@@ -311,11 +272,6 @@ class HttpConnection(asyncio.Protocol):
         self._advance(end - start)
         self._begin(HttpCycle(self, head, data[body:end], keeps_alive=not self._is_surplus))
         return True
-
-    def _advance(self, size: int) -> None:
-        self._read_to += size
-        if self._read_to >= len(self._unread):
-            self._unread, self._read_to = b"", 0
 
     def _feed(self, piece: memoryview) -> None:
         self._began = False

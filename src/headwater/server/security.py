@@ -1,6 +1,6 @@
 """The guard: who a peer is and what it may do (`core.access.Guard`). Front ends call it; nothing else decides.
 
-A right password costs one scrypt (about 50 ms in a thread, `password_checks`) and is then remembered while it is used.
+A right password costs one scrypt (about 50 ms in a thread) and is then remembered while it is used.
 A wrong one costs the same, whether the user exists or not, and makes the next attempt of that peer at that user wait. A
 token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait. So it
 is with tokens of an issuer (`oidc`), which are known by their signature.
@@ -18,8 +18,10 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import blake2s
+from typing import ParamSpec, TypeVar
 
 from ..console.sessions import Sessions
 from ..core.access import (
@@ -34,15 +36,44 @@ from ..core.access import (
     User,
 )
 from ..core.bus import Bus
-from ..core.loop.fair_semaphore import NoRoom
+from ..core.loop.fair_semaphore import FairSemaphore, NoRoom
 from ..core.notification_types import NotificationType
 from ..core.place import place_of
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
 from .brake import WAIT_S_MAX, Attempt, Brake, Seats
 from .log_lines import fields
 from .oidc.tokens import KeyUnknown, TokenLogins
-from .password_checks import PasswordChecks
 from .refusals import Refusals
+
+CHECKS_AT_ONCE = 2
+"""Threads that run scrypt: bounds what logins take of the machine, 16 MiB and one core each."""
+CHECKS_WAITING_MAX = 256
+"""Passwords that may wait for those threads."""
+CHECKS_WAITING_OF_PLACE_MAX = 64
+"""Of these, the ones of one place: what the threads check in about two seconds."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class PasswordChecks:
+    """Threads that check passwords, and the queue before them, bounded for each client address and in all.
+
+    A check takes a core for 50 ms and 16 MiB, so few run at once and the others wait, each address in turn. For one
+    event loop.
+    """
+
+    def __init__(self) -> None:
+        self.places = FairSemaphore(
+            CHECKS_AT_ONCE, waiting_max=CHECKS_WAITING_MAX, waiting_of_payer_max=CHECKS_WAITING_OF_PLACE_MAX
+        )
+        """Hold one while a check runs."""
+        self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="password")
+
+    async def run(self, check: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What the check answers, from a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: check(*arguments, **named))
+
 
 logger = logging.getLogger("headwater.security")
 
@@ -77,7 +108,7 @@ class AccountGuard(Guard):
         """
         self._tokens, self._wall_clock = tokens, wall_clock
         self._bus = bus or Bus()
-        self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
+        self.directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
         self._brake = Brake(clock)
         self._braked = Seats(BRAKED_OF_PLACE_MAX, BRAKED_MAX)
@@ -96,13 +127,8 @@ class AccountGuard(Guard):
         """Those of consoles."""
 
     @property
-    def directory(self) -> AccountDirectory:
-        """The accounts."""
-        return self._directory
-
-    @property
     def is_open(self) -> bool:
-        return self._tokens is None and self._allows_anybody and self._directory.never_had_any
+        return self._tokens is None and self._allows_anybody and self.directory.never_had_any
 
     @property
     def takes_tokens(self) -> bool:
@@ -111,10 +137,10 @@ class AccountGuard(Guard):
     @property
     def has_users(self) -> bool:
         """Whether there is any account, or an issuer of tokens."""
-        return self._tokens is not None or bool(self._directory.current().by_name)
+        return self._tokens is not None or bool(self.directory.current().by_name)
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
-        accounts = self._directory.current()
+        accounts = self.directory.current()
         if not accounts.by_name and self.is_open:
             return ANYBODY
         if credentials is None:
@@ -135,14 +161,14 @@ class AccountGuard(Guard):
     def trusted(self, name: str, peer: str) -> User:
         if self.is_open:
             return ANYBODY
-        account = self._directory.current().by_name.get(name) or self._directory.newest().by_name.get(name)
+        account = self.directory.current().by_name.get(name) or self.directory.newest().by_name.get(name)
         user = account.user if account else self._tokens.user(name) if self._tokens else None
         if user is None:
             raise self._refusal("wrong", name, peer)
         return user
 
     def seal(self, name: str, *, is_login: bool = False) -> str:
-        accounts = self._directory.newest() if is_login else self._directory.current()
+        accounts = self.directory.newest() if is_login else self.directory.current()
         account = accounts.by_name.get(name)
         if account is None:
             user = self._tokens.user(name) if self._tokens else None
@@ -154,7 +180,7 @@ class AccountGuard(Guard):
         return self._refusal("wrong", name, peer)
 
     def recall(self, credentials: Credentials) -> User | None:
-        return self._recalled(credentials, self._directory.current())
+        return self._recalled(credentials, self.directory.current())
 
     def session_user(self, secret: str, peer: str) -> User | None:
         return self.sessions.user(secret, peer)
@@ -169,9 +195,9 @@ class AccountGuard(Guard):
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. Keys are random and long, so that a wrong signature need not make the next one wait."""
-        accounts = self._directory.current()
+        accounts = self.directory.current()
         user = self._signer(name, is_right, accounts)
-        if user is None and (newest := self._directory.newest()) is not accounts:
+        if user is None and (newest := self.directory.newest()) is not accounts:
             user = self._signer(name, is_right, newest)
         if user is None:
             raise self._refusal("wrong", name, peer)
@@ -184,7 +210,7 @@ class AccountGuard(Guard):
         return account.user if is_signed and account is not None and key is not None else None
 
     def key(self, name: str) -> bytes | None:
-        account = self._directory.current().by_name.get(name)
+        account = self.directory.current().by_name.get(name)
         return account.key if account else None
 
     def _recalled(self, credentials: Credentials, accounts: Accounts) -> User | None:
@@ -208,14 +234,14 @@ class AccountGuard(Guard):
         """The user of a token that was made a moment ago."""
         attempt = place_of(peer), ""
         await self._wait(attempt, peer)
-        if (user := self._recalled(credentials, self._directory.newest())) is not None:
+        if (user := self._recalled(credentials, self.directory.newest())) is not None:
             self._brake.release(attempt)
         return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
         """The user of an issuer's token. A right one waits for nothing but for its key, if that is new."""
         attempt = place_of(peer), ""
-        names = self._directory.current().by_name
+        names = self.directory.current().by_name
         try:
             user = tokens.check(credentials, names)
         except KeyUnknown:
@@ -236,7 +262,7 @@ class AccountGuard(Guard):
             self._count("unchecked", credentials.name, peer)
             raise
         try:
-            user = tokens.check(credentials, self._directory.current().by_name)
+            user = tokens.check(credentials, self.directory.current().by_name)
         except KeyUnknown:
             return None
         if user is not None:
@@ -265,7 +291,7 @@ class AccountGuard(Guard):
         await self._wait(attempt, peer)
         try:
             async with self._checks.places.place(place):
-                accounts = self._directory.newest()
+                accounts = self.directory.newest()
                 user = self._logins.get(digest, accounts)  # another place may have shown it meanwhile
                 if user is None and (account := await self._account_of_password(accounts, credentials)) is not None:
                     self._logins.put(digest, account, accounts)

@@ -31,7 +31,7 @@ from ..core.slices import Slices
 from ..http import Scope
 from ..http.asgi import TRUST
 from .http_heads import Field
-from .opened import opened_now
+from .opened import PeerConnection
 from .server_state import ServerState
 from .websocket_cycle import Fields, WebSocketCycle
 
@@ -74,7 +74,7 @@ def _nobody() -> bool:
     return False
 
 
-class WebSocketProtocol(asyncio.Protocol):
+class WebSocketProtocol(PeerConnection):
     """One connection, dropped when its peer does not answer a ping in time.
 
     Data that takes long, as that of many small frames does, is looked at in slices of the loop's time.
@@ -87,17 +87,8 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def __init__(self, state: ServerState) -> None:
         """A connection of the server of that state, on the running loop."""
+        super().__init__()
         self._state = state
-        self.loop = asyncio.get_running_loop()
-        self.transport: asyncio.Transport
-        self.opened_at = 0
-        """When it was made, in ms since 1970."""
-        self.tls: str | None = None
-        """The version of TLS, if it is used."""
-        self.client: tuple[str, int] | None = None
-        """Address and port of the peer, if they are known."""
-        self.scope: Scope = {}
-        """The application's, once there is one."""
         self._library = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
         self._cycle: WebSocketCycle
         self._accepted: Response
@@ -108,10 +99,6 @@ class WebSocketProtocol(asyncio.Protocol):
         """Whether the WebSocket was accepted; whether the connection is about to be closed; whether what still comes
         is thrown away until then."""
 
-        self._unread = b""
-        """Received data for later slices. Nothing more is read meanwhile."""
-        self._read_to = 0
-        """How much of that was looked at."""
         self._head = b""
         """The first bytes of a frame, too few to know how long it is."""
         self._of_frame = 0
@@ -126,10 +113,6 @@ class WebSocketProtocol(asyncio.Protocol):
         self._holds_reading = False
         """Whether the application has messages enough for now."""
 
-        self.is_full = False
-        """Whether the peer does not take what it is sent."""
-        self._writable: asyncio.Event | None = None
-        """Where something waits until it does."""
         self._pong = b""
         """The answer to the last ping, while the peer does not read."""
         self._ping: bytes | None = None
@@ -140,10 +123,8 @@ class WebSocketProtocol(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio.Protocol."""
-        self.transport = transport
+        super().connection_made(transport)
         self._state.connections.add(self)
-        self.opened_at, self.tls = opened_now(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
@@ -161,7 +142,6 @@ class WebSocketProtocol(asyncio.Protocol):
         del self._cycle, self._patience
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         if self._is_lingering:
             return
         slices, is_later = Slices(), bool(self._unread) or not self._is_open
@@ -174,19 +154,11 @@ class WebSocketProtocol(asyncio.Protocol):
             self.transport.pause_reading()
             self._look_on_later()
 
-    def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.is_full = True
-
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.is_full = False
+        super().resume_writing()
         if self._pong and not self._is_ending:
             self.transport.write(self._pong)
         self._pong = b""
-        if self._writable is not None:
-            self._writable.set()
-            self._writable = None
 
     # what others do with it
 
@@ -232,13 +204,6 @@ class WebSocketProtocol(asyncio.Protocol):
         self._fail(CloseCode.TRY_AGAIN_LATER, self._state.unfinished.refusal("messages"))
 
     # what the cycle does with it
-
-    async def drained(self) -> None:
-        """See Connection."""
-        while self.is_full:
-            if self._writable is None:
-                self._writable = asyncio.Event()
-            await self._writable.wait()
 
     def accept(self, fields: Fields) -> None:
         """See Connection. What the peer sent too early is looked at now."""
@@ -355,11 +320,6 @@ class WebSocketProtocol(asyncio.Protocol):
         self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
         self._library.reader.discard()
         self._state.unfinished.release(self)
-
-    def _advance(self, size: int) -> None:
-        self._read_to += size
-        if self._read_to >= len(self._unread):
-            self._unread, self._read_to = b"", 0
 
     def _look_on_later(self) -> None:
         if self._rest is None and self._is_open:

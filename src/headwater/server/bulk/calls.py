@@ -1,40 +1,34 @@
-"""What the server answers its bulk process: who a user is, where a log lies, and all that only it may do."""
+"""What the server answers its bulk process: which user it is, where a log lies, and all that only it may do."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from enum import Enum
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from ...core.access import Credentials, Guard, Right, User
-from ...core.acting import act_as, as_now
+from ...core.acting import act_as, acting, as_now
 from ...core.errors import EventLogError, NotPrimary, StorageUnavailable
 from ...core.extent import Extent
+from ...core.log import LogInfo
 from ...core.mark import Committed, check_writer
 from ...core.readers import Reader, Readers, Waiting
 from ...core.store import LogStore
+from ...core.streams import NOBODY
 from ...core.traffic import Traffic
+from ...flight import wire
 from ...flight.backend import Login, LogPlace
-from ...flight.wire import (
-    ACTIONS,
-    AppendCommand,
-    Appended,
-    CommitBody,
-    DiscardBody,
-    LogNames,
-    WriterBody,
-    condition_of,
-    decode,
-    encode,
-)
+from ...flight.wire import ActionShape, Answer, Body
 from ...formats.late import pa
+from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
-from .actions import HANDLERS, Work
+from ..allocators import Keeping
 from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
@@ -126,9 +120,9 @@ class BulkCalls:
         """See LocalLog."""
         (await self._opened(log)).check_position(position)
 
-    async def append(self, path: str, command: bytes) -> Appended:
+    async def append(self, path: str, command: bytes) -> wire.Appended:
         """Append the events of the batch in that file, in one append. Raises as EventLog.append, InvalidQuery."""
-        given = decode(AppendCommand, command, "append")
+        given = wire.decode(wire.AppendCommand, command, "append")
         stored = await self._opened(given.log)
         appended = await self._blocking(Work.APPEND, _append, stored, path, given)
         if appended.last and not appended.was_stored:
@@ -184,25 +178,25 @@ class BulkCalls:
         Raises InvalidInput, Forbidden, LogNotFound, and what its handler does.
         """
         self._check_fresh()
-        shape = ACTIONS[name]
-        given = decode(shape.body, body or b"{}", name)
+        shape = wire.ACTIONS[name]
+        given = wire.decode(shape.body, body or b"{}", name)
         caller = self._guard.trusted(user, "")
         act_as(caller.name)
         if shape.right is None:
             names = await self._blocking(Work.ASK, self._store.names)
-            return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
+            return wire.encode(wire.LogNames([name for name in names if caller.may(Right.READ, name)]))
         self._guard.authorize(caller, shape.right, given.log)
         self._check_fresh(given.log)
-        if isinstance(given, WriterBody | CommitBody | DiscardBody):
+        if isinstance(given, wire.WriterBody | wire.CommitBody | wire.DiscardBody):
             check_writer(given.writer)  # no log is opened for a name that cannot be one
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
         if shape.right is Right.APPEND and isinstance(target, StoredLog) and target.is_following:
             raise NotPrimary(given.log)  # not even a stage is to be missed here: it lies at the primary
         if work is None:
-            return encode(handler(target, given))
+            return wire.encode(handler(target, given))
         if not takes_turns:
-            return encode(await self._blocking(work, handler, target, given))
+            return wire.encode(await self._blocking(work, handler, target, given))
         assert isinstance(target, StoredLog), "what takes turns is on a log"
         async with self._turn(given.log, given.writer):
             owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
@@ -212,7 +206,7 @@ class BulkCalls:
                 self.traffic.events_in += answer.events
             if is_ended(target, given):
                 await self._blocking(Work.ASK, release, target.directory, given.writer)
-            return encode(answer)
+            return wire.encode(answer)
 
     def _check_fresh(self, log: str | None = None) -> None:
         if (reason := self._stale(log)) is not None:
@@ -234,13 +228,13 @@ class BulkCalls:
         return await loop.run_in_executor(self._threads[kind], as_now(work, *arguments, **named))
 
 
-def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
+def _append(log: StoredLog, path: str, command: wire.AppendCommand) -> wire.Appended:
     columns = log.columns_of(_batch_at(path))
-    condition = condition_of(command.condition)
+    condition = wire.condition_of(command.condition)
     if command.on_duplicate == "fail":
-        return Appended(*log.append_columns(columns, condition, partition=command.partition))
+        return wire.Appended(*log.append_columns(columns, condition, partition=command.partition))
     result, skipped = log.append_new(columns, condition, partition=command.partition)
-    return Appended(0, 0, skipped=skipped) if result is None else Appended(*result, skipped=skipped)
+    return wire.Appended(0, 0, skipped=skipped) if result is None else wire.Appended(*result, skipped=skipped)
 
 
 def _batch_at(path: str) -> pa.RecordBatch:
@@ -250,3 +244,103 @@ def _batch_at(path: str) -> pa.RecordBatch:
         raise StorageUnavailable(f"the batch cannot be read, nothing was appended: {error}") from None
     with file:
         return pa.ipc.open_stream(file).read_next_batch()
+
+
+KEEPING = Keeping()
+"""For commits of much; one for the process."""
+
+
+class Work(Enum):
+    """Kinds of calls that block. Each has threads of its own, so that slow ones hold up no others."""
+
+    OPEN = 2
+    """Logs that are not open yet: the first opening after a crash may take long."""
+    ASK = 8
+    APPEND = 16
+    COMMIT = 4
+    """These may take minutes."""
+
+
+class Handling(NamedTuple):
+    """How an action is done."""
+
+    handler: Callable[[Any, Any], object]
+    """From the log that the body names (from all logs, if the work is to open one) and the body to the answer, both as
+    `flight.wire.ACTIONS` says. Raises what the log raises."""
+    work: Work | None = Work.ASK
+    """None: it does not block."""
+    takes_turns: bool = False
+    """Whether one call for a log and a writer runs at a time."""
+
+
+def _on_log(
+    shape: ActionShape[Body, Answer],
+    handler: Callable[[StoredLog, Body], Answer],
+    work: Work | None = Work.ASK,
+    *,
+    takes_turns: bool = False,
+) -> tuple[str, Handling]:
+    return shape.name, Handling(handler, work, takes_turns)
+
+
+def _create_log(store: LogStore, body: wire.CreateBody) -> LogInfo:
+    return store.create(body.log, wire.settings_of(body.settings)).info()
+
+
+def _unregister_consumer(log: StoredLog, body: wire.UnregisterBody) -> wire.Nothing:
+    log.unregister_consumer(body.owner, body.component, drops_at_most=body.drops_at_most)
+    return wire.Nothing()
+
+
+def _report_position(log: StoredLog, body: wire.ReportBody) -> wire.Nothing:
+    log.streams.tell(acting() or NOBODY, body.stream, body.position)
+    return wire.Nothing()
+
+
+def _commit(log: StoredLog, body: wire.CommitBody) -> Committed:
+    return commit_staged(
+        log,
+        log.directory,
+        body.writer,
+        body.batch,
+        body.stages,
+        partition=body.partition,
+        condition=wire.condition_of(body.condition),
+        on_duplicate=body.on_duplicate,
+        around_segments=KEEPING,
+    )
+
+
+def _discard(log: StoredLog, body: wire.DiscardBody) -> wire.Nothing:
+    discard_staged(log, log.directory, body.writer, body.batch, gives_up=body.gives_up)
+    return wire.Nothing()
+
+
+HANDLERS: dict[str, Handling] = dict(
+    (
+        (wire.CREATE_LOG.name, Handling(_create_log, Work.OPEN)),
+        _on_log(wire.INFO, lambda log, _: log.info()),
+        _on_log(
+            wire.SEQUENCE_NUMBER_AT, lambda log, body: wire.SequenceNumber(log.sequence_number_at(body.recorded_at))
+        ),
+        _on_log(wire.TRIM, lambda log, body: wire.Trimmed(log.trim(body.below))),
+        _on_log(wire.CONSUMERS, lambda log, _: wire.Consumers(log.consumers()), None),
+        _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component)), None),
+        _on_log(
+            wire.REGISTER_CONSUMER,
+            lambda log, body: log.register_consumer(
+                body.owner, body.component, after=body.after, drops_at_most=body.drops_at_most
+            ),
+        ),
+        _on_log(
+            wire.ACKNOWLEDGE,
+            lambda log, body: log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch),
+        ),
+        _on_log(wire.UNREGISTER_CONSUMER, _unregister_consumer),
+        _on_log(wire.REPORT_POSITION, _report_position, None),
+        _on_log(wire.WRITER, lambda log, body: wire.OneWriter(log.writer(body.writer)), None),
+        _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
+        _on_log(wire.DISCARD, _discard, takes_turns=True),
+    )
+)
+"""Every action that is on a log, but for those that the bulk process does itself."""

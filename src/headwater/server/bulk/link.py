@@ -20,15 +20,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...core import errors as core
 from ...core.access import Forbidden, Right
-from ...core.errors import (
-    AppendConditionFailed,
-    Closed,
-    ConditionFailure,
-    EventLogError,
-    StorageUnavailable,
-    TooLarge,
-)
 from ...formats.decoders import msgpack_decoder
 
 logger = logging.getLogger("headwater.server")
@@ -67,13 +60,13 @@ class Link:
 
     def tell(self, method: str, *arguments: object) -> None:
         """Ask for what has no answer that matters, and do not wait for it. Raises nothing."""
-        with suppress(Closed):
+        with suppress(core.Closed):
             self._ask(method, arguments)
 
     def _ask(self, method: str, arguments: tuple[object, ...]) -> Future[bytes]:
         body = _encoder.encode((method, arguments))
         if len(body) > REQUEST_BYTES_MAX:
-            raise TooLarge(len(body), REQUEST_BYTES_MAX, "bytes", method)
+            raise core.TooLarge(len(body), REQUEST_BYTES_MAX, "bytes", method)
         number = next(self._numbers)
         future: Future[bytes] = Future()
         self._waiting[number] = future
@@ -83,9 +76,9 @@ class Link:
                 self._socket.sendall(body)
         except OSError:
             self._waiting.pop(number, None)
-            raise Closed("server") from None
+            raise core.Closed("server") from None
         if self._is_over:
-            raise Closed("server")
+            raise core.Closed("server")
         return future
 
     def _receive_all(self) -> None:
@@ -109,7 +102,7 @@ class Link:
         finally:
             self._is_over = True
             for future in list(self._waiting.values()):
-                future.set_exception(Closed("server"))
+                future.set_exception(core.Closed("server"))
             self._ended()
 
     def _receive(self, size: int) -> bytes:
@@ -159,11 +152,11 @@ class Answering:
         try:
             method, arguments = _request.decode(body)
             answer = _encoder.encode(await self._calls[method](*arguments))
-        except EventLogError as error:
+        except core.EventLogError as error:
             self._send(number, ERROR, _encode_error(error))
         except Exception as error:  # told to the caller, who must not wait for ever; the log has the rest
             logger.exception("a request of the bulk process failed")
-            problem = StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
+            problem = core.StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
             self._send(number, ERROR, _encode_error(problem))
         else:
             self._send(number, ANSWER, answer)
@@ -173,28 +166,28 @@ class Answering:
             self._writer.write(_HEAD.pack(len(body), number, kind) + body)
 
 
-def _kinds(base: type[EventLogError]) -> dict[str, type[EventLogError]]:
+def _kinds(base: type[core.EventLogError]) -> dict[str, type[core.EventLogError]]:
     found = {base.__name__: base}
     for kind in base.__subclasses__():
         found.update(_kinds(kind))
     return found
 
 
-def _encode_error(error: EventLogError) -> bytes:
+def _encode_error(error: core.EventLogError) -> bytes:
     return _error_encoder.encode((type(error).__name__, str(error), vars(error)))
 
 
-_ENUMS: tuple[tuple[type[EventLogError], str, type[StrEnum]], ...] = (
-    (AppendConditionFailed, "reason", ConditionFailure),
+_ENUMS: tuple[tuple[type[core.EventLogError], str, type[StrEnum]], ...] = (
+    (core.AppendConditionFailed, "reason", core.ConditionFailure),
     (Forbidden, "right", Right),
 )
 """What errors carry that is no plain value."""
 
 
-def _decode_error(body: bytes) -> EventLogError:
+def _decode_error(body: bytes) -> core.EventLogError:
     """The error with all that it carries, whatever its constructor takes."""
     name, message, carried = msgspec.msgpack.decode(body, type=tuple[str, str, dict[str, Any]])
-    kind = _kinds(EventLogError).get(name, StorageUnavailable)
+    kind = _kinds(core.EventLogError).get(name, core.StorageUnavailable)
     for of_kind, field, enum in _ENUMS:
         if issubclass(kind, of_kind) and field in carried:
             carried[field] = enum(carried[field])
