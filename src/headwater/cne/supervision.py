@@ -43,17 +43,13 @@ class Supervisor:
         """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery
         self._settings, self._bus, self._turns = settings, bus, turns
-        self._feed: Feed | None = None
+        self.present: Feed | None = None
+        """The feed that runs at the moment, if there is one; may be asked from any thread."""
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
         """Then the task ends, also where what it met at its end came in place of its cancellation."""
-
-    @property
-    def present(self) -> Feed | None:
-        """The feed that runs at the moment, if there is one; may be asked from any thread."""
-        return self._feed
 
     def start(self) -> None:
         """Follow the log, as soon as there is one."""
@@ -82,7 +78,7 @@ class Supervisor:
         return await self._started()
 
     def _open_feed(self) -> Feed | None:
-        return None if self._feed is None or self._feed.log.is_closed else self._feed
+        return None if self.present is None or self.present.log.is_closed else self.present
 
     async def _started(self) -> Feed:
         self._wanted.set()
@@ -128,9 +124,9 @@ class Supervisor:
         try:
             for subscription in self._subscriptions.by_id.values():
                 feed.subscribe(subscription, kept.get(subscription.endpoint))
-            self._feed = feed
+            self.present = feed
             self._ready.set()
             await feed.run()
         finally:
-            self._feed = None
+            self.present = None
             await feed.close()

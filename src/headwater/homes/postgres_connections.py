@@ -10,12 +10,11 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
 from ..formats.installing import how_to_install
-from .postgres_hosts import Hosts
 
 if TYPE_CHECKING:
     import psycopg
@@ -196,3 +195,42 @@ def load_driver() -> Any:
     except ImportError:
         raise StorageUnavailable(f"a home in PostgreSQL needs psycopg: {how_to_install('postgres')}") from None
     return psycopg
+
+
+_LISTS = ("host", "hostaddr", "port")
+
+
+class Hosts:
+    """The hosts that the address of a home names; the one that answered last is tried first.
+
+    libpq tries them in order (`postgresql://a,b:5433/x`), so a first one that is dead would cost its whole time at each
+    connection. Safe to call from any thread.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given`: the parameters of the address, as libpq reads them."""
+        lists = {name: given[name].split(",") for name in _LISTS if given.get(name)}
+        size = max(map(len, lists.values()), default=0)
+        if len(ports := lists.get("port", [])) == 1:
+            lists["port"] = ports * size
+        self._lists = lists
+        self._is_known = size > 1 and "host" in lists and all(len(each) == size for each in lists.values())
+        """Whether the lists are understood; if not, they are left to libpq."""
+        self._first = 0
+
+    def ordered(self) -> dict[str, str]:
+        """The parameters that name the hosts, the one that answered last first; none if there is one host."""
+        first = self._first
+        if not self._is_known:
+            return {}
+        return {name: ",".join(each[first:] + each[:first]) for name, each in self._lists.items()}
+
+    def answered(self, host: str, port: int) -> None:
+        """That one took a connection."""
+        if not self._is_known:
+            return
+        ports = self._lists.get("port", [""] * len(self._lists["host"]))
+        for index, (name, listed) in enumerate(zip(self._lists["host"], ports, strict=True)):
+            if name == host and listed in ("", str(port)):
+                self._first = index
+                return

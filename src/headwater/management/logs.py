@@ -9,18 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from ..core import errors as core
 from ..core.access import Guard, Right, User
 from ..core.consumer import Consumer
-from ..core.errors import (
-    ConsumerNotFound,
-    InvalidInput,
-    InvalidPosition,
-    InvalidSettings,
-    LogExists,
-    LogNotFound,
-    StorageCorrupted,
-    StorageUnavailable,
-)
 from ..core.following import lag_of
 from ..core.limits import show
 from ..core.local import LocalLog
@@ -72,8 +63,8 @@ class LogRights:
         if log != SYSTEM_LOG:
             try:
                 check_log_name(log)
-            except InvalidInput:
-                raise LogNotFound(log) from None
+            except core.InvalidInput:
+                raise core.LogNotFound(log) from None
         return self.store.open(log)
 
     async def of_all(self, user: User, listed: Callable[[str], Sequence[str]]) -> list[str]:
@@ -84,7 +75,7 @@ class LogRights:
         def of_one(name: str) -> Sequence[str]:
             try:
                 return listed(name)
-            except (LogNotFound, StorageCorrupted, StorageUnavailable):
+            except (core.LogNotFound, core.StorageCorrupted, core.StorageUnavailable):
                 return ()  # deleted meanwhile; or reported as the problem of the log itself
 
         names = await self.visible(user)
@@ -129,12 +120,12 @@ class Logs(Dropping):
     def _read(self, name: str) -> Attributes:
         try:
             return _shown(self._rights.opened(name))
-        except (StorageCorrupted, StorageUnavailable) as error:
+        except (core.StorageCorrupted, core.StorageUnavailable) as error:
             return {"problem": refusal_of(error).description}
 
     def _create(self, name: str, given: Attributes) -> Attributes:
         if check_log_name(name) in self._store.names():
-            raise LogExists(name)
+            raise core.LogExists(name)
         return _shown(self._store.create(name, _settings(LogSettings(), given)))
 
     def _update(self, name: str, changes: Attributes) -> Attributes:
@@ -286,7 +277,7 @@ def _positions() -> Iterator[None]:
     """Errors of positions, under the attribute's name."""
     try:
         yield
-    except InvalidPosition as error:
+    except core.InvalidPosition as error:
         raise Refusal(Status.BAD_REQUEST, f"acknowledged: {error.problem}") from None
 
 
@@ -314,7 +305,7 @@ def _no_stream(log: str, name: str) -> Refusal:
 def _registered(log: LocalLog, owner: str, component: str) -> Consumer:
     consumer = log.consumer(owner, component)
     if consumer is None:
-        raise ConsumerNotFound(owner, component)
+        raise core.ConsumerNotFound(owner, component)
     return consumer
 
 
@@ -360,7 +351,7 @@ def _settings(settings: LogSettings, given: Attributes) -> LogSettings:
     """The settings with what is given; None is none of it. Raises Refusal that names the attribute."""
     try:
         return replace(settings, **{SETTINGS[attribute]: value for attribute, value in given.items()})
-    except InvalidSettings as error:
+    except core.InvalidSettings as error:
         attributes = {field: attribute for attribute, field in SETTINGS.items()}
         where = attributes.get(error.where, error.where)
         raise Refusal(Status.BAD_REQUEST, f"{where}: {error.problem}") from None

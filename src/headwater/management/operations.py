@@ -10,16 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import errors as core
 from ..core.access import User
-from ..core.errors import (
-    Closed,
-    ConsumerNotFound,
-    EventLogError,
-    LogNotFound,
-    StorageCorrupted,
-    StorageUnavailable,
-    WouldDrop,
-)
 from ..core.limits import show
 from ..core.loop.fair_semaphore import FairSemaphore
 from ..core.slices import Slices
@@ -130,10 +122,10 @@ class Management:
             return await self.do(request)
         except Refusal as refusal:
             return Answer(refusal.status, {}, refusal.description)
-        except WouldDrop as error:
-            facts = {name: getattr(error, name) for name in WouldDrop.MEMBERS}
+        except core.WouldDrop as error:
+            facts = {name: getattr(error, name) for name in core.WouldDrop.MEMBERS}
             return Answer(Status.CONFLICT, facts, str(error))
-        except EventLogError as error:
+        except core.EventLogError as error:
             answered = refusal_of(error)
             if answered.status is Status.INTERNAL_ERROR:
                 _logger.error("a management operation failed: %s", error)
@@ -267,9 +259,9 @@ class Management:
         """What a QUERY answers of an entity; None for what went away meanwhile."""
         try:
             return _shown(type, name, await self._entities[type.name].read(user, name))
-        except (Refusal, LogNotFound, ConsumerNotFound, Closed):
+        except (Refusal, core.LogNotFound, core.ConsumerNotFound, core.Closed):
             return None
-        except (StorageCorrupted, StorageUnavailable):
+        except (core.StorageCorrupted, core.StorageUnavailable):
             return None  # of a log that cannot be opened: that is its entity's to say
 
     async def _get_types(self, request: Request) -> Answer:

@@ -23,20 +23,10 @@ from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.exchange import whole_number
 from ..http.front_end import Handler
+from . import wire
 from .entities import CREATE, DELETE, DROPS_AT_MOST, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, RESULTS_MAX, Answer, Management, Request
 from .statuses import Refusal, Status
-from .wire import (
-    BODY_BYTES_MAX,
-    described,
-    encode,
-    given_object,
-    pieces_of,
-    pieces_of_types,
-    problem_of,
-    query_of,
-    types_of,
-)
 
 Result = TypeVar("Result")
 
@@ -61,12 +51,12 @@ class Application(FrontEnd[ManagementHost, Exchange]):
         self.routes: Routes[Handler[ManagementHost, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in (list_types, query, of_entity)
-            self.routes.add(method, path, handler, body_bytes_max=BODY_BYTES_MAX, has_parameters=has_parameters)
+            self.routes.add(method, path, handler, body_bytes_max=wire.BODY_BYTES_MAX, has_parameters=has_parameters)
         super().__init__(ManagementHost(management, guard), self.routes.find, _logger, Exchange)
 
     async def refuse(self, exchange: Exchange, error: Exception) -> None:
         if isinstance(error, Refusal):
-            await exchange.answer_problem(problem_of(error))
+            await exchange.answer_problem(wire.problem_of(error))
         else:
             await super().refuse(exchange, error)
 
@@ -74,15 +64,15 @@ class Application(FrontEnd[ManagementHost, Exchange]):
 async def list_types(host: ManagementHost, exchange: Exchange) -> None:
     """GET /management"""
     user = await host.user(exchange)
-    asked, count = types_of(exchange)
+    asked, count = wire.types_of(exchange)
     if asked is None:
-        await exchange.answer_json(200, described(host.management.types))
+        await exchange.answer_json(200, wire.described(host.management.types))
         return
     served = [type for type in host.management.types if type.name in asked]
     found = await _while_there(exchange, _query_all(host.management, user, served, count))
     await exchange.start(b"application/json", [_NO_STORE])
     slices = Slices()
-    for piece in pieces_of_types(found):
+    for piece in wire.pieces_of_types(found):
         await exchange.send(piece)
         await slices.pause()
     await exchange.finish()
@@ -91,7 +81,7 @@ async def list_types(host: ManagementHost, exchange: Exchange) -> None:
 async def query(host: ManagementHost, exchange: Exchange) -> None:
     """GET /management/{type}"""
     user = await host.user(exchange)
-    properties, body = query_of(exchange, host.management.type(exchange.arguments[0]))
+    properties, body = wire.query_of(exchange, host.management.type(exchange.arguments[0]))
     asked = host.management.do(Request(user, {"operation": "QUERY", **properties}, body))
     await _answer(exchange, await _while_there(exchange, asked))
 
@@ -120,7 +110,7 @@ async def of_entity(host: ManagementHost, exchange: Exchange) -> None:
         able = {method for method, each in _METHODS.items() if each in type.operations}
         raise MethodNotAllowed(exchange.scope["method"], able)
     drops = whole_number(exchange.parameters(*type.operations[operation]), DROPS_AT_MOST)
-    body = await given_object(exchange) if operation in (CREATE, UPDATE) else None
+    body = await wire.given_object(exchange) if operation in (CREATE, UPDATE) else None
     about = {"operation": operation, "type": type.name, "name": name, DROPS_AT_MOST: drops}
     await _answer(exchange, await host.management.do(Request(user, about, body)))
 
@@ -133,7 +123,7 @@ async def perform(host: ManagementHost, exchange: Exchange) -> None:
     if operation in OF_ENTITIES:
         method = next(method for method, each in _METHODS.items() if each == operation)
         raise InvalidParameter("operation", f"{operation} is {method} of the entity itself")
-    answer = await host.management.do(_request(user, operation, type, name, await given_object(exchange)))
+    answer = await host.management.do(_request(user, operation, type, name, await wire.given_object(exchange)))
     await _answer(exchange, answer)
 
 
@@ -177,11 +167,11 @@ async def _answer(exchange: Exchange, answer: Answer) -> None:
         if answer.status == 204:
             await exchange.answer_empty(204)
         else:
-            await exchange.answer(answer.status, encode(answer.body), headers=(_NO_STORE,))
+            await exchange.answer(answer.status, wire.encode(answer.body), headers=(_NO_STORE,))
         return
     slices = Slices()
     await exchange.start(b"application/json", [_NO_STORE])
-    for piece in pieces_of(answer):
+    for piece in wire.pieces_of(answer):
         await exchange.send(piece)
         await slices.pause()
     await exchange.finish()

@@ -50,7 +50,6 @@ class PipelineGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click.Group."""
         if args and not args[0].startswith("-") and args[0] not in names():
             raise click.UsageError(str(NoSuchPipeline(args[0])), ctx)
         return super().resolve_command(ctx, args)

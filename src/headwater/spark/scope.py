@@ -7,17 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource
 
 from ..core.errors import InvalidQuery
 from ..core.limits import SEQUENCE_NUMBER_MAX
@@ -42,13 +32,13 @@ class Scope:
     is_empty: bool = False
     """Whether filters contradict each other, so that nothing is left."""
 
-    def narrowed(self, filter: Filter) -> tuple[Scope, bool]:
+    def narrowed(self, filter: datasource.Filter) -> tuple[Scope, bool]:
         """The scope with that filter, and whether it says all of what the filter says; if not, Spark has to as well."""
         path: tuple[str, ...] = getattr(filter, "attribute", ())
         column = path[0] if len(path) == 1 else None
         if column not in COLUMNS:
             return self, False
-        if isinstance(filter, IsNotNull):
+        if isinstance(filter, datasource.IsNotNull):
             return self, True  # no column is ever null
         narrow = {
             "log": self._of_logs,
@@ -60,11 +50,11 @@ class Scope:
         found = narrow(filter) if narrow is not None else None
         if found is not None:
             return found, True
-        if column == "sequence_number" and isinstance(filter, In) and (numbers := _values(filter)):
+        if column == "sequence_number" and isinstance(filter, datasource.In) and (numbers := _values(filter)):
             return self._between(min(numbers), max(numbers)), False
         return self, False
 
-    def _of_types(self, filter: Filter) -> Scope | None:
+    def _of_types(self, filter: datasource.Filter) -> Scope | None:
         types = _values(filter)
         if types is None:
             return None
@@ -78,45 +68,45 @@ class Scope:
         except InvalidQuery:  # a type that no event can have, or too many of them: Spark can do it
             return None
 
-    def _of_partitions(self, filter: Filter) -> Scope | None:
+    def _of_partitions(self, filter: datasource.Filter) -> Scope | None:
         values = _values(filter)
         if values is None:
             return None
         left = _both(values if self.partitions is None else self.partitions, values)
         return replace(self, partitions=left) if left else replace(self, is_empty=True)
 
-    def _of_logs(self, filter: Filter) -> Scope | None:
+    def _of_logs(self, filter: datasource.Filter) -> Scope | None:
         values = _values(filter)
         if values is None:
             return None
         return replace(self, logs=frozenset(values) if self.logs is None else self.logs & frozenset(values))
 
-    def _numbered(self, filter: Filter) -> Scope | None:
+    def _numbered(self, filter: datasource.Filter) -> Scope | None:
         match filter:
-            case EqualTo(value=int(number)) | EqualNullSafe(value=int(number)):
+            case datasource.EqualTo(value=int(number)) | datasource.EqualNullSafe(value=int(number)):
                 return self._between(number, number)
-            case GreaterThan(value=int(number)):
+            case datasource.GreaterThan(value=int(number)):
                 return self._between(number + 1, self.last)
-            case GreaterThanOrEqual(value=int(number)):
+            case datasource.GreaterThanOrEqual(value=int(number)):
                 return self._between(number, self.last)
-            case LessThan(value=int(number)):
+            case datasource.LessThan(value=int(number)):
                 return self._between(self.first, number - 1)
-            case LessThanOrEqual(value=int(number)):
+            case datasource.LessThanOrEqual(value=int(number)):
                 return self._between(self.first, number)
         return None
 
-    def _recorded(self, filter: Filter) -> Scope | None:
+    def _recorded(self, filter: datasource.Filter) -> Scope | None:
         """Times are kept in ms and compared in µs: bounds are rounded to where no event can be in between."""
         match filter:
-            case EqualTo(value=datetime() as moment) | EqualNullSafe(value=datetime() as moment):
+            case datasource.EqualTo(value=datetime() as moment) | datasource.EqualNullSafe(value=datetime() as moment):
                 return self._during(ceil_ms(moment), floor_ms(moment) + 1)
-            case GreaterThan(value=datetime() as moment):
+            case datasource.GreaterThan(value=datetime() as moment):
                 return self._during(floor_ms(moment) + 1, None)
-            case GreaterThanOrEqual(value=datetime() as moment):
+            case datasource.GreaterThanOrEqual(value=datetime() as moment):
                 return self._during(ceil_ms(moment), None)
-            case LessThan(value=datetime() as moment):
+            case datasource.LessThan(value=datetime() as moment):
                 return self._during(None, ceil_ms(moment))
-            case LessThanOrEqual(value=datetime() as moment):
+            case datasource.LessThanOrEqual(value=datetime() as moment):
                 return self._during(None, floor_ms(moment) + 1)
         return None
 
@@ -131,12 +121,12 @@ class Scope:
         return replace(self, from_ms=low, before_ms=high, is_empty=self.is_empty or is_empty)
 
 
-def _values(filter: Filter) -> tuple[Any, ...] | None:
+def _values(filter: datasource.Filter) -> tuple[Any, ...] | None:
     """What a column must be one of, if the filter says that. Nothing is equal to null."""
     match filter:
-        case EqualTo(value=value) | EqualNullSafe(value=value):
+        case datasource.EqualTo(value=value) | datasource.EqualNullSafe(value=value):
             return () if value is None else (value,)
-        case In(value=values):
+        case datasource.In(value=values):
             return tuple([value for value in values if value is not None])
     return None
 

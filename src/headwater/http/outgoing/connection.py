@@ -54,23 +54,19 @@ class Connection(asyncio.Protocol):
         self._head_bytes = self._body_bytes = self._body_bytes_max = 0
         self._body: list[bytes] | None = None
         self._poll = select.poll()
-        self._is_open = False
+        self.is_open = False
+        """Whether it can carry another call."""
         self._ended = "it was not made"
         """Why it is not open."""
 
     # Per call
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can carry another call."""
-        return self._is_open
 
     def is_stale(self) -> bool:
         """Whether it has ended, or there is something on it that nobody asked for: also what the loop has not seen.
 
         It would be taken for the answer to the next call.
         """
-        return not self._is_open or bool(self._poll.poll(0))
+        return not self.is_open or bool(self._poll.poll(0))
 
     def ask(self, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool) -> asyncio.Future[Reply]:
         """Send a whole request; its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
@@ -79,7 +75,7 @@ class Connection(asyncio.Protocol):
         longer waits closes the connection.
         """
         waiter = self._waiter = self._loop.create_future()
-        if not self._is_open or self._transport is None:
+        if not self.is_open or self._transport is None:
             waiter.set_exception(Unanswered(f"the connection has ended: {self._ended}"))
             return waiter
         self._answer = Answer(is_lenient=True)
@@ -98,7 +94,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-        self._is_open = True
+        self.is_open = True
         self._sockets.open += 1
 
     def data_received(self, data: bytes) -> None:
@@ -176,8 +172,8 @@ class Connection(asyncio.Protocol):
 
     def _end(self, error: Exception) -> None:
         """Whoever waits for the answer is told; the socket is closed at once, whatever is still to be read."""
-        if self._is_open:
-            self._is_open, self._ended = False, str(error)
+        if self.is_open:
+            self.is_open, self._ended = False, str(error)
         self._answer = None
         self._deadline.stop()
         waiter, self._waiter = self._waiter, None

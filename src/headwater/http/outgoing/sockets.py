@@ -18,14 +18,10 @@ class Sockets:
         """`allowed` is, where it is not given, a part of what the process may have."""
         self.allowed = _share() if allowed is None else allowed
         self.open = 0
-        self._calls = asyncio.Semaphore(max(1, self.allowed // 2))
-
-    @property
-    def calls(self) -> asyncio.Semaphore:
+        self.calls = asyncio.Semaphore(max(1, self.allowed // 2))
         """To be held during a call that makes a connection: half of the sockets are for those. Who waits is served in
         order. A call on a kept connection has its socket: one of the other half.
         """
-        return self._calls
 
     @property
     def are_many(self) -> bool:

@@ -64,7 +64,8 @@ class Archiver:
         self.log, self.keeping = log, keeping
         self._client, self._table, self._consumer = client, table, consumer
         self._releasing = threading.Lock()
-        self._after = table.state.archived
+        self.after = table.state.archived
+        """The next events are those after this number: `archived`, but after a gap."""
         self._released_at = 0.0
 
     @staticmethod
@@ -96,7 +97,7 @@ class Archiver:
             table.follow_log(info.incarnation)
         table.claim(claim_of(consumer))
         archiver = Archiver(client, log, table, consumer, keeping)
-        archiver._after = archiver._next_after(info)
+        archiver.after = archiver._next_after(info)
         drop_abandoned(path, table.state.archived, archiver.claim)
         archiver.release()
         return archiver
@@ -105,11 +106,6 @@ class Archiver:
     def archived(self) -> int:
         """The number up to which the log is in the table."""
         return self._table.state.archived
-
-    @property
-    def after(self) -> int:
-        """The next events are those after this number: `archived`, but after a gap."""
-        return self._after
 
     @property
     def claim(self) -> int:
@@ -124,7 +120,7 @@ class Archiver:
     @property
     def directory(self) -> Path:
         """Where the next events are staged: files below `date=...`, by the date on which they were recorded."""
-        return batch_directory(self.path, self._after, self.claim)
+        return batch_directory(self.path, self.after, self.claim)
 
     def begin_checkpoint(self, parent: Path | None = None) -> Path:
         """A directory that is this archiver's alone, for what Spark remembers of a query; those before it are removed.
@@ -159,13 +155,13 @@ class Archiver:
         """
         directory = self.directory
         drop_sidecars(directory)
-        staged = inspect(self.path, directory, self._after, self._count)
+        staged = inspect(self.path, directory, self.after, self._count)
         if staged is None:
             shutil.rmtree(directory, ignore_errors=True)
             return None
         sync([self.path / file.path for file in staged.files], self.path)
         self._table.commit(staged.files, self.archived, staged.last, self.claim)
-        self._after = staged.last
+        self.after = staged.last
         return staged
 
     def release(self) -> int:

@@ -18,16 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from ..delta import (
-    CHECKPOINT_COMMITS,
-    COMMIT_TRIES,
-    NO_HOOKS,
-    entries_after,
-    entry,
-    newest_checkpoint,
-    open_table,
-    sum_up,
-)
+from .. import delta
 from ..durable import sync
 from .columns import DATE, TABLE_SCHEMA
 from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
@@ -59,7 +50,7 @@ class ArchiveTable:
     def __init__(self, path: Path) -> None:
         """Open what is there. Raises NotAnArchive."""
         self.path = path
-        self._table = open_table(path, NotAnArchive)
+        self._table = delta.open_table(path, NotAnArchive)
         self.state = state_of(self._table, path)
         self._synced: int | None = None
         """The version up to which Delta's log is known to be on the disk."""
@@ -84,7 +75,7 @@ class ArchiveTable:
 
     def claim(self, claim: int) -> None:
         """From now on only who shows this claim, or a larger one, can add. Raises ArchiveFenced if one is larger."""
-        for _ in range(COMMIT_TRIES):
+        for _ in range(delta.COMMIT_TRIES):
             state = self.refresh()
             if state.claim > claim:
                 raise ArchiveFenced(str(self.path), claim, state.claim)
@@ -104,7 +95,7 @@ class ArchiveTable:
         Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
         """
         actions = [_add_action(file) for file in files]
-        for _ in range(COMMIT_TRIES):
+        for _ in range(delta.COMMIT_TRIES):
             state = self.refresh()
             if state.claim != claim or state.archived != after:
                 raise ArchiveFenced(str(self.path), claim, state.claim)
@@ -120,7 +111,7 @@ class ArchiveTable:
         state = self.refresh()
         if state.claim != claim or state.archived != upto:
             raise ArchiveFenced(str(self.path), claim, state.claim)
-        if self.state.version % CHECKPOINT_COMMITS == 0:
+        if self.state.version % delta.CHECKPOINT_COMMITS == 0:
             self.sum_up()
 
     def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedFile]) -> None:
@@ -149,7 +140,7 @@ class ArchiveTable:
 
     def sum_up(self) -> None:
         """See `delta.sum_up`."""
-        sum_up(self._table, self.path)
+        delta.sum_up(self._table, self.path)
 
     def _try(
         self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, Any]
@@ -165,7 +156,7 @@ class ArchiveTable:
                 self._table.schema(),
                 [DATE],
                 commit_properties=CommitProperties(custom_metadata=told, app_transactions=transactions),
-                post_commithook_properties=NO_HOOKS,
+                post_commithook_properties=delta.NO_HOOKS,
             )
         except CommitFailedError:
             return False
@@ -176,11 +167,11 @@ class ArchiveTable:
         """Make Delta's log durable, also what somebody else wrote who was killed before it could."""
         entries: list[Path] = []
         if self._synced is None:
-            checkpoint, entries = newest_checkpoint(self.path)
-            known = [entry(self.path, version) for version in range(checkpoint + 1, self.state.version + 1)]
+            checkpoint, entries = delta.newest_checkpoint(self.path)
+            known = [delta.entry(self.path, version) for version in range(checkpoint + 1, self.state.version + 1)]
             entries += [file for file in known if file.exists()]
             self._synced = self.state.version
-        new = entries_after(self.path, self._synced)
+        new = delta.entries_after(self.path, self._synced)
         self._synced += len(new)
         sync([*entries, *new], self.path)
 
@@ -200,7 +191,7 @@ def _create(path: Path, properties: dict[str, str]) -> None:
             configuration=_PLAIN | properties,
             raise_if_key_not_exists=False,
         )
-        sync([entry(path, 0)], path.parent)
+        sync([delta.entry(path, 0)], path.parent)
 
 
 def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
