@@ -222,10 +222,6 @@ def _symbol32(buffer: bytes, at: int, depth: int) -> Read:
         raise DecodeError("a symbol is not ASCII", at) from None
 
 
-def _list8(buffer: bytes, at: int, depth: int) -> Read:
-    return _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
-
-
 def _list32(buffer: bytes, at: int, depth: int) -> Read:
     size, count = U32_U32.unpack_from(buffer, at)
     return _items(buffer, at + 8, count, at + 4 + size, depth)
@@ -242,10 +238,6 @@ def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if at != stop:
         raise DecodeError("a list's size is not that of its elements", start)
     return items, at
-
-
-def _map8(buffer: bytes, at: int, depth: int) -> Read:
-    return _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
 
 
 def _map32(buffer: bytes, at: int, depth: int) -> Read:
@@ -279,10 +271,6 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if len(entries) != count >> 1:
         raise DecodeError("a map has a key twice", start)
     return entries, at
-
-
-def _array8(buffer: bytes, at: int, depth: int) -> Read:
-    return _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
 
 
 def _array32(buffer: bytes, at: int, depth: int) -> Read:
@@ -390,11 +378,11 @@ _TYPES: Final[dict[int, tuple[int, Reader]]] = {
     0xB0: (SIZE32, _binary32),
     0xB1: (SIZE32, _string32),
     0xB3: (SIZE32, _symbol32),
-    0xC0: (SIZE8, _list8),
-    0xC1: (SIZE8, _map8),
+    0xC0: (SIZE8, lambda buffer, at, depth: _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
+    0xC1: (SIZE8, lambda buffer, at, depth: _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
     0xD0: (SIZE32, _list32),
     0xD1: (SIZE32, _map32),
-    0xE0: (SIZE8, _array8),
+    0xE0: (SIZE8, lambda buffer, at, depth: _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
     0xF0: (SIZE32, _array32),
 }
 WIDTHS: Final[list[int]] = [_TYPES[code][0] if code in _TYPES else UNKNOWN for code in range(256)]
