@@ -9,9 +9,9 @@ import pytest
 
 from headwater.cne import service
 from headwater.cne.endpoint import Endpoint
-from headwater.cne.timestamps import now_ms
 from headwater.cne.webhook import shown
 from headwater.core import NotificationType
+from headwater.core.clocks import wall_clock_ms
 
 from ..management.told import Told
 from .builders import NODE_SYNC_STATE
@@ -115,7 +115,7 @@ def test_an_endpoint_that_is_suspended_for_too_long_is_forgotten(play, monkeypat
         told = Told(world.bus)
         id, endpoint = await suspended(world, NODE_SYNC_STATE, "/sync")
         await world.publish(id, "y", "z")
-        endpoint.kept.suspended_at = now_ms() - 604_800_001
+        endpoint.kept.suspended_at = wall_clock_ms() - 604_800_001
         await until(lambda: told.of(FORGOTTEN))
         assert told.of(FORGOTTEN) == [{"log": "cne", "endpoint": endpoint.uri, "subscriptions": 2, "missed": 3}]
         assert (await world.ask("GET", f"{V2}/subscriptions")).json == []

@@ -17,7 +17,8 @@ from headwater.core import Query, QueryItem
 from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveFenced, ArchiveUnreadable, NotAnArchive
 from headwater.spark.archive.snapshot import Archive, snapshot
-from headwater.spark.archive.table import CHECKPOINT_COMMITS, ArchiveTable
+from headwater.spark.archive.table import ArchiveTable
+from headwater.spark.delta import CHECKPOINT_COMMITS
 
 from .archive_tables import CLAIM, NOON, add, archive, stage
 
