@@ -74,6 +74,25 @@ def test_events_of_one_turn_are_one_append_in_their_order() -> None:
     run(play)
 
 
+def test_a_turn_ends_once_for_what_came_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[AppendBatcher] = []
+    flush = AppendBatcher.flush
+
+    def watched(self: AppendBatcher) -> None:
+        ends.append(self)
+        flush(self)
+
+    monkeypatch.setattr(AppendBatcher, "flush", watched)
+
+    async def play(played: Played) -> None:
+        for number in range(1, 4):
+            await played.join(Event("T"))
+            await turns()
+            assert len(ends) == number
+
+    run(play)
+
+
 def test_appends_and_single_events_of_one_turn_keep_their_order() -> None:
     async def play(played: Played) -> None:
         ends = [played.join(Event("T", b"1")), played.join(Event("T", b"2"))]

@@ -199,7 +199,8 @@ class AppendBatcher:
 
     def add(self, joint: Joint) -> None:
         """Append events that are joined already."""
-        self._close()
+        if self._open is not None:
+            self._close()
         try:
             columns = joint.columns(self._log.settings)
             request = self._log.request_columns(columns, None, joint.partition, self._deliver, joint)
@@ -210,7 +211,8 @@ class AppendBatcher:
 
     def flush(self) -> None:
         """Hand the gathered appends over to the log, without waiting for the end of the turn."""
-        self._close()
+        if self._open is not None:
+            self._close()
         gathered, self._gathered = self._gathered, []
         for request in gathered:
             if self._waiting or not self._is_taken(request):
@@ -227,7 +229,8 @@ class AppendBatcher:
             self.add(joint)
 
     def _gather(self, request: AppendRequest) -> None:
-        self._close()
+        if self._open is not None:
+            self._close()
         self._gathered.append(request)
         self._hand_over_soon()
 
@@ -237,7 +240,11 @@ class AppendBatcher:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._is_due = False
+        try:
+            if self._open is not None:
+                self._close()  # while this is due: it takes no further turn
+        finally:
+            self._is_due = False
         self.flush()
 
     def _is_taken(self, request: AppendRequest) -> bool:
