@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_not
 from typing import TypeVar
 
 from .errors import InvalidEvent, TooLarge
@@ -160,14 +161,14 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     size += _check_labels("id", ids, ID_CHARS_MAX)
     size += _check_labels("source", sources, SOURCE_CHARS_MAX)
     size += _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
-    if any(mapping is not NO_ATTRIBUTES for mapping in attributes):
+    if any(map(is_not, attributes, repeat(NO_ATTRIBUTES))):
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
     _check_encodings(encodings)
     if not are_messages_checked:
         check_messages(data, envelopes, encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
-        ids = tuple(id or next(fresh) for id in ids)
+        ids = tuple([id or next(fresh) for id in ids])
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
@@ -304,9 +305,10 @@ def _check_types(column: Sequence[str]) -> int:
     except TypeError:  # something that is not even hashable, and so no string
         unknown = set()
         _raise_first_fault(column)
-    if any(map(check_type, unknown)):
-        _raise_first_fault(column)
-    _remember(_seen_types, unknown)
+    if unknown:
+        if any(map(check_type, unknown)):
+            _raise_first_fault(column)
+        _remember(_seen_types, unknown)
     return sum(map(len, column))
 
 
@@ -323,7 +325,9 @@ def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, .
         lines = "\n".join(flat) + "\n" if flat else ""
         if flat and not _are_plain(lines, len(flat)):
             _check_unusual_tags(column, set(flat))
-        if set(map(type, column)) != {tuple} or [tags for tags in column if len(tags) != 2 or tags[0] >= tags[1]]:
+        if set(map(type, column)) != {tuple} or [
+            tags for tags in column if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1])
+        ]:
             column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
     except TypeError:  # something that is no collection, or not even hashable, or no string
         _raise_first_tag_fault(column)

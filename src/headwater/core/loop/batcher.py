@@ -210,9 +210,12 @@ class AppendBatcher:
             self._gather(request)
 
     def flush(self) -> None:
-        """Hand the gathered appends over to the log, without waiting for the end of the turn."""
-        if self._open is not None:
-            self._close()
+        """Hand the gathered appends over to the log; called at the end of a turn, or before."""
+        try:
+            if self._open is not None:
+                self._close()  # while the end of the turn is due: it takes no further one
+        finally:
+            self._is_due = False
         gathered, self._gathered = self._gathered, []
         for request in gathered:
             if self._waiting or not self._is_taken(request):
@@ -237,15 +240,7 @@ class AppendBatcher:
     def _hand_over_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._loop.call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        try:
-            if self._open is not None:
-                self._close()  # while this is due: it takes no further turn
-        finally:
-            self._is_due = False
-        self.flush()
+            self._loop.call_soon(self.flush)
 
     def _is_taken(self, request: AppendRequest) -> bool:
         """Submit; False if the request is to wait for room."""
