@@ -198,7 +198,7 @@ class Counting:
         return self.hashes[index]
 
 
-def test_a_term_is_found_near_where_its_hash_says(tmp_path: Path) -> None:
+def test_a_term_is_found_by_bisection_of_the_hashes(tmp_path: Path) -> None:
     run = active([("A", (f"n:{n}",), 0) for n in range(20_000)])
     file = FilePostings(write_postings(tmp_path, run.first, run.last, run.encoded_terms()))
     hashes = Counting(file.hashes)
@@ -206,7 +206,7 @@ def test_a_term_is_found_near_where_its_hash_says(tmp_path: Path) -> None:
     for n in range(0, 20_000, 20):
         found = file.numbers("g", f"n:{n}")
         assert found is not None and list(found.some(1, 20_000, 5)) == [n + 1]
-    assert hashes.looks < 12 * 1000  # bisecting all of them takes 15 looks and one more
+    assert hashes.looks <= 16 * 1000  # of 20,001 terms: 15 looks, and one more
     assert all(file.numbers("g", f"no:{n}") is None for n in range(1000))
 
 
