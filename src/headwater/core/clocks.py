@@ -1,4 +1,4 @@
-"""The clocks of the system: the one that people read, and the one for leases and ages, which nobody sets."""
+"""The clocks of the system: the one that people read, and the monotonic one for leases and ages."""
 
 from __future__ import annotations
 

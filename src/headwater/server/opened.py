@@ -13,7 +13,7 @@ from ..http.certificates import EXTENSION
 
 
 class PeerConnection(asyncio.Protocol):
-    """A connection, with what its peer sent and nobody has looked at yet."""
+    """A connection, with the data that its peer sent and that is not parsed yet."""
 
     def __init__(self) -> None:
         """On the running loop."""
