@@ -317,6 +317,30 @@ def test_attaches_that_wait_for_their_log_are_bounded(served: Served) -> None:
     client.drop()
 
 
+def test_a_producer_that_goes_while_its_log_is_opened_leaves_nothing_behind(served: Served, client: Client) -> None:
+    served.store.create("late")
+    asked, may_open, open_log = threading.Event(), threading.Event(), served.store.open
+
+    def slow(name: str) -> Any:
+        asked.set()
+        assert may_open.wait(WAIT_S_MAX)
+        return open_log(name)
+
+    served.store.open = slow  # type: ignore[method-assign]
+    session = client.engine.begin()
+    link = session.attach_sender("going", source=Source(), target=Target(address="late"))
+    client.flush()
+    assert asked.wait(WAIT_S_MAX)
+    link.detach()
+    client.flush()
+    may_open.set()
+    client.wait(lambda: link.is_over)
+    (transport,) = served.container.connections
+    eventually(lambda: not transport._tasks)
+    assert not served.container.shared._links
+    assert client.sender("late").send(message()) == Accepted()
+
+
 def test_many_that_ask_for_information_at_once_cost_one_look_at_the_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

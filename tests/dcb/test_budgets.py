@@ -142,6 +142,13 @@ def test_events_that_are_given_twice_in_a_long_append_are_refused(client: Any) -
     assert post(client, "/logs/courses/read", b'{"query":"all"}').lines == []
 
 
+def test_a_long_append_has_little_beside_its_events_and_condition(client: Any) -> None:
+    events, other = json.dumps(large(1_000)).encode(), b"x" * (64 * 1024 + 1)
+    answer = post(client, "/logs/courses/append", b'{"events":%b,"other":"%b"}' % (events, other))
+    assert answer.status == 400
+    assert "more than 65536 bytes beside `events` and `condition`" in answer.json["detail"]
+
+
 @pytest.mark.parametrize("path", ["/logs/courses/append", "/dcb/courses/append"])
 def test_one_event_that_is_longer_than_any_is_refused_before_it_is_read(client: Any, path: str) -> None:
     small, long = b'{"type":"A","data":"%b"}' % (b"AAAA" * 10_000), b'{"type":"A","data":"%b"}' % (b"AAAA" * 5 * 2**20)

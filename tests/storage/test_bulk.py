@@ -25,6 +25,7 @@ from headwater.storage.index import Index
 from headwater.storage.memory import MemoryLog
 from headwater.storage.places import hash_ids, hashes_of, hashes_of_frame
 from headwater.storage.postings import KEY, PARTITION, TAG, TYPE, ActivePostings
+from headwater.storage.runs import RunPostings
 
 from .builders import CHAIN, SEED
 
@@ -107,6 +108,18 @@ def test_postings_are_the_same() -> None:
         index.rollback(99)
         index.apply_columns(100, arrow, partitions)
     assert terms(one.actives[-1]) == terms(other.actives[-1]) == expected
+
+
+def test_a_large_frame_without_tags_is_found_by_type_alone() -> None:
+    plain, _ = both([event._replace(tags=()) for event in events(COUNT)])
+    frame = Frame(memoryview(b"".join(encode(plain, [0] * COUNT, 1, 0, CHAIN).buffers)), 0, SEED)
+    index = Index(0, has_partitions=False)
+    index.apply_frame(frame)
+    (run,) = index.actives[-1:]
+    assert isinstance(run, RunPostings)
+    found = {term.decode(): list(numbers) for term, numbers in run.encoded_terms()}
+    assert found.keys() == {TYPE + type for type in plain.types}
+    assert found[TYPE + "Type1"] == [number for number, type in enumerate(plain.types, 1) if type == "Type1"]
 
 
 def terms(postings: ActivePostings) -> dict[str, list[int]]:
