@@ -26,6 +26,8 @@ KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
 LAST_ANSWERS_S = 2
 """What answers still get when everything behind them has ended."""
+LAST_BYTES_S = LAST_ANSWERS_S / 2
+"""What a peer gets then to take what it was answered already."""
 
 
 OpenConnection = HttpConnection | BoundedWebSocketProtocol
@@ -116,7 +118,11 @@ class HttpServer:
         """Close what is idle, give answers under way a moment, and end. May be called again."""
         assert self._task is not None
         self._server.should_exit = True
-        await asyncio.wait((self._task,))
+        if not (await asyncio.wait((self._task,), timeout=LAST_BYTES_S))[0]:
+            for connection in tuple(self.open_connections):  # peers that do not take what they were sent
+                if not self._server.server_state.tasks or not getattr(connection, "is_answering", True):
+                    connection.transport.abort()
+            await asyncio.wait((self._task,))
         if not self._has_died:
             self._task.result()
 
