@@ -333,3 +333,61 @@ def test_places_take_turns_and_of_many_that_wait_the_newest_is_first(monkeypatch
     for pair in pairs:
         for end in pair:
             end.close()
+
+
+class Noting(asyncio.Protocol):
+    """Notes what it hears of its connection; `made` is called when that is made."""
+
+    def __init__(self, made: Callable[[], None] = lambda: None) -> None:
+        self.is_made, self.lost, self._made = False, asyncio.Event(), made
+
+    def connection_made(self, transport: Any) -> None:
+        self.is_made, self.transport = True, transport
+        self._made()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_a_connection_that_is_made_while_its_listener_closes_stays_and_hears_of_its_end(
+    bound: socket.socket, is_secured: bool, tmp_path: Path
+) -> None:
+    own = Authority(tmp_path, "authority").issue("server", "IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.file, own.key)
+
+    async def scenario() -> None:
+        protocol = Noting(lambda: listener.close())
+        listener: Listener = await asyncio.get_running_loop().create_server(
+            lambda: protocol, sock=bound, ssl=context if is_secured else None
+        )
+        client = None
+        if is_secured:
+            client = ssl.create_default_context()
+            client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(*bound.getsockname(), ssl=client)
+        writer.write(b"there")
+        assert await reader.readexactly(5) == b"there"
+        writer.close()
+        await protocol.lost.wait()
+
+    run(scenario)
+
+
+def test_a_connection_that_is_not_made_when_its_listener_closes_is_dropped(bound: socket.socket) -> None:
+    async def scenario() -> None:
+        protocol = Noting()
+        listener: Listener = await asyncio.get_running_loop().create_server(lambda: protocol, sock=bound)
+        with knock(bound) as peer:
+            while not listener._opening:
+                await asyncio.sleep(0)
+            listener.close()
+            await listener.wait_closed()
+            assert await asyncio.to_thread(peer.recv, 100) == b""
+            assert not protocol.is_made
+
+    run(scenario)

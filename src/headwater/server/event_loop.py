@@ -165,7 +165,7 @@ class Listener(asyncio.AbstractServer):
         self._is_due = False
         for _ in range(min(OPENED_MAX, len(self._waiting))):
             place, connection = self._waiting.take()
-            opening = self._loop.create_task(self._open(connection))
+            opening = self._loop.create_task(self._open(place, connection))
             self._opening.add(place, opening)
             opening.add_done_callback(partial(self._opened, place, connection))
             if len(self._opening) > OPENING_MAX:
@@ -179,12 +179,39 @@ class Listener(asyncio.AbstractServer):
         if opening.cancelled():
             connection.close()  # if it was not begun with; else its transport does so
 
-    async def _open(self, connection: socket.socket) -> None:
+    async def _open(self, place: str, connection: socket.socket) -> None:
+        opening = asyncio.current_task()
+        assert opening is not None
+
+        def made() -> bool:
+            self._opening.discard(place, opening)
+            return not opening.cancelling()
+
         connection.setblocking(False)
         with contextlib.suppress(OSError):  # who came has gone, and the loop finds out
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # gone, or speaks no TLS
-            await self._loop.connect_accepted_socket(self._protocols, connection, **self._tls)
+            await self._loop.connect_accepted_socket(lambda: _Newcomer(self._protocols, made), connection, **self._tls)
+
+
+class _Newcomer(asyncio.Protocol):
+    """Stands for the protocol of a connection until that is made, which ends its opening.
+
+    uvloop closes the transport of an opening that is cancelled without `connection_lost`, even after `connection_made`.
+    So an opening is cancelled until here only, and one that was cancelled in the same moment makes no connection.
+    """
+
+    def __init__(self, protocols: Protocols, made: Callable[[], bool]) -> None:
+        self._protocols, self._made = protocols, made
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        if self._made():
+            protocol = self._protocols()
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+        else:
+            transport.abort()
 
 
 class Knocking(Generic[T]):
