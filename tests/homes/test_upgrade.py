@@ -78,6 +78,7 @@ def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(conne
     assert home.incarnation == identity_of(connection).incarnation
     home.close()
     assert any("run headwater home upgrade when all servers are new" in each.text for each in findings(connection))
+    eventually(lambda: not postgres_servers.connected(connection))
     assert f"was of version {SCHEMA_VERSION}, and is of version {NEXT}" in command("home", "upgrade", "--home", url)
     assert version_of(connection) == NEXT
     assert connection.execute("SELECT x FROM headwater.more").fetchall() == [(1,)]

@@ -56,7 +56,7 @@ def test_dcb_condition_sees_what_was_just_written(world: World, name: str) -> No
 
 def test_two_protocols_that_race_for_one_seat_never_both_get_it(world: World) -> None:
     """An AMQP producer and a node have written: a decision made on what was there before is refused."""
-    seen = world.log.head()
+    seen = world.write(WRITER["amqp"], case_of("amqp", "before"))
     amqp = world.write(WRITER["amqp"], case_of("amqp", "race", tags=("seat:12A",)))
     node = world.write(WRITER["cne"], case_of("cne", "race"))
     for tag, number in (("seat:12A", amqp), ("node:cne-race", node)):

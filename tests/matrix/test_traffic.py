@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from ..waiting import eventually
@@ -49,6 +51,10 @@ def test_each_protocol_counts_the_events_that_came_in_by_it(world: World) -> Non
 
 
 def test_each_protocol_counts_the_events_that_went_out_by_it(world: World) -> None:
+    nothing = traffic(world)
+    writer = next(writer for writer in WRITERS if writer.name == "amqp")
+    world.write(writer, replace(PLAIN, name="before reading"))
+    until_grown(world, nothing, {("amqp", "in"): 1})
     world.look()
     for reader in READERS:
         protocol = protocol_of(reader.name)
