@@ -23,7 +23,7 @@ TITLE = "Others' latency beside a receiver that does not read, or gives everythi
 SENDERS, RATE, SECONDS = 20, 1_000, 10
 STOCK, STOCK_SIZE = 50_000, 1024
 RETURNING, RETURNED = 8, 10
-ALONE = "headwater, nobody else"
+ALONE = "headwater, alone"
 GROWTH_MAX = 1.1
 
 
