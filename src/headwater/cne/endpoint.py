@@ -23,7 +23,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..core.bus import Bus
-from ..core.clocks import wall_clock_ms
 from ..core.notification_types import NotificationType
 from .addresses import Address, Pattern
 from .delivery import Delivery, Undeliverable
@@ -311,7 +310,7 @@ class Endpoint:
             if outcome is NOT_SENT:
                 await self._wait_for_turn()
                 continue
-            self.outcome, self.outcome_at = outcome, wall_clock_ms()
+            self.outcome, self.outcome_at = outcome, time.time_ns() // 1_000_000
             if outcome.is_success:
                 self._succeeded(item.stored.sequence_number)
                 break

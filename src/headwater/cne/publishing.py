@@ -140,7 +140,7 @@ async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: b
         members = reading.members_of_headers(exchange.scope["headers"], body)
         return [_given(members, body, exchange, is_strict)._replace(content_type=media_type or JSON_TYPE)]
     members = reading.members_of(body)
-    if (key := envelope.key_of(members)) is None:
+    if len(members) != 1 or (key := envelope.key_of(members)) is None:
         return [_given(members, body, exchange, is_strict)]
     return await _read_all(envelope.events_of(body, key), exchange, slices, is_strict, key)
 

@@ -5,12 +5,12 @@ Rooms keep what is here up to date, once for each batch that they send; it is lo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from types import MappingProxyType
 
-from .clocks import wall_clock_ms
 from .local import LocalLog
 from .shown import cut
 
@@ -51,20 +51,20 @@ class Reader:
         self.position = position
         """Up to this number it was sent what it wants; None: not known."""
         self.events = 0
-        self.started_at = self.waits_since = wall_clock_ms()
+        self.started_at = self.waits_since = time.time_ns() // 1_000_000
         self.sent_at: int | None = None
         self.waits_for = Waiting.EVENTS
 
     def waits(self, waits_for: Waiting) -> None:
         """From now on it waits for that."""
-        self.waits_for, self.waits_since = waits_for, wall_clock_ms()
+        self.waits_for, self.waits_since = waits_for, time.time_ns() // 1_000_000
 
     def sent(self, position: int | None, events: int) -> None:
         """So many events were sent, and all that it wants up to that number."""
         self.position = position
         if events:
             self.events += events
-            self.sent_at = wall_clock_ms()
+            self.sent_at = time.time_ns() // 1_000_000
 
 
 class Readers:

@@ -24,8 +24,8 @@ from .at_once import run_at_once
 from .http_cycle import HttpCycle
 from .http_heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
 from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
-from .opened import PeerConnection, scope_of
-from .server_state import ServerState
+from .opened import scope_of
+from .server_state import PeerConnection, ServerState
 from .websocket_protocol import WebSocketProtocol
 
 PIECE_BYTES = 16 * 1024

@@ -1,4 +1,4 @@
-"""What an HTTP connection and a WebSocket have in common: the peer, and whether it takes what it is sent."""
+"""What a connection says of its peer: the address, and the certificate of TLS."""
 
 from __future__ import annotations
 
@@ -6,62 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.clocks import wall_clock_ms
 from ..formats.certificates import common_name
 from ..http import Scope
 from ..http.certificates import EXTENSION
-
-
-class PeerConnection(asyncio.Protocol):
-    """A connection, with the data that its peer sent and that is not parsed yet."""
-
-    def __init__(self) -> None:
-        """On the running loop."""
-        self.loop = asyncio.get_running_loop()
-        self.transport: asyncio.Transport
-        self.opened_at = 0
-        """When it was made, in ms since 1970."""
-        self.tls: str | None = None
-        """The version of TLS, if it is used."""
-        self.client: tuple[str, int] | None = None
-        """Address and port of the peer, if they are known."""
-        self.scope: Scope = {}
-        """The application's: of the last request, or of the WebSocket. Empty before there is one."""
-        self.is_full = False
-        """Whether the peer does not take what it is sent."""
-        self._writable: asyncio.Event | None = None
-        """Where something waits until it does."""
-        self._unread = b""
-        """Received data for later."""
-        self._read_to = 0
-        """How much of that was looked at."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.transport = transport
-        tls = transport.get_extra_info("ssl_object")
-        self.opened_at, self.tls = wall_clock_ms(), tls.version() if tls is not None else None
-
-    def pause_writing(self) -> None:
-        self.is_full = True
-
-    def resume_writing(self) -> None:
-        self.is_full = False
-        if self._writable is not None:
-            self._writable.set()
-            self._writable = None
-
-    async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
-        while self.is_full:
-            if self._writable is None:
-                self._writable = asyncio.Event()
-            await self._writable.wait()
-
-    def _advance(self, size: int) -> None:
-        """So much more of what came was looked at."""
-        self._read_to += size
-        if self._read_to >= len(self._unread):
-            self._unread, self._read_to = b"", 0
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int] | None:

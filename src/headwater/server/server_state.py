@@ -1,4 +1,4 @@
-"""What the connections of one HTTP server share: the application, the bounds, and who is there."""
+"""What the connections of one HTTP server share: its application and bounds, who is there, and what all of them are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from ..http import Application
+from ..core.clocks import wall_clock_ms
+from ..http import Application, Scope
 from .admission import Admission
 from .unfinished import Unfinished
 
@@ -69,3 +70,55 @@ class ServerState:
     def _tell(self) -> None:
         if self._emptied is not None and not self.connections and not self._tasks:
             self._emptied.set()
+
+
+class PeerConnection(asyncio.Protocol):
+    """A connection, with the data that its peer sent and that is not parsed yet."""
+
+    def __init__(self) -> None:
+        """On the running loop."""
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport
+        self.opened_at = 0
+        """When it was made, in ms since 1970."""
+        self.tls: str | None = None
+        """The version of TLS, if it is used."""
+        self.client: tuple[str, int] | None = None
+        """Address and port of the peer, if they are known."""
+        self.scope: Scope = {}
+        """The application's: of the last request, or of the WebSocket. Empty before there is one."""
+        self.is_full = False
+        """Whether the peer does not take what it is sent."""
+        self._writable: asyncio.Event | None = None
+        """Where something waits until it does."""
+        self._unread = b""
+        """Received data for later."""
+        self._read_to = 0
+        """How much of that was looked at."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        self.opened_at, self.tls = wall_clock_ms(), tls.version() if tls is not None else None
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    async def drained(self) -> None:
+        """Wait until the peer takes what it is sent, or is gone."""
+        while self.is_full:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def _advance(self, size: int) -> None:
+        """So much more of what came was looked at."""
+        self._read_to += size
+        if self._read_to >= len(self._unread):
+            self._unread, self._read_to = b"", 0

@@ -31,8 +31,7 @@ from ..core.slices import Slices
 from ..http import Scope
 from ..http.asgi import TRUST
 from .http_heads import Field
-from .opened import PeerConnection
-from .server_state import ServerState
+from .server_state import PeerConnection, ServerState
 from .websocket_cycle import Fields, WebSocketCycle
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
@@ -109,6 +108,8 @@ class WebSocketProtocol(PeerConnection):
         """What came of a message in its earlier frames."""
         self._is_text = False
         """Whether that is text."""
+        self._is_held = False
+        """Whether bytes of a message that came in part are counted among all peers' unfinished ones."""
         self._rest: asyncio.Task[None] | None = None
         self._holds_reading = False
         """Whether the application has messages enough for now."""
@@ -303,8 +304,10 @@ class WebSocketProtocol(PeerConnection):
             self._linger()
         size = len(self._library.reader.buffer) + len(self._message)
         if size and not self._is_lingering:
+            self._is_held = True
             self._state.unfinished.hold(self, size)
-        else:
+        elif self._is_held:
+            self._is_held = False
             self._state.unfinished.release(self)
 
     def _too_much(self, first: int, payload: int) -> str:
@@ -319,6 +322,7 @@ class WebSocketProtocol(PeerConnection):
         """Forget all received data that is no whole message."""
         self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
         self._library.reader.discard()
+        self._is_held = False
         self._state.unfinished.release(self)
 
     def _look_on_later(self) -> None:

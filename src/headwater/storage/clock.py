@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ..core.bus import Bus
-from ..core.clocks import wall_clock_ms
 from ..core.notification_types import NotificationType
 
 logger = logging.getLogger("headwater.storage")
@@ -32,6 +31,11 @@ GAP_MS_MAX = 400 * 24 * 60 * 60 * 1000
 PATIENCE_MS = 60 * 60 * 1000
 MADE_AT_MS = 1_767_225_600_000
 """2026-01-01: a clock that shows less was never set."""
+
+
+def shown_ms() -> int:
+    """What the system's clock shows, in ms since 1970 UTC. Here and not in `core.clocks`, as each append asks it."""
+    return time.time_ns() // 1_000_000
 
 
 def elapsed_ms() -> int:
@@ -58,7 +62,7 @@ class TrustedClock:
 
     def __init__(
         self,
-        shown: Callable[[], int] = wall_clock_ms,
+        shown: Callable[[], int] = shown_ms,
         elapsed: Callable[[], int] = elapsed_ms,
         *,
         patience_ms: int = PATIENCE_MS,

@@ -20,7 +20,6 @@ import msgspec
 
 from ..core import errors as core
 from ..core.bus import Bus
-from ..core.clocks import wall_clock_ms
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
@@ -29,7 +28,7 @@ from ..core.store import LogStore
 from ..core.threads import Threads
 from ..formats.decoders import json_decoder
 from . import maintenance
-from .clock import PATIENCE_MS, TrustedClock
+from .clock import PATIENCE_MS, TrustedClock, shown_ms
 from .clock_memory import ClockMemory, poisoned
 from .data_directory import lock_directory, refuse_missing
 from .decoded import DecodedFrames
@@ -84,7 +83,7 @@ class Engine(LogStore, Closing):
         *,
         reserve_bytes: int | None = None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Callable[[], int] = shown_ms,
         clock_patience_ms: int = PATIENCE_MS,
         disk: Disk | None = None,
         fatal: Callable[[str], None] | None = None,
@@ -500,7 +499,7 @@ class Engine(LogStore, Closing):
         if self._homed is None:  # a copy is fetched
             refuse_missing(self.directory)
         state = open_journaled(
-            self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
+            self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=shown_ms, homed=self._homed
         )
         for problem in state.mended:
             logger.error("%s", problem)

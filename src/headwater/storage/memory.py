@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from ..core import errors as core
 from ..core.bus import Bus
-from ..core.clocks import wall_clock_ms
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
@@ -27,7 +26,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
 from ..core.store import LogStore
-from .clock import PATIENCE_MS, TrustedClock
+from .clock import PATIENCE_MS, TrustedClock, shown_ms
 from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
 from .writers import WriterTable
@@ -43,7 +42,7 @@ class MemoryLog(LocalLog):
         *,
         state: StateStore | None = None,
         floor: int = 0,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Callable[[], int] = shown_ms,
         bus: Bus | None = None,
     ) -> None:
         self._incarnation = uuid.uuid4().hex
@@ -372,7 +371,7 @@ class MemoryStore(LogStore):
     """Logs by name, in memory."""
 
     def __init__(
-        self, clock: Callable[[], int] = wall_clock_ms, *, bus: Bus | None = None, clock_patience_ms: int = PATIENCE_MS
+        self, clock: Callable[[], int] = shown_ms, *, bus: Bus | None = None, clock_patience_ms: int = PATIENCE_MS
     ) -> None:
         self.bus = bus or Bus()
         self._state = MemoryState()

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from ..core.clocks import wall_clock_ms
 from ..core.errors import StorageCorrupted, StorageUnavailable
+from .clock import shown_ms
 from .copy_mark import home_of
 from .disk import Disk, sync_directory
 from .home import HomeWentBack
@@ -61,7 +61,7 @@ def open_journaled(
             f"{directory} is the copy of a home, which alone may change it: ask its primary, or start it with --home",
             reason="this is a copy; ask the primary",
         )
-    opening = _Opening(directory, disk or Disk(), clock or wall_clock_ms)
+    opening = _Opening(directory, disk or Disk(), clock or shown_ms)
     with refusing(directory, _CANNOT_MAKE):
         journal, image = opening.both() if homed is None else opening.copied(homed)
     state = JournalState(journal, image, fatal, lock)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-from ...core.clocks import wall_clock_ms
 
 CALLERS_MAX = 1000
 IDLE_MS = 3_600_000
@@ -28,7 +27,7 @@ class BulkCaller:
 class BulkCallers:
     """Those of one server, the newest so many."""
 
-    def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._clock = clock
         self._known: OrderedDict[str, BulkCaller] = OrderedDict()
         """By name; who was heard of last is last."""
