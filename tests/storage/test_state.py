@@ -19,7 +19,6 @@ from headwater.core.state import USER_KIND
 from headwater.storage import Engine, MemoryState, SqliteState
 from headwater.storage.data_directory import open_state
 from headwater.storage.journal_state import JournalState
-from headwater.storage.state import copy_state
 from headwater.storage.state_socket import RemoteState
 
 
@@ -175,7 +174,7 @@ def test_what_was_put_is_there_after_reopening_and_in_a_copy(tmp_path: Path) -> 
         state.put("user", "a", b"1")
         state.put("user", "b", b"2", is_durable=False)
         state.flush()
-        copy_state(tmp_path / "s", tmp_path / "copy")
+        state.copy_to(tmp_path / "copy")
         state.put("user", "c", b"3")
     for name, keys in (("s", ["a", "b", "c"]), ("copy", ["a", "b"])):
         with closing(SqliteState(tmp_path / name)) as again:
