@@ -25,10 +25,11 @@ class Watched(MemoryLog):
         super().__init__("l", settings)
         self.appends: list[int] = []
         self.is_full = False
+        self.events_max = 10_000
 
     def submit(self, request: AppendRequest) -> None:
         self.appends.append(request.columns.count)
-        if self.is_full:
+        if self.is_full or request.columns.count > self.events_max:
             raise Overloaded(1, 1)
         super().submit(request)
 
@@ -37,6 +38,7 @@ class Played:
     """A log, its asyncio face, and a batcher whose outcomes are noted."""
 
     def __init__(self, settings: LogSettings, *, waits_for_room: bool) -> None:
+        self.loop = asyncio.get_running_loop()
         self.log = Watched(settings)
         self.face = AsyncLog(self.log)
         self.batcher = AppendBatcher(self.log, waits_for_room=waits_for_room)
@@ -299,6 +301,20 @@ def test_without_room_each_event_is_refused() -> None:
         found = await asyncio.gather(*ends, return_exceptions=True)
         assert [type(each) for each in found] == [Overloaded, Overloaded]
         assert played.log.appends == [2, 1, 1], "each may fit by itself"
+
+    run(play)
+
+
+def test_events_without_room_together_keep_their_place_when_each_has_room() -> None:
+    async def play(played: Played) -> None:
+        played.log.events_max = 1
+        ends = [played.join(Event("T", b"1")), played.join(Event("T", b"2"))]
+        played.loop.call_soon(lambda: ends.append(played.join(Event("T", b"4"))))  # behind the end of the turn
+        ends.append(played.face.submit([Event("T", b"3")]))
+        await turns()
+        await asyncio.gather(*ends)
+        assert played.data == [b"1", b"2", b"3", b"4"]
+        assert played.log.appends == [2, 1, 1, 1, 1]
 
     run(play)
 

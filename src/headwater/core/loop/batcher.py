@@ -214,12 +214,16 @@ class AppendBatcher:
         try:
             if self._open is not None:
                 self._close()  # while the end of the turn is due: it takes no further one
+            while self._gathered:
+                gathered, self._gathered = self._gathered, []
+                for index, request in enumerate(gathered):
+                    if self._waiting or not self._is_taken(request):
+                        self._waiting.append(request)
+                    elif self._gathered:  # it was refused and divided: its events go before those behind it
+                        self._gathered += gathered[index + 1 :]
+                        break
         finally:
             self._is_due = False
-        gathered, self._gathered = self._gathered, []
-        for request in gathered:
-            if self._waiting or not self._is_taken(request):
-                self._waiting.append(request)
 
     def retry(self) -> None:
         """There may be room in the log: hand over the appends that wait. To be called when the log commits."""
@@ -250,7 +254,7 @@ class AppendBatcher:
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
             joint: Joint | _Whole = request.context  # type: ignore[assignment]
-            self._loop.call_soon(self._divide, joint, error)
+            self._divide(joint, error, is_soon=True)
         return True
 
     def _divide(self, joint: Joint | _Whole, error: BaseException, *, is_soon: bool = False) -> None:
