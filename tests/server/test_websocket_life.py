@@ -354,6 +354,33 @@ def test_only_the_answer_to_its_ping_keeps_a_peer() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("takes_what_it_is_sent", [True, False])
+def test_a_peer_whose_answer_to_a_ping_is_not_read_is_cut_off_only_if_it_does_not_read(
+    takes_what_it_is_sent: bool,
+) -> None:
+    async def scenario() -> None:
+        application, peer, _ = await opened()
+        most = websocket_protocol.MESSAGES_WAITING_MAX
+        await peer.says(*(frame(Opcode.BINARY, b"x") for _ in range(most)))
+        assert not peer.wire.is_reading
+        peer.protocol._lose_patience()
+        ping = peer.take()
+        if not takes_what_it_is_sent:
+            peer.protocol.pause_writing()
+        peer.protocol._lose_patience()
+        assert peer.wire.is_aborted is not takes_what_it_is_sent
+        if takes_what_it_is_sent:
+            for _ in range(most):
+                await application.received()
+            await peer.says(frame(Opcode.PONG, ping[2:]))
+            peer.protocol._lose_patience()
+            assert peer.take()[:2] == b"\x89\x04" and not peer.wire.is_aborted, "the next ping"
+        await application.end()
+        await peer.leave()
+
+    asyncio.run(scenario())
+
+
 def test_reading_stops_where_the_application_takes_nothing_and_goes_on_where_it_does() -> None:
     async def scenario() -> None:
         application, peer, _ = await opened()

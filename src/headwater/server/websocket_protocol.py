@@ -451,6 +451,8 @@ class WebSocketProtocol(PeerConnection):
             self._library.send_ping(self._ping)
             self._write_out()
             self._patience.set(PING_TIMEOUT_S)
+        elif self._holds_reading and not self.is_full:
+            self._patience.set(PING_TIMEOUT_S)  # it is us who do not read the answer
         else:
             self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
             self._write_out()
