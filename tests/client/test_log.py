@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.client.served_memory import CuttingProxy, ServedMemory
 
 from headwater.client import RemoteLog, Server, ServerUnreachable, UnexpectedAnswer, connect
 from headwater.core import AppendCondition, ConditionFailure, Event, LogSettings, Query, errors
@@ -148,6 +149,21 @@ def test_a_read_that_is_closed_in_the_middle_of_a_page_ends(log: RemoteLog) -> N
         reading._read.receive_data(reading._stream.read())
     reading.close()
     assert len(list(reading)) < PAGE_EVENTS, "those of its first page"
+
+
+def test_closing_a_read_ends_an_iteration_that_waits_for_its_server(served: ServedMemory, log: RemoteLog) -> None:
+    log.append([Event("A", b"x" * 1000) for _ in range(5000)])
+    waiting, proxy = threading.Event(), CuttingProxy(served.port, [500_000])
+    with connect(proxy.url, retry_s=600, on_waiting=lambda _: waiting.set()) as lossy:
+        reading = lossy.log("orders").read()
+        proxy.close()
+        thread = threading.Thread(target=lambda: list(reading), daemon=True)
+        thread.start()
+        assert waiting.wait(20)
+        reading.close()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert list(reading) == []
 
 
 @pytest.mark.parametrize("bounds", [{}, {"from_": 100}, {"after": 100}, {"limit": 3}, {"from_": 2}])

@@ -73,6 +73,24 @@ def test_closing_it_ends_an_iteration_in_another_thread(log: RemoteLog) -> None:
     assert seen == [1]
 
 
+def test_closing_it_ends_an_iteration_that_waits_for_its_server(served: ServedMemory) -> None:
+    waiting = threading.Event()
+    with connect(served.url, retry_s=600, on_waiting=lambda _: waiting.set()) as server:
+        log = server.create("orders")
+        log.append([Event("A")])
+        subscription = log.subscribe()
+        assert numbers(subscription.poll(5)) == [1]
+        served.stop()
+        thread = threading.Thread(target=lambda: list(subscription), daemon=True)
+        thread.start()
+        assert waiting.wait(20)
+        subscription.close()
+        thread.join(10)
+        served.start()
+        assert not thread.is_alive()
+        assert subscription.cursor == 1
+
+
 def test_it_goes_on_at_its_cursor_when_the_server_comes_back(served: ServedMemory) -> None:
     with connect(served.url, retry_s=20) as server:
         log = server.create("orders")

@@ -42,21 +42,24 @@ class RemoteReading(Pages):
         while not self._is_over:
             try:
                 stream = self._stream = self._stream or self._opened()
-                while piece := stream.read():
+                while not self._is_over and (piece := stream.read()):
                     if events := self._read.receive_data(piece):
                         if self._attempts is not None:
                             self._attempts.succeeded()
                         return events
-                if not self._read.is_between_pages:
+                if not self._is_over and not self._read.is_between_pages:
                     raise ConnectionLost("the answer ends in the middle of a page")
                 self._is_over = True
-            except OSError as error:
+            except PASSING as error:
                 if (broken := self._taken()) is not None:  # otherwise it was closed meanwhile
                     broken.give_up(error)
                     self._wait_after(error)
+                elif not self._is_over:
+                    raise
             except BaseException:
                 self._drop_stream()
                 raise
+        self._drop_stream()  # of a read that was closed while it connected
         return ()
 
     def rest(self) -> list[SequencedEvent]:
@@ -80,11 +83,15 @@ class RemoteReading(Pages):
         return stream
 
     def _opened(self) -> Stream:
+        """An answer that has begun. Raises one of PASSING if the read was closed meanwhile."""
         while True:
             try:
                 return self._begun(self._transport.open(self._read.request()))
             except PASSING as error:
-                self._wait_after(error)
+                if not self._is_over:
+                    self._wait_after(error)
+                if self._is_over:
+                    raise
 
     def _begun(self, stream: Stream) -> Stream:
         try:

@@ -37,6 +37,8 @@ class RemoteSubscription(Subscription):
         self._transport = transport
         self._follower = Follower(routes, query, after, partition)
         self._stream: Stream | None = None
+        self._reading: RemoteReading | None = None
+        """The one by which it caught up last, or does."""
         self._closing = Event()
         self._attempts = transport.terms.attempts()
 
@@ -50,6 +52,8 @@ class RemoteSubscription(Subscription):
         """End it, from any thread: a waiting iteration stops."""
         super().close()
         self._closing.set()
+        if self._reading is not None:
+            self._reading.close()
         self._drop_stream()
 
     def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
@@ -81,8 +85,13 @@ class RemoteSubscription(Subscription):
             return self._catch_up()  # what is durable by now, though the stream may not have brought it yet
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
-        reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor)).begin()
+        reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
+        if self.is_closed:  # by another thread, meanwhile
+            return ()
+        reading.begin()
         events = reading.rest()
+        if self.is_closed:  # what was read may not be all
+            return ()
         self._attempts.succeeded()
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
