@@ -326,7 +326,7 @@ async def _served(seed: int) -> None:
         while container._tasks or container._opening or container.connections:
             await asyncio.sleep(0.001)
     assert not container.shared._links
-    for node in container._nodes.values():
+    for node in container.nodes._nodes.values():
         assert not node.consumers and not node.waiting and not node.groups._of
     await container.close()
     assert not failures

@@ -432,9 +432,9 @@ class Server:
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = Turns(doing=self._doing)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
-        await container.begin()
+        await container.nodes.begin()
         management = ManagementNode(container)
-        self._notifications.following.append(Following(container).followers)
+        self._notifications.following.append(Following(container.nodes).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
@@ -497,7 +497,7 @@ class Server:
         """Let requests in; answers the rooms that must be stopped and closed."""
         bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
-        data = self._data(store, guard, turns, GroupWorkers(container))
+        data = self._data(store, guard, turns, GroupWorkers(container.nodes))
         traffic = protocol_traffic(
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )

@@ -44,7 +44,7 @@ def looks_of_listing(served: Served, count: int, *, has_node: bool) -> int:
     async def lookups() -> int:
         entities = ConsumerGroups(served.container, LogRights(served.store, OpenGuard()))
         if has_node:
-            node = await served.container.node_of("split")
+            node = await served.container.nodes.node_of("split")
             for number in range(count):
                 for partition in range(PARTITIONS):
                     node.positions.group_position(f"g{number}", partition, after=number)
@@ -97,5 +97,5 @@ def test_what_one_group_has_is_the_same_with_a_node_and_without(monkeypatch: pyt
 
         stored = served.run(read)
         assert (stored["positions"], stored["epochs"]) == ({"1": 7}, {"0": 3})
-        served.run(lambda: served.container.node_of("split"))
+        served.run(lambda: served.container.nodes.node_of("split"))
         assert served.run(read) == stored
