@@ -61,7 +61,7 @@ from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
 from .hangups import Hangups
-from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
@@ -71,6 +71,7 @@ from .managed import serve_management
 from .measuring import Lags, Measuring
 from .membership import Membership
 from .metrics import ServerCollector
+from .metrics_page import Metrics
 from .notifications import Notifications
 from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
@@ -78,7 +79,7 @@ from .ports import Ports
 from .protocol_traffic import protocol_traffic
 from .pushed import Listening
 from .pushing import PushedFrames, ensure_secret
-from .replica import Replica, ServerRole, only_reads
+from .replica import Replica, only_reads
 from .replica_amqp import ReplicaAmqp
 from .request_meter import RequestMeter
 from .room_metrics import (
@@ -371,7 +372,16 @@ class Server:
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
-            store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
+            store,
+            guard,
+            self._config.amqp,
+            ports.amqp,
+            ports.amqp_read,
+            ports.tls,
+            elsewhere,
+            self._threads,
+            bus=self._bus,
+            turns=turns,
         )
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
