@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 import uuid
 from pathlib import Path
 
 from ..core.errors import EventLogError
 from ..core.state import StateStore
-from .clock import wall_clock_ms
 from .disk import sync_directory
 from .identity import known_identity, meta_of
 from .log_directories import LOGS, known_logs, unknown_directories
-from .meta import Meta, read_meta
+from .meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from .private import make_directory
-from .sealing import FRAMES, HISTORY, INDEX
 
 logger = logging.getLogger("headwater.storage")
 
@@ -82,7 +81,7 @@ def begin_anew(log: Path, state: StateStore, why: str) -> None:
 def set_aside(log: Path, why: str) -> None:
     """Take the copy of a log out of the way. It is not removed: nobody else may have what is in it."""
     data = log.parent.parent
-    aside = data / f"aside-{log.name}-{wall_clock_ms()}"
+    aside = data / f"aside-{log.name}-{time.time_ns() // 1_000_000}"
     if log.exists():  # it may have had two names
         log.rename(aside)
     sync_directory(data)
