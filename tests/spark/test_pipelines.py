@@ -28,8 +28,9 @@ from headwater.spark import checkpoints, commandline
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
+from headwater.spark.option import option
 from headwater.spark.options import InvalidOption
-from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
+from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names
 from headwater.spark.read_options import stream_options
 from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore

@@ -79,7 +79,7 @@ def test_groups_of_an_open_log_are_listed_by_looks_in_proportion_to_their_number
 def test_groups_of_a_log_without_a_node_are_read_by_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
     load = positions.load
-    monkeypatch.setattr("headwater.amqp.container.load", lambda *given: loads.append(given) or load(*given))
+    monkeypatch.setattr("headwater.amqp.streams.nodes.load", lambda *given: loads.append(given) or load(*given))
     with Served() as served:
         looks_of_listing(served, 100, has_node=False)
     assert len(loads) == 1  # for the names
