@@ -74,7 +74,7 @@ def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client)
         assert sender.send(message(to="orders")) == Accepted()
         sender.close()
     (transport,) = served.container.connections
-    eventually(lambda: not transport._tasks and not served.container._tasks)
+    eventually(lambda: not transport._tasks and not served.container.nodes._tasks)
 
 
 def test_garbage_without_address_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
