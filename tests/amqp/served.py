@@ -60,7 +60,7 @@ class Served:
 
     async def _start(self) -> None:
         self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
-        await self.container.begin()
+        await self.container.nodes.begin()
         self.management = ManagementNode(self.container)
         self.server = AmqpServer(self.container, self.attach(), self._sockets, self._tls)
         await self.server.start()

@@ -66,7 +66,7 @@ def shares(served: Served, group: str = "G") -> list[str | None]:
 
 
 async def _owners(served: Served, group: str) -> list[Any]:
-    return (await served.container.node_of("split")).groups.owners(group)
+    return (await served.container.nodes.node_of("split")).groups.owners(group)
 
 
 def refusal(client: Client, address: str, **options: Any) -> AmqpError:

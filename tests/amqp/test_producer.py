@@ -101,7 +101,7 @@ def gathered(served: Served, log: str, links: int, partition: int | None = None)
     claims = [Claim() for _ in range(links)]
 
     async def gather() -> None:
-        node = await served.container.node_of(log)
+        node = await served.container.nodes.node_of(log)
         for number, claim in enumerate(claims):
             messages = [encode_message(message(b"%d" % number))] * 2
             events = node.appends.open(PlainEvents, partition)

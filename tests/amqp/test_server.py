@@ -265,7 +265,7 @@ def test_a_lost_connection_leaves_nothing_behind(served: Served, client: Client)
         lost.drop()
         client.wait(lambda: client.pump(0.05) or len(served.container.connections) == 1)
     assert served.container.shared._links == {}
-    assert not served.container._nodes["orders"].consumers
+    assert not served.container.nodes._nodes["orders"].consumers
 
 
 @pytest.mark.parametrize(("what", "limit"), [("links", 4), ("sessions", 3)])

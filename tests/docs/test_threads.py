@@ -35,7 +35,7 @@ SEEN_TO = {
     "management/server.py": "one query of a client, whose request waits for it",
     "server/event_loop.py": "opens one connection; what its peer does wrong ends it",
     "server/commands/bench.py": "its results are asked for",
-    "amqp/container.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
+    "amqp/streams/nodes.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
     "amqp/transport.py": "of one connection, and ends with it",
     "amqp/streams/node.py": "what they cannot store, the next tick stores; awaited",
     "futoin/websocket.py": "of one connection, and ends with it",

@@ -323,12 +323,12 @@ async def _served(seed: int) -> None:
     for _ in range(3):
         await _serve(container, management, chance)
     async with asyncio.timeout(5):
-        while container._tasks or container._opening or container.connections:
+        while container.nodes._tasks or container.nodes._opening or container.connections:
             await asyncio.sleep(0.001)
     assert not container.shared._links
-    for node in container._nodes.values():
+    for node in container.nodes._nodes.values():
         assert not node.consumers and not node.waiting and not node.groups._of
-    await container.close()
+    await container.nodes.close()
     assert not failures
 
 

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from headwater.server.accounts import hash_password
-from headwater.server.health import READY
+from headwater.server.health import READY, ServerRole
 from headwater.server.membership import advertised
-from headwater.server.replica import ServerRole
 from headwater.server.sources import load
 
 from ..interop.install import unavailable

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.config import Tls
 from headwater.server.errors import InvalidConfiguration
-from headwater.server.listening import CannotListen, certificates, close_all, is_loopback, listen, url
+from headwater.server.listening import CannotListen, Tls, certificates, close_all, is_loopback, listen, url
 from tests.amqp.certificates import Authority
 
 

@@ -20,8 +20,9 @@ from headwater.core.threads import Threads
 from headwater.futoin.host import Statistics
 from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token, read_grant, show_grant
 from headwater.server.gate import Gate
-from headwater.server.health import HEALTH_PATHS, Health, Metrics
+from headwater.server.health import HEALTH_PATHS, Health
 from headwater.server.metrics import ServerCollector, scrape
+from headwater.server.metrics_page import Metrics
 from headwater.server.request_meter import RequestMeter
 from headwater.server.room_metrics import futoin_metrics, storage_metrics, thread_metrics
 from headwater.server.security import AccountGuard

@@ -24,12 +24,13 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
 from headwater.server.cli import run
-from headwater.spark import checkpoints, commandline
+from headwater.spark import checkpoints, commandline, jobs
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
+from headwater.spark.option import option
 from headwater.spark.options import InvalidOption
-from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
+from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names
 from headwater.spark.read_options import stream_options
 from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore
@@ -87,6 +88,17 @@ def paint(painted: list[Any], monkeypatch: pytest.MonkeyPatch) -> click.Command:
     return command_of(
         Pipeline("paint", "Paint.", "It paints.", Paint, lambda options, run: ["paint it"], run, examples, True, True)
     )
+
+
+def test_a_pipeline_of_several_modules_is_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "of_several"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "job.py").write_text(
+        '"""Does it."""\n\nfrom headwater.spark.jobs.copy import EXAMPLES, OPTIONS, plan, run\n'
+    )
+    monkeypatch.setattr(jobs, "__path__", [*jobs.__path__, str(tmp_path)])
+    assert "of-several" in names() and load("of-several").summary == "Does it."
 
 
 @pytest.mark.parametrize("name", names())

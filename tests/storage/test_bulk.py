@@ -20,10 +20,9 @@ from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.frame import ARROW_MIN, Frame
 from headwater.storage.frame_encoding import encode
 from headwater.storage.id_table import IdTable
-from headwater.storage.ids import as_list
+from headwater.storage.ids import as_list, hash_ids, hashes_of, hashes_of_frame
 from headwater.storage.index import Index
 from headwater.storage.memory import MemoryLog
-from headwater.storage.places import hash_ids, hashes_of, hashes_of_frame
 from headwater.storage.postings import KEY, PARTITION, TAG, TYPE, ActivePostings
 from headwater.storage.runs import RunPostings
 

@@ -14,7 +14,8 @@ from headwater.core.limits import check_append
 from headwater.core.settings import LogSettings
 from headwater.formats.arrow_columns import ArrowColumns, batch_of
 from headwater.storage.frame import ARROW_MIN
-from headwater.storage.places import Places, hash_ids, hashes_of, write_places
+from headwater.storage.ids import hash_ids, hashes_of
+from headwater.storage.places import Places, write_places
 
 
 def test_places_come_back_from_their_file(tmp_path: Path) -> None:

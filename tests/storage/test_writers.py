@@ -20,17 +20,10 @@ from headwater.core.mark import BATCH_MAX
 from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame_layout import MARKS_FEATURE, Column
 from headwater.storage.framelog import Head, HeadMoved
+from headwater.storage.mark import FrameMark
 from headwater.storage.memory import MemoryState
 from headwater.storage.meta import META_NAME
-from headwater.storage.writers import (
-    ENDED_MS,
-    WRITER_IDLE_MS,
-    WRITERS_NAME,
-    FrameMark,
-    KeptMarks,
-    StoredWriterTable,
-    WriterTable,
-)
+from headwater.storage.writers import ENDED_MS, WRITER_IDLE_MS, WRITERS_NAME, KeptMarks, StoredWriterTable, WriterTable
 
 from ..builders import event
 from ..crash.faults import FaultyDisk

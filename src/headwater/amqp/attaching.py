@@ -33,8 +33,8 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
     check_is_served(link)
     if isinstance(link, Receiver):
-        if link.remote.target is None and container.suspended.holds(key := transport.key(link)):
-            link.remote.target = Target(address=container.suspended.address(key))  # the one that it had (2.6.3)
+        if link.remote.target is None and container.nodes.suspended.holds(key := transport.key(link)):
+            link.remote.target = Target(address=container.nodes.suspended.address(key))  # the one that it had (2.6.3)
         if not isinstance(link.remote.target, Target):
             raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
         await _attach_sender(container, management, transport, link, link.remote.target)
@@ -69,7 +69,7 @@ def check_is_served(link: Link) -> None:
 async def _attach_again(container: Container, transport: Transport, link: Sender) -> None:
     """The peer wants to receive from the source that its link had (2.6.3); JMS clients close it then: unsubscribe."""
     assert link.remote is not None
-    node, source = await find_terminus(container, transport, link)
+    node, source = await find_terminus(container.nodes, transport, link)
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
     link.remote.source = source  # whoever asks what the link is about finds it there
@@ -89,7 +89,7 @@ async def _attach_sender(
     elif address is not None:
         raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
     else:
-        await attach_producer(container, transport, link, target)
+        await attach_producer(container.nodes, transport, link, target)
 
 
 async def _attach_receiver(
@@ -108,7 +108,7 @@ async def _attach_receiver(
 async def attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
     """The peer wants to receive from a log, for a group of it perhaps, or what is known of it."""
     address = parse_address(source.address or "")
-    node = await container.node(transport, address.log, Right.READ)
+    node = await container.nodes.node(transport, address.log, Right.READ)
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
     transport.steal(link)
@@ -118,7 +118,7 @@ async def attach_reader(container: Container, transport: Transport, link: Sender
     if address.group is not None:
         await attach_group_link(transport, link, source, node, address.group)
         return
-    replaced = await sources_elsewhere(container, transport, link, node) if is_kept(source) else {}
+    replaced = await sources_elsewhere(container.nodes, transport, link, node) if is_kept(source) else {}
     if not link.is_waiting:
         return
     await attach_consumer(transport, link, source, node, address.start)

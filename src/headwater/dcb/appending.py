@@ -26,9 +26,9 @@ from ..http.exchange import whole_number
 from . import seed
 from .events import events_of
 from .host import Host, Opened
-from .large import LARGE_BYTES, Form, check_query, read_batch, read_json
+from .large import LARGE_BYTES, Form, read_batch, read_json
 from .packed_append import read_packed
-from .queries import condition_is_in_seed_form, condition_of
+from .queries import check_query, condition_is_in_seed_form, condition_of
 from .wire import ARROW, AppendIn, AppendOut, ConditionIn, EventIn, PackedAppendIn
 
 _condition_decoder = msgspec.json.Decoder(ConditionIn)

@@ -16,8 +16,7 @@ from ..core.query import Query
 from ..formats import jsontext
 from ..http import Exchange
 from .host import Host, Opened
-from .large import check_query
-from .queries import query_of
+from .queries import check_query, query_of
 from .wire import CountIn, CountOut
 from .working import Work
 

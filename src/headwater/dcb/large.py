@@ -16,15 +16,13 @@ from msgspec import Raw, Struct
 from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
 from ..core.gathering import Gathering, moved
-from ..core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX
 from ..core.slices import Slices
 from ..formats import budget, cloudevents, jsontext
 from ..formats.cutting import cut
 from ..formats.jsontext import MalformedJson
+from .queries import check_query
 
 LARGE_BYTES = 64 * 1024
-QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
-"""Terms, and what they are wrapped into."""
 _PIECE_VALUES_MAX = 128 * 1024
 """Of one piece: an event that is allowed has so few that no piece with it has more."""
 _ESCAPE = 6
@@ -62,11 +60,6 @@ class _Members(Struct):
 
 
 _members = msgspec.json.Decoder(_Members)
-
-
-def check_query(text: bytes, where: str = "query") -> None:
-    """Raises InvalidInput where a query, or what holds little else, has more values than any that is allowed."""
-    budget.check_values(text, QUERY_VALUES_MAX, where)
 
 
 async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body:

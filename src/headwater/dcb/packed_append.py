@@ -18,7 +18,8 @@ from ..core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
 from ..core.slices import Slices
 from ..formats import packed
 from ..formats.packed_cutting import Cut, array_at, array_head, map_at, span_at
-from .large import BESIDE_BYTES_MAX, LARGE_BYTES, QUERY_VALUES_MAX, placed
+from .large import BESIDE_BYTES_MAX, LARGE_BYTES, placed
+from .queries import QUERY_VALUES_MAX
 from .wire import PackedAppendIn
 
 _EVENT_VALUES_MAX = 16 * 1024

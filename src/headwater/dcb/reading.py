@@ -22,8 +22,7 @@ from ..http.exchange import preferred
 from .counting import check_upto
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .host import Host, Opened
-from .large import check_query
-from .queries import is_in_seed_form, query_of
+from .queries import check_query, is_in_seed_form, query_of
 from .wire import ARROW, HeadOut, ReadIn
 
 _read_decoder = msgspec.json.Decoder(ReadIn)

@@ -22,8 +22,7 @@ from ..http.exchange import whole_number
 from .counting import Tally
 from .event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from .host import Host
-from .large import check_query
-from .queries import query_of
+from .queries import check_query, query_of
 from .wire import BucketOut, EventBucketOut, EventHistogramIn, EventHistogramOut, HistogramIn, HistogramOut, PositionOut
 from .working import Work
 

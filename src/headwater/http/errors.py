@@ -32,6 +32,8 @@ from .asgi import Header
 CLOSE: Header = (b"connection", b"close")
 STOPPING_RETRY_AFTER_S = 2
 RETRY: Header = (b"retry-after", b"%d" % STOPPING_RETRY_AFTER_S)
+UNREADY_RETRY: Header = (b"retry-after", b"5")
+"""Of a server that is not ready: to clients, and to whoever asks whether it is."""
 
 
 class Disconnected(Exception):

@@ -7,11 +7,11 @@ for the server's health, as always); more than those are dropped at once.
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Protocol
 
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
-from ..http import Application, Receive, Scope, Send
-from .gate import Gate, refuse
+from ..http import Application, Receive, Scope, Send, refuse_unready
 
 PROTOCOL = "http"
 SURPLUS_MAX = 64
@@ -27,10 +27,23 @@ class Verdict(Enum):
     DROPPED = auto()
 
 
+class Passage(Protocol):
+    """What every request passes."""
+
+    def passes_always(self, scope: Scope) -> bool:
+        """Whether it is answered however many connections there are."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
+        """Answer that it is not to be now, and why."""
+
+
 class Admission:
     """Of one server: every connection asks it, and tells it of its end if it was a surplus one."""
 
-    def __init__(self, connections_max: int, gate: Gate | None = None, bus: Bus | None = None) -> None:
+    def __init__(self, connections_max: int, gate: Passage | None = None, bus: Bus | None = None) -> None:
         """`gate` knows what may be asked at any time; `bus` is told of connections that are refused."""
         self._connections_max, self._gate, self._bus = connections_max, gate, bus or Bus()
         self.surplus = 0
@@ -61,6 +74,7 @@ class Admission:
                 await self._gate(scope, receive, send)
                 return
             self._tell_refused(peer)
+            refuse = refuse_unready if self._gate is None else self._gate.refuse
             await refuse(scope, receive, send, f"the server has {self._connections_max} connections, and takes no more")
 
         return turn_away

@@ -61,7 +61,7 @@ from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
 from .hangups import Hangups
-from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .home_servers import HomeServers
 from .http_server import HttpServer
 from .itself import Itself
@@ -71,6 +71,7 @@ from .managed import serve_management
 from .measuring import Lags, Measuring
 from .membership import Membership
 from .metrics import ServerCollector
+from .metrics_page import Metrics
 from .notifications import Notifications
 from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
@@ -78,7 +79,7 @@ from .ports import Ports
 from .protocol_traffic import protocol_traffic
 from .pushed import Listening
 from .pushing import PushedFrames, ensure_secret
-from .replica import Replica, ServerRole, only_reads
+from .replica import Replica, only_reads
 from .replica_amqp import ReplicaAmqp
 from .request_meter import RequestMeter
 from .root_page import RootPage
@@ -356,7 +357,16 @@ class Server:
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
-            store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
+            store,
+            guard,
+            self._config.amqp,
+            ports.amqp,
+            ports.amqp_read,
+            ports.tls,
+            elsewhere,
+            self._threads,
+            bus=self._bus,
+            turns=turns,
         )
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
@@ -418,9 +428,9 @@ class Server:
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = Turns(doing=self._doing)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
-        await container.begin()
+        await container.nodes.begin()
         management = ManagementNode(container)
-        self._notifications.following.append(Following(container).followers)
+        self._notifications.following.append(Following(container.nodes).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
@@ -483,7 +493,7 @@ class Server:
         """Let requests in; answers the rooms that must be stopped and closed."""
         bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
-        data = self._data(store, guard, turns, GroupWorkers(container))
+        data = self._data(store, guard, turns, GroupWorkers(container.nodes))
         traffic = protocol_traffic(
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )

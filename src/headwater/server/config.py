@@ -37,6 +37,7 @@ from ..formats.values import (
 )
 from ..futoin.settings import Settings as FutoinSettings
 from .accounts import Account
+from .listening import Tls
 from .oidc.settings import Oidc
 from .tracing.settings import Tracing
 
@@ -92,24 +93,6 @@ class Http:
     )
     """Whether `/metrics`, where there are users, is only for those with `metrics:*` or `manage:*`. Otherwise any user
     sees it, whatever its rights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS of every listening port; both or none."""
-
-    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
-    [loads](../guides/operations.md#tls) the files of this section again."""
-    key: Path | None = setting(None, path, "file with the private key (PEM)")
-    hosts: tuple[str, ...] = setting(
-        (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
-    )
-    client_ca: Path | None = setting(
-        None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
-    )
-    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
-    but where a setting says so. Its common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn."""
 
 
 @dataclass(frozen=True, slots=True)

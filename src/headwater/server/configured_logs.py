@@ -13,7 +13,7 @@ from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.local import LocalLog
 from ..core.settings import LogSettings, is_own
 from ..core.store import LogStore
-from ..storage.moved_home import HOME_KIND
+from ..storage.home_identifier import HOME_KIND
 from ..storage.newer import WrittenByNewer
 from .errors import InvalidConfiguration
 from .log_lines import fields

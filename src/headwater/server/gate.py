@@ -20,8 +20,8 @@ from ..core.spans import Spans
 from ..core.turns import Doing
 from ..formats.problem import Problem
 from ..futoin.http import answer_problem
-from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
-from ..http.asgi import SERVICE_RESTART, answer_websocket
+from ..http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready
+from ..http.asgi import answer_websocket
 from ..http.errors import CLOSE, AskPrimary, HttpError
 from ..http.exchange import HOLD_KEY, PROBLEM
 from ..http.problems import problem_of
@@ -29,8 +29,6 @@ from .request_meter import RequestMeter
 from .unfinished import Unfinished
 from .web_guard import WebGuard
 
-RETRY: Header = (b"retry-after", b"5")
-"""To clients, and to whoever asks whether the server is ready."""
 UNMATCHED = "unmatched"
 _FUTOIN = "/futoin/"
 
@@ -112,7 +110,7 @@ class Gate:
                 raise
             passage.task.uncancel()
             if not passage.has_started:
-                await refuse(scope, passage.receive, send, self.unfinished.refusal("bodies"))
+                await self.refuse(scope, passage.receive, send, self.unfinished.refusal("bodies"))
         finally:
             if collects:
                 del scope[HOLD_KEY]  # no cycle keeps what was sent
@@ -130,11 +128,11 @@ class Gate:
             why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
             what = "not the primary" if self.state is State.OPEN else self.state
             detail = stale or f"the server is {what}; try again in a few seconds{why}"
-            await refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
+            await self.refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"
         named = (b"headwater-primary", primary.encode())
-        await turn_away(scope, receive, send, Problem.of_status(421, detail, named, CLOSE))
+        await _answer(Exchange(scope, receive, send), Problem.of_status(421, detail, named, CLOSE))
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
         problem = problem_of(error)
@@ -144,7 +142,11 @@ class Gate:
             fields = [(b"content-type", PROBLEM), *problem.headers]
             await answer_websocket(scope, send, problem.status, fields, problem.to_json())
         else:
-            await turn_away(scope, receive, send, problem)
+            await _answer(Exchange(scope, receive, send), problem)
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
+        """Answer that it is not to be now, and why."""
+        await refuse_unready(scope, receive, send, detail, _answer)
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is a question about the server's health."""
@@ -293,18 +295,9 @@ class _Passage:
             self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-    """Answer that it is not to be now, and why."""
-    if scope["type"] == "websocket":
-        await refuse_websocket(send, detail, SERVICE_RESTART)
-    else:
-        await turn_away(scope, receive, send, Problem.of_status(503, detail, RETRY, CLOSE))
-
-
-async def turn_away(scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
+async def _answer(exchange: Exchange, problem: Problem) -> None:
     """Answer a problem that a request met before it came to a room: in the form of that room's standard."""
-    exchange = Exchange(scope, receive, send)
-    if scope["path"].startswith(_FUTOIN):
+    if exchange.scope["path"].startswith(_FUTOIN):
         await answer_problem(exchange, problem)
     else:
         await exchange.answer_problem(problem)

@@ -1,31 +1,30 @@
-"""`/health/live`, `/health/ready` and `/metrics`: how the server is watched.
-
-Health is public and says little. Metrics name logs and consumers, so they need an authenticated user as soon as there
-are users: any, or, with `http.metrics_need_right`, one with `metrics:*` or `manage:*`.
-"""
+"""`/health/live` and `/health/ready`: whether the server lives, and should get work. They are public and say little."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from enum import StrEnum
+from urllib.parse import parse_qs
 
-from ..core.access import Forbidden, Guard, LoginNotChecked, Right, Unauthenticated, User
 from ..formats.problem import Problem
-from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
-from ..http.errors import InvalidParameter
-from ..http.problems import problem_of
-from .gate import RETRY
-from .metrics import CONTENT_TYPE, ServerCollector, scrape
-from .replica import ServerRole, role_asked
+from ..http import JSON, Exchange, Header, Receive, Scope, Send, refuse_websocket
+from ..http.errors import UNREADY_RETRY, InvalidParameter
 
 LIVE, READY, METRICS = "/health/live", "/health/ready", "/metrics"
 HEALTH_PATHS = frozenset({LIVE, READY})
-_NO_STORE: Header = (b"cache-control", b"no-store")
+NO_STORE: Header = (b"cache-control", b"no-store")
 
 
-class _Page(ABC):
+class ServerRole(StrEnum):
+    """What a load balancer may ask a server to be."""
+
+    PRIMARY = "primary"
+    REPLICA = "replica"
+
+
+class Page(ABC):
     """What answers GET and HEAD, and says with no more than a status what is wrong."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,7 +43,7 @@ class _Page(ABC):
         """Answer it."""
 
 
-class Health(_Page):
+class Health(Page):
     """The ASGI application behind HEALTH_PATHS; works while the server starts and stops."""
 
     def __init__(
@@ -59,45 +58,26 @@ class Health(_Page):
     async def answer(self, exchange: Exchange) -> None:
         """Ready or not, or that it lives."""
         if exchange.scope["path"] != READY:
-            await exchange.answer(200, b'{"status": "live"}', JSON, (_NO_STORE,))
+            await exchange.answer(200, b'{"status": "live"}', JSON, (NO_STORE,))
         elif (role := await _role(exchange)) is None:
             return
         elif (reason := self._unready(role)) is None:
             troubles = self._troubles()
             body = json.dumps({"status": "ready"} | ({"troubles": troubles} if troubles else {})).encode()
-            await exchange.answer(200, body, JSON, (_NO_STORE,))
+            await exchange.answer(200, body, JSON, (NO_STORE,))
         else:
-            await _refuse(exchange, 503, reason, RETRY)
+            await _refuse(exchange, 503, reason, UNREADY_RETRY)
 
 
-class Metrics(_Page):
-    """The ASGI application behind METRICS."""
-
-    def __init__(self, guard: Guard, collector: ServerCollector, *, needs_right: bool = False) -> None:
-        """`needs_right`: a user without the right to see them, or to manage the server, is refused."""
-        self._host, self._collector, self._needs_right = Host(guard), collector, needs_right
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; it is counted."""
-        scope["route"] = METRICS
-        await super().__call__(scope, receive, send)
-
-    async def answer(self, exchange: Exchange) -> None:
-        """The metrics, to who may see them."""
-        try:
-            self._check(await self._host.user(exchange))
-        except (Unauthenticated, LoginNotChecked, Forbidden) as error:
-            problem = problem_of(error)
-            assert problem is not None, error
-            await exchange.answer_problem(problem)
-            return
-        body = await asyncio.to_thread(scrape, self._collector)
-        await exchange.answer(200, body, CONTENT_TYPE.encode(), (_NO_STORE,))
-
-    def _check(self, user: User) -> None:
-        """Raises Forbidden."""
-        if self._needs_right and not user.may(Right.MANAGE, "*"):
-            self._host.guard.authorize(user, Right.METRICS, "*")
+def role_asked(scope: Scope) -> ServerRole:
+    """Which role `/health/ready` asks for: the primary's, where it names none. Raises InvalidParameter."""
+    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
+    if given is None:
+        return ServerRole.PRIMARY
+    try:
+        return ServerRole(given[-1])
+    except ValueError:
+        raise InvalidParameter("role", f"{given[-1][:80]!r} given, primary and replica are allowed") from None
 
 
 async def _role(exchange: Exchange) -> ServerRole | None:
@@ -110,4 +90,4 @@ async def _role(exchange: Exchange) -> ServerRole | None:
 
 
 async def _refuse(exchange: Exchange, status: int, detail: str, *headers: Header) -> None:
-    await exchange.answer_problem(Problem.of_status(status, detail, _NO_STORE, *headers))
+    await exchange.answer_problem(Problem.of_status(status, detail, NO_STORE, *headers))

@@ -10,15 +10,34 @@ import socket
 import ssl
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from ..core.errors import EventLogError
-from .config import Tls
+from ..formats.values import path, setting, texts
 from .errors import InvalidConfiguration
 
 BACKLOG = 2048
 """Connections that wait to be accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS of every listening port; both or none."""
+
+    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
+    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
+    [loads](../guides/operations.md#tls) the files of this section again."""
+    key: Path | None = setting(None, path, "file with the private key (PEM)")
+    hosts: tuple[str, ...] = setting(
+        (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
+    )
+    client_ca: Path | None = setting(
+        None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+    )
+    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
+    but where a setting says so. Its common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn."""
 
 
 class CannotListen(EventLogError):
@@ -115,9 +134,9 @@ def _tls_context(
     certificate: Path, key: Path, client_ca: Path | None, certificate_name: str, key_name: str
 ) -> ssl.SSLContext:
     named = [(certificate_name, certificate), (key_name, key)]
-    for name, path in [*named, ("tls.client_ca", client_ca)] if client_ca else named:
-        if not os.access(path, os.R_OK):
-            raise InvalidConfiguration(f"{path} is not there, or not readable", name)
+    for name, file in [*named, ("tls.client_ca", client_ca)] if client_ca else named:
+        if not os.access(file, os.R_OK):
+            raise InvalidConfiguration(f"{file} is not there, or not readable", name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -17,8 +17,7 @@ from ..core.state import StateStore
 from ..formats.problem import Problem
 from ..homes.committed import ALIVE, Committed, Listener
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
-from ..http.errors import CLOSE
-from .gate import RETRY
+from ..http.errors import CLOSE, UNREADY_RETRY
 
 logger = logging.getLogger("headwater.server")
 
@@ -90,7 +89,7 @@ class PushedFrames:
 
         listener = self._committed.listen(wake)
         if listener is None:
-            await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", RETRY, CLOSE))
+            await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", UNREADY_RETRY, CLOSE))
             return
         self._wakers.add(news)
         telling = asyncio.ensure_future(self._tell(listener, news, send, given))

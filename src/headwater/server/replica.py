@@ -7,13 +7,10 @@ requests are told apart before any of them is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 from ..core.clocks import boot_time_s
 from ..http import Scope
-from ..http.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from ..storage.follower import Follower
@@ -22,13 +19,6 @@ _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """By the first segment of a path: rooms of which a replica serves what only reads."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
 """What a POST to `/logs/LOG/...` asks that changes nothing."""
-
-
-class ServerRole(StrEnum):
-    """What a load balancer may ask a server to be."""
-
-    PRIMARY = "primary"
-    REPLICA = "replica"
 
 
 class Replica:
@@ -87,14 +77,3 @@ def only_reads(scope: Scope) -> bool:
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return True
     return scope["method"] == "POST" and len(segments) == 3 and segments[0] == "logs" and segments[2] in _QUESTIONS
-
-
-def role_asked(scope: Scope) -> ServerRole:
-    """Which role `/health/ready` asks for: the primary's, where it names none. Raises InvalidParameter."""
-    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
-    if given is None:
-        return ServerRole.PRIMARY
-    try:
-        return ServerRole(given[-1])
-    except ValueError:
-        raise InvalidParameter("role", f"{given[-1][:80]!r} given, primary and replica are allowed") from None

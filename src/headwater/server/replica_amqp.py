@@ -5,6 +5,9 @@ The port for reading is the same for as long as the server runs, whatever its ro
 
 from __future__ import annotations
 
+import socket
+import ssl
+from collections.abc import Sequence
 from functools import partial
 
 from ..amqp.container import Container
@@ -16,40 +19,43 @@ from ..core.bus import Bus
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..core.turns import Turns
-from .ports import Ports
 
 
 class ReplicaAmqp:
-    """Both ports. It binds nothing: see `Ports`."""
+    """Both ports. Their sockets are bound already, and are not its own."""
 
     def __init__(
         self,
         store: LogStore,
         guard: Guard,
         settings: AmqpSettings,
-        ports: Ports,
+        sockets: Sequence[socket.socket],
+        reading_sockets: Sequence[socket.socket],
+        tls: ssl.SSLContext | None,
         elsewhere: Elsewhere,
         threads: Threads,
         *,
         bus: Bus,
         turns: Turns,
     ) -> None:
-        """`elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`."""
-        self._ports = ports
+        """Who comes to `sockets` while this server stands by is sent away; who comes to `reading_sockets` receives.
+
+        `elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`."""
+        self._sockets, self._tls = sockets, tls
         contained = partial(Container, store, guard, settings, bus=bus, turns=turns, remembers=False)
         reading = contained()
-        self.containers = [reading] if ports.amqp_read else []
+        self.containers = [reading] if reading_sockets else []
         """Those whose connections are to be counted."""
         self._answer = partial(attach_reading, reading, elsewhere)
-        self._reading = AmqpServer(reading, self._answer, ports.amqp_read, ports.tls, threads)
+        self._reading = AmqpServer(reading, self._answer, reading_sockets, tls, threads)
         self._standing_by: AmqpServer | None = None
         self._sending_away = contained(sent_away=lambda: connection_redirect(elsewhere.primary()))
 
     async def start(self) -> None:
         """Accept connections at both."""
         await self._reading.start()
-        bound = [each.dup() for each in self._ports.amqp]  # it closes them, and the port is needed again
-        self._standing_by = AmqpServer(self._sending_away, self._answer, bound, self._ports.tls)
+        bound = [each.dup() for each in self._sockets]  # it closes them, and the port is needed again
+        self._standing_by = AmqpServer(self._sending_away, self._answer, bound, self._tls)
         await self._standing_by.start()
 
     async def end_standing_by(self) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..formats.querytext import parse_query
+from .option import option
 from .options import NUMBER_OR_TIME, Moment, number_or_time
-from .pipelines import option
 from .running import Run
 
 if TYPE_CHECKING:  # the help of the pipelines imports no Spark

@@ -7,12 +7,11 @@ its body lies in the file. The file is judged whole, and is in the log whole or 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.mark import Mark
 from ..formats.arrow_columns import ArrowColumns
@@ -20,18 +19,18 @@ from ..formats.late import pa
 from .frame_encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
 from .framelog import NotAdopted
 from .homed import HomedLog
-from .ids import Hashes, are_distinct
-from .places import hashes_of
+from .ids import are_distinct, hashes_of
+from .mark import FrameMark
+from .prepared import PreparedColumns
 from .runs import Run
 from .segments import SegmentLog
 from .staged_frames import StagedFrame, StagedSegment, segment_rows
-from .writers import FrameMark
 
 
-class SegmentColumns(EventColumns):
+class SegmentColumns(PreparedColumns):
     """The events of a staged segment, all that it takes to judge them and to make frames of them."""
 
-    __slots__ = ("_inode", "_path", "_room", "_segment", "are_distinct", "hashes", "parts", "runs")
+    __slots__ = ("_inode", "_path", "_room", "_segment", "parts")
 
     def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int) -> None:
         """Of a file that was looked at. Raises StorageCorrupted, OSError."""
@@ -43,12 +42,10 @@ class SegmentColumns(EventColumns):
         """Its events, frame by frame."""
         self.count = segment.count
         self.bytes = sum(frame.bytes for frame in segment.frames)
-        self.hashes: Hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
-        """Those of all ids."""
+        self.hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         self.are_distinct = are_distinct(self.hashes)
-        """Whether no hash comes twice."""
         self.runs = [Run.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
-        """The postings of each part, numbered from 1 on: made here, and not while nothing else is judged."""
+        """Made here, and not while nothing else is judged."""
 
     @property
     def batches(self) -> list[pa.RecordBatch]:
@@ -56,13 +53,11 @@ class SegmentColumns(EventColumns):
         return [part.batch for part in self.parts]
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
-        """Its events, frame by frame, with the number of the first of each."""
         for part in self.parts:
             yield first, part
             first += part.count
 
     def marks(self, mark: Mark) -> list[Mark]:
-        """A mark for each frame, of which the last is that of all."""
         rows, marks = mark.rows - self.count, []
         for frame in self._segment.frames:
             rows += frame.count
@@ -70,11 +65,10 @@ class SegmentColumns(EventColumns):
         return marks
 
     def refusal(self, why: str) -> NotAdopted:
-        """The error that says so."""
         return NotAdopted(self._path, why)
 
-    def encode(self, first: int, recorded_at: int, link: Chain, marks: list[FrameMark]) -> EncodedFrame:
-        """All frames, numbered from `first` on, as one that becomes a segment; their nonces end with that of `link`."""
+    def encode(self, first: int, recorded_at: int, link: Chain, marks: Sequence[FrameMark]) -> EncodedFrame:
+        """They are one that becomes a segment."""
         frames: list[tuple[int, EncodedFrame]] = []
         nonce, number, crc = link.nonce - len(marks), first, link.previous_crc
         for frame, mark in zip(self._segment.frames, marks, strict=True):

@@ -32,12 +32,12 @@ from .journal import JOURNAL, read_journal
 from .journal_snapshot import replay
 from .locks import BACKUP_LOCK
 from .log_directories import LOGS, known_logs
-from .meta import META_NAME, Meta, read_meta
+from .meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
 from .private import make_directory, make_file, tighten
 from .recovery import Scan
 from .refusals import refusal_of
 from .renewing import renew, renew_floors
-from .sealing import FRAMES, HISTORY, INDEX, range_of
+from .sealing import range_of
 from .segment import Segment, segment_paths
 from .staging import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .state import SqliteState, copy_state

@@ -18,16 +18,17 @@ from . import id_files, staging
 from .backup import MANIFEST, read_manifest
 from .data_directory import PARTIAL_BACKUP, lock_directory, open_state
 from .identity import accept_identity, identified, record_identity
+from .ids import hashes_of_frame
 from .loading import missing_history
 from .locks import unserved
 from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from .memory import MemoryState
-from .meta import Meta, read_meta
+from .meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from .newer import WrittenByNewer
-from .places import Places, hashes_of_frame, places_name
+from .places import Places, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable, require_directory
-from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
+from .sealing import frames_of, postings_ranges
 from .segment import Segment, segment_paths
 from .staged_frames import TABLE_SUFFIX, check_segments
 from .staged_part import PART_SUFFIX, check_part, is_plain

@@ -9,7 +9,6 @@ import msgspec
 from ..core.state import StateStore
 from ..formats.decoders import json_decoder
 from .clock import MADE_AT_MS, Known, TrustedClock, show_ms
-from .log import StoredLog
 from .meta import META_NAME
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
@@ -77,12 +76,12 @@ def _seen(logs: Path, now: int) -> Known | None:
     return Known(newest, newest) if newest <= now else None
 
 
-def poisoned(log: StoredLog, now: int) -> str | None:
+def poisoned(name: str, recorded_at: int, now: int) -> str | None:
     """What to tell an operator of a log whose newest event is recorded far in the future; None if it is not."""
-    if log.recorded_at <= now + POISONED_MS or now < MADE_AT_MS:
+    if recorded_at <= now + POISONED_MS or now < MADE_AT_MS:
         return None
     return (
-        f"log {log.name}: its newest event is recorded at {show_ms(log.recorded_at)}, in the future: until then "
+        f"log {name}: its newest event is recorded at {show_ms(recorded_at)}, in the future: until then "
         f"retention by age drops nothing, and look-ups by time miss new events. Stop the server, and repair it: "
-        f"headwater check --repair-clock {log.name}"
+        f"headwater check --repair-clock {name}"
     )

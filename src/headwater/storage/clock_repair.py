@@ -17,9 +17,9 @@ from .clock_memory import accept_clock
 from .data_directory import lock_directory, open_state
 from .identity import identified, record_identity
 from .log_directories import LOGS, known_logs
-from .meta import Meta
+from .meta import FRAMES, Meta
 from .recovery import Scan
-from .sealing import FRAMES, frames_of
+from .sealing import frames_of
 from .segment import Segment, segment_paths
 from .trimming import take_over
 

@@ -37,6 +37,7 @@ from .disk import Disk, sync_directory
 from .follower import Follower
 from .frame_encoding import EncodedFrame
 from .home import Home, called
+from .home_identifier import record_identifier, refuse_moved
 from .homed import CopyOutlived, Homed
 from .identity import identified, known_identity, record_identity
 from .journal_state import JournalState
@@ -56,7 +57,6 @@ from .log_directories import (
     unknown_directories,
 )
 from .log_making import begin_anew, make_copies, make_log_directory, new_meta
-from .moved_home import record_identifier, refuse_moved
 from .newer import WrittenByNewer
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
@@ -463,7 +463,7 @@ class Engine(LogStore, Closing):
                 for name, each in sorted(self.follower.stuck.items())
             ]
         now = self.clock()
-        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
+        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log.name, log.recorded_at, now))]
 
     def close(self) -> None:
         closer = self._closer

@@ -22,8 +22,7 @@ from .identity import IDENTITY_KIND, known_identity
 from .journal_state import JournalState
 from .log import StoredLog
 from .log_directories import LOG_KIND, LOGS, LogEntry, known_logs
-from .meta import read_meta
-from .sealing import FRAMES
+from .meta import FRAMES, read_meta
 from .segment import segment_paths
 
 logger = logging.getLogger("headwater.storage")

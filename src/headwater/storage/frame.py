@@ -32,9 +32,9 @@ from .frame_layout import (
     Column,
     Control,
 )
+from .mark import FrameMark
 from .newer import WrittenByNewer
 from .picking import pick, pick_plain
-from .writers import FrameMark
 
 _ARROW_MIN = 32
 ARROW_MIN = 512

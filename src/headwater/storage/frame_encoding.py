@@ -29,7 +29,7 @@ from .frame_layout import (
     Column,
     Control,
 )
-from .writers import FrameMark
+from .mark import FrameMark
 
 JOINED_BYTES_MAX = 1024 * 1024
 """The buffers of a larger frame are written from where they lie: a copy costs more than they do one by one."""

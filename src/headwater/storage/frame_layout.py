@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from .writers import FrameMark
+from .mark import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 

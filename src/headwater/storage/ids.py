@@ -9,9 +9,16 @@ faster for few.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
+
+from ..core.limits import EventColumns
+from ..formats.arrow_columns import ArrowColumns, buffer_of, parts_of
+from ..formats.late import pa, pc
+from .frame import ARROW_MIN, Frame
 
 SLOTS_MIN = 1 << 10
 SLOTS_MAX = 1 << 18
@@ -210,3 +217,36 @@ def are_distinct(hashes: IdHashes) -> bool:
         return len(set(hashes)) == len(hashes)
     ordered = np.sort(hashes)
     return not (ordered[1:] == ordered[:-1]).any()
+
+
+def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
+    """As `hash_ids`, of columns; of large ones as an array."""
+    if not isinstance(columns, ArrowColumns) or columns.count < ARROW_MIN:
+        return hash_ids(columns.sources, columns.ids, seed)
+    ids = columns.batch.column("id")
+    sources = columns.batch.column("source")
+    if len(buffer_of(sources)):
+        prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
+        ids = pc.binary_join_element_wise(prefix, ids, "")
+    return _hashes(chain.from_iterable(parts_of(ids.cast(pa.binary()))), len(ids), seed)
+
+
+def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
+    """The hashes of all ids of a frame."""
+    if frame.count < ARROW_MIN or frame.has_sources:
+        return hash_ids(frame.sources(), frame.ids(), seed)
+    return _hashes(frame.encoded_ids(), frame.count, seed)
+
+
+def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:
+    """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
+    digest = xxhash.xxh3_64_intdigest
+    if any(sources):
+        ids = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
+    return [digest(id.encode(), seed) or 1 for id in ids]
+
+
+def _hashes(keys: Iterable[bytes], count: int, seed: int) -> Hashes:
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, count)
+    hashes[hashes == 0] = 1  # 0 is a free slot
+    return hashes

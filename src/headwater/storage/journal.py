@@ -40,13 +40,12 @@ from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
 from .homed import Homed, HomedLog, open_copy
 from .locks import LockLostMeanwhile
-from .meta import Meta, read_meta
+from .meta import FRAMES, Meta, read_meta
 from .newer import WrittenByNewer
 from .private import make_directory, tighten
 from .recovery import Scan, open_segments
 from .refusals import refusing
 from .room import Room, Standing
-from .sealing import FRAMES
 from .segment import Segment, id_in, segment_paths
 from .segments import SegmentLog
 from .witness import REMEDY

@@ -17,17 +17,17 @@ from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
 from ..core.query import Query, QueryItem
 from ..core.settings import LogSettings
-from .adopting import SegmentColumns
 from .frame import Frame
 from .frame_encoding import EncodedFrame
 from .framelog import FrameLog
-from .ids import IdHashes, are_distinct, as_list
+from .ids import IdHashes, are_distinct, as_list, hashes_of, hashes_of_frame
 from .index import Index
+from .mark import FrameMark, frame_mark
 from .matching import first_match
 from .partitioner import Partitioner
-from .places import hashes_of, hashes_of_frame
+from .prepared import PreparedColumns
 from .sequencer import Judge, Verdict
-from .writers import FrameMark, WriterTable, frame_mark
+from .writers import WriterTable
 
 logger = logging.getLogger("headwater.storage")
 
@@ -135,7 +135,7 @@ class LogJudge(Judge):
         return self._now
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
-        if isinstance(group[0].columns, SegmentColumns):
+        if isinstance(group[0].columns, PreparedColumns):
             return self._judge_segment(group[0], group[0].columns, first)
         columns = EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
@@ -188,7 +188,7 @@ class LogJudge(Judge):
         self._index.ids.insert(hashes, first)
         return Verdict(columns, partitions, marks)
 
-    def _judge_segment(self, request: AppendRequest, segment: SegmentColumns, first: int) -> Verdict:
+    def _judge_segment(self, request: AppendRequest, segment: PreparedColumns, first: int) -> Verdict:
         """A staged segment passes if all is plain: who appended its rows instead would be told what is not."""
         assert request.mark is not None and request.condition is None and self._partitioner.is_one
         try:
@@ -281,7 +281,7 @@ class LogJudge(Judge):
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         self._recorded_at = frame.recorded_at
-        if isinstance(columns, SegmentColumns):
+        if isinstance(columns, PreparedColumns):
             self._in_flight.extend(columns.numbered(frame.first))
         else:
             self._in_flight.append((frame.first, columns))

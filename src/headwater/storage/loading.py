@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,15 +19,14 @@ from ..core.errors import StorageCorrupted
 from . import id_files
 from .frame import Frame
 from .id_table import IdTable
-from .ids import Hashes
+from .ids import Hashes, hashes_of_frame
 from .index import Index
-from .meta import Meta
-from .places import Places, hashes_of_frame, places_name
+from .meta import HISTORY, INDEX, Meta
+from .places import Places, places_name
 from .postings import FilePostings
-from .sealing import HISTORY, INDEX, Sealed, frames_of, range_of, seal
+from .sealing import Sealed, frames_of, range_of, seal
 from .segment import Segment
 from .segments import SegmentLog
-from .writers import WRITERS_NAME, KeptMarks, StoredWriterTable, read_writers, write_writers
 
 REOPENED_IDS_MAX = 64 * 1024
 """The newest file of ids is read into memory, to take more, if it has no more than that (2 ms)."""
@@ -60,29 +59,6 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     index = Index(replay_after, has_partitions=meta.partitions > 1, files=files)
     _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
     return LoadedIndex(index, frames, replay_after)
-
-
-def load_writers(
-    directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None], kept: KeptMarks, *, is_copy: bool
-) -> StoredWriterTable:
-    """The table of exactly-once writers: what is on file, the marks of the frames behind that, and those kept apart.
-
-    `begin` is called before a log without marks takes its first. What is on file is kept nowhere else, but of a copy.
-    Raises StorageCorrupted, StorageUnavailable.
-    """
-    if not meta.has_marks:
-        return StoredWriterTable(directory, frames.head, (), begin, kept)
-    if is_copy and not (directory / WRITERS_NAME).exists():
-        write_writers(directory, 0, ())
-    upto, known = read_writers(directory)
-    table = StoredWriterTable(directory, upto, known, None, kept)
-    for frame in frames.read(upto):
-        table.replay(frame)
-    table.landed(frames.head)
-    table.merge_kept()
-    if not is_copy:
-        table.drop_kept()
-    return table
 
 
 def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:

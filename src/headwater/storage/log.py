@@ -28,24 +28,22 @@ from .frame import Frame
 from .framelog import Head, new_term
 from .homed import Homed, HomedLog, open_copy
 from .identity import identified, known_identity, record_identity
-from .ids import are_distinct
+from .ids import are_distinct, hash_ids, hashes_of
 from .judge import LogJudge, Numbering
-from .loading import load_index, load_writers
-from .meta import FORMAT, CleanStop, Meta
-from .places import hash_ids, hashes_of
+from .loading import load_index
+from .meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
 from .postings import KEY, PARTITION, TAG, TYPE, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
 from .refusals import refusing
 from .retention import kept_from
 from .room import Room
-from .sealing import FRAMES, INDEX
 from .segment import Segment, bytes_between
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
 from .writer_owners import release_unknown
-from .writers import KeptMarks, read_writers
+from .writers import KeptMarks, load_writers, read_writers
 
 logger = logging.getLogger("headwater.storage")
 

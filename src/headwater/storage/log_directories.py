@@ -16,8 +16,7 @@ from ..core.errors import EventLogError, LogExists, StorageCorrupted
 from ..core.settings import LOG_NAME, SYSTEM_LOG, LogSettings
 from ..core.state import StateStore
 from ..formats.decoders import json_decoder
-from .meta import META_NAME, read_meta
-from .sealing import FRAMES
+from .meta import FRAMES, META_NAME, read_meta
 
 LOGS = "logs"
 LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"

@@ -13,9 +13,8 @@ from ..core.state import StateStore
 from .disk import sync_directory
 from .identity import known_identity, meta_of
 from .log_directories import LOGS, known_logs, unknown_directories
-from .meta import Meta, read_meta
+from .meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from .private import make_directory
-from .sealing import FRAMES, HISTORY, INDEX
 
 logger = logging.getLogger("headwater.storage")
 

@@ -20,10 +20,11 @@ from .disk import sync_directory
 from .homed import HomedLog
 from .id_files import IdFile
 from .log import StoredLog
+from .meta import HISTORY, INDEX
 from .places import places_name
 from .postings import FilePostings, postings_name
 from .retention import kept_from, silent
-from .sealing import HISTORY, INDEX, postings_ranges, range_of
+from .sealing import postings_ranges, range_of
 from .segment import Segment
 from .trimming import unused_segments
 from .worker import Job

@@ -21,12 +21,11 @@ from ..formats.arrow import SCHEMA
 from .columns import Rows
 from .following import Followed, FollowedSegment
 from .lending import Lent, lent
-from .meta import META_NAME, read_meta
+from .meta import FRAMES, INDEX, META_NAME, read_meta
 from .postings import PARTITION
 from .recovery import Ranges, highest_kept
 from .refusals import refusal_of
 from .scanning import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
-from .sealing import FRAMES, INDEX
 from .segment import segment_paths
 from .selecting import PostingsFiles, matches_max, matching_numbers
 from .splitting import SPLITS_MAX, Weights

@@ -18,6 +18,8 @@ FORMAT_MARKS = 2
 """Before format 3, that of a log that has marks of exactly-once writers, which 1 has not."""
 FORMAT_CHECKED = 3
 """From here on META has a checksum, and a second witness of how far the log is trimmed (`trimming`)."""
+INDEX, HISTORY, FRAMES = "idx", "history", "log"
+"""Directories of a log: of index files, of postings of trimmed events, and of segments."""
 META_NAME = "META.json"
 _ID = re.compile("[0-9a-f]{32}")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")

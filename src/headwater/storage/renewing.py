@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ..core.state import StateStore, kinds_of_log
 from .home import Home
+from .home_identifier import HOME_KIND, record_identifier
 from .identity import meta_of, record_identity
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
 from .meta import Meta
-from .moved_home import HOME_KIND, record_identifier
 
 logger = logging.getLogger("headwater.storage")
 

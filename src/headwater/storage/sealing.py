@@ -15,15 +15,12 @@ import numpy as np
 from .frame import Frame
 from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
-from .meta import Meta, read_meta
-from .places import hashes_of_frame, places_name, write_places
+from .ids import hashes_of_frame
+from .meta import FRAMES, INDEX, Meta, read_meta
+from .places import places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
 from .segment import Segment
-
-INDEX = "idx"
-HISTORY = "history"
-FRAMES = "log"
 
 
 def seal(log_directory: Path, segment_name: str, last: int) -> None:

@@ -29,11 +29,11 @@ from typing import NamedTuple, Protocol
 from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, LogStatistics
-from .adopting import SegmentColumns
 from .frame_encoding import Chain, EncodedFrame, encode
 from .framelog import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from .locks import LockLostMeanwhile
-from .writers import FrameMark
+from .mark import FrameMark
+from .prepared import PreparedColumns
 
 logger = logging.getLogger("headwater.storage")
 
@@ -291,10 +291,10 @@ class Sequencer:
     def _encoded(
         self, columns: EventColumns, partitions: list[int], recorded_at: int, marks: Sequence[FrameMark]
     ) -> EncodedFrame:
-        self._nonce += len(marks) if isinstance(columns, SegmentColumns) else 1
+        self._nonce += len(marks) if isinstance(columns, PreparedColumns) else 1
         link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
-        if isinstance(columns, SegmentColumns):
-            return columns.encode(self._applied_head + 1, recorded_at, link, list(marks))
+        if isinstance(columns, PreparedColumns):
+            return columns.encode(self._applied_head + 1, recorded_at, link, marks)
         return encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
 
     def _record(self, group: list[AppendRequest]) -> None:
@@ -535,7 +535,7 @@ class Sequencer:
 
 def _goes_alone(request: AppendRequest) -> bool:
     """Whether it is a group by itself: a mark alone, or what is a segment."""
-    return not request.columns.count or isinstance(request.columns, SegmentColumns)
+    return not request.columns.count or isinstance(request.columns, PreparedColumns)
 
 
 def _is_small(flight: _Flight) -> bool:

@@ -16,8 +16,7 @@ from ..core.state import StateStore
 from .disk import sync_directory
 from .identity import forget_identity, known_identity
 from .log_directories import LOGS, TRASH_KIND, known_logs
-from .meta import META_NAME, read_meta
-from .sealing import FRAMES
+from .meta import FRAMES, META_NAME, read_meta
 from .segment import segment_paths
 
 logger = logging.getLogger("headwater.storage")

@@ -21,7 +21,10 @@ from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
 from ..core.state import StateStore, kinds_of_log
 from ..formats.decoders import json_decoder
 from .checked_file import CheckedFile, earlier_struct
+from .mark import FrameMark
+from .meta import Meta
 from .refusals import refusing
+from .segments import SegmentLog
 
 WRITERS_MAX = 10_000
 """A log knows at most so many writers that have not ended. For a new one, it forgets the one that was idle longest."""
@@ -38,34 +41,6 @@ WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
 _Row = tuple[str, int, int, int, int, int, bool, int]
 """A writer's state, in its own order, and when it was last heard of, as the file has them."""
-
-
-class FrameMark(msgspec.Struct, array_like=True, frozen=True):
-    """A mark as a frame keeps it. It says all that is to be known of its writer, so that the newest one suffices."""
-
-    writer: str
-    batch: int
-    rows: int
-    is_last: bool
-    index: int
-    """The mark's events are those of the frame from this index on, and so many:"""
-    count: int
-    first: int
-    """First and last number of the whole batch so far (0 if it has no events), and how many events it has."""
-    last: int
-    events: int
-
-    @property
-    def state(self) -> WriterState:
-        """What the log has of the writer with this mark."""
-        return WriterState(self.writer, self.batch, self.rows, self.first, self.last, self.events, self.is_last)
-
-
-def frame_mark(state: WriterState, index: int, count: int) -> FrameMark:
-    """What a frame keeps of an append of `count` events, its own from that index on, that left its writer so."""
-    return FrameMark(
-        state.writer, state.batch, state.rows, state.is_complete, index, count, state.first, state.last, state.events
-    )
 
 
 class MarkedFrame(Protocol):
@@ -370,6 +345,29 @@ def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
     except FileNotFoundError:
         raise _FILE.damaged(directory / WRITERS_NAME, "the table of exactly-once writers is missing") from None
     return file.upto, [(WriterState(*row[:7]), row[7]) for row in file.writers]
+
+
+def load_writers(
+    directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None], kept: KeptMarks, *, is_copy: bool
+) -> StoredWriterTable:
+    """The table of exactly-once writers: what is on file, the marks of the frames behind that, and those kept apart.
+
+    `begin` is called before a log without marks takes its first. What is on file is kept nowhere else, but of a copy.
+    Raises StorageCorrupted, StorageUnavailable.
+    """
+    if not meta.has_marks:
+        return StoredWriterTable(directory, frames.head, (), begin, kept)
+    if is_copy and not (directory / WRITERS_NAME).exists():
+        write_writers(directory, 0, ())
+    upto, known = read_writers(directory)
+    table = StoredWriterTable(directory, upto, known, None, kept)
+    for frame in frames.read(upto):
+        table.replay(frame)
+    table.landed(frames.head)
+    table.merge_kept()
+    if not is_copy:
+        table.drop_kept()
+    return table
 
 
 def _earlier(content: bytes) -> _File:

@@ -25,7 +25,7 @@ DURABLE_LINK = "io.headwater.durableLink"
 
 
 def followers(served: Served) -> list[tuple[str, ...]]:
-    found: list[Follower] = served.run(Following(served.container).followers)
+    found: list[Follower] = served.run(Following(served.container.nodes).followers)
     return sorted((each.kind.value, each.owner, each.component, str(each.after)) for each in found)
 
 
@@ -110,7 +110,7 @@ def test_a_group_that_nobody_has_come_back_for_since_a_restart_is_looked_at() ->
         client.flush()
         client.wait(lambda: one(client, GROUP)["positions"] == {"0": 1})
     with Served(store=store) as again:
-        assert again.container.nodes == []
+        assert again.container.nodes.all == []
         assert followers(again) == [("group", "workers", "0", "1")]
 
 

@@ -41,7 +41,7 @@ class ConsumerGroups(ReadOnly):
     async def read(self, user: User, name: str) -> Attributes:
         log, group = self._key(name)
         self._rights.check_seen(user, log)
-        node = self._container.node_if_there(log)
+        node = self._container.nodes.node_if_there(log)
         if node is None:
             known, owners = await asyncio.to_thread(self._stored, log, group), []
         else:
@@ -93,7 +93,7 @@ class ConsumerGroups(ReadOnly):
         """
         log, group = self._key(name)
         await self.read(user, name)
-        node: EventLogNode = await self._container.node_of(log)
+        node: EventLogNode = await self._container.nodes.node_of(log)
         members = sum(owner is not None for owner in node.groups.owners(group))
         if members:
             problem = f"the group has {members} members; delete the links of receivers, and end the workers, first"
@@ -112,7 +112,7 @@ class ConsumerGroups(ReadOnly):
         return {number: lag_of(opened, after, now_ms, partition=number) for number, after in afters.items()}
 
     def _stored(self, log: str, group: str) -> GroupRecord:
-        store, partitions = self._container.store, self._rights.opened(log).settings.partitions
+        store, partitions = self._container.nodes.store, self._rights.opened(log).settings.partitions
         return load_group(store.state, store.incarnation_of(log), group, partitions)
 
     async def _positions(self, log: str) -> Positions:
@@ -142,9 +142,9 @@ async def positions_of(container: Container, log: str) -> Positions:
     """
 
     def stored() -> Positions:
-        return container.stored_positions(container.store.incarnation_of(log))
+        return container.nodes.stored_positions(container.nodes.store.incarnation_of(log))
 
-    node = container.node_if_there(log)
+    node = container.nodes.node_if_there(log)
     return await asyncio.to_thread(stored) if node is None else node.positions
 
 
@@ -169,7 +169,7 @@ class DurableLinks(ReadOnly):
         if not user.may(Right.MANAGE, "*"):
             return []
         found = []
-        for log in await asyncio.to_thread(self._container.store.names):
+        for log in await asyncio.to_thread(self._container.nodes.store.names):
             try:
                 positions = await positions_of(self._container, log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
@@ -180,7 +180,7 @@ class DurableLinks(ReadOnly):
     async def read(self, user: User, name: str) -> Attributes:
         self._guard.authorize(user, Right.MANAGE, "*")
         log, positions, found = await self._found(name)
-        node = self._container.node_if_there(log)
+        node = self._container.nodes.node_if_there(log)
         lag = await asyncio.to_thread(self._lag, log, found.position.after)
         return {
             "log": log,
@@ -200,7 +200,7 @@ class DurableLinks(ReadOnly):
         """See Entities: its position is forgotten. One that has a link is not deleted."""
         self._guard.authorize(user, Right.MANAGE, "*")
         log, _, _ = await self._found(name)
-        node = await self._container.node_of(log)
+        node = await self._container.nodes.node_of(log)
         _, _, found = await self._found(name)
         if node.is_attached(found):
             raise Refusal(Status.CONFLICT, f"{show(name)} has a link; delete that first")

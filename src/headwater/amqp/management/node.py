@@ -26,13 +26,13 @@ class ManagementNode:
     """What all links to `$management`, and all from `$events`, share."""
 
     def __init__(self, container: Container) -> None:
-        self._guard, self.spawn = container.shared.guard, container.spawn
+        self._guard, self.spawn = container.shared.guard, container.nodes.spawn
         self.management = Management()
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.requests: dict[Transport, set[LinkEnd]] = {}
         """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
-        rights = LogRights(container.store, container.shared.guard)
+        rights = LogRights(container.nodes.store, container.shared.guard)
         for type, entities in (
             (managed.SERVER, Servers(container)),
             (managed.LOG, Logs(rights)),

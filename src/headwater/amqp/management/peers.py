@@ -83,7 +83,7 @@ class Servers(_OfServer):
             "version": __version__,
             "containerId": container.shared.name,
             "startedAt": self._started_at,
-            "logs": len(await asyncio.to_thread(container.store.names)),
+            "logs": len(await asyncio.to_thread(container.nodes.store.names)),
             "connections": len(container.connections),
             "connectionsMax": container.shared.settings.connections_max,
             "connectionsTaken": statistics.connections,

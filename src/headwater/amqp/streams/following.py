@@ -12,23 +12,23 @@ from ...core.following import Follower, FollowerKind
 from ...core.local import LocalLog
 from ...core.settings import is_own
 from ...core.slices import Slices
-from ..container import Container
 from .consumer import Consumer
 from .node import EventLogNode
+from .nodes import Nodes
 from .positions import Positions
 
 
 class Following:
     """All positions that one container knows. A log that nobody reads over AMQP yet has those that are stored of it."""
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
         self._unused: WeakKeyDictionary[LocalLog, Positions] = WeakKeyDictionary()
         """Of logs that have no node: only a node changes what is stored."""
 
     async def followers(self) -> list[Follower]:
         """Of every log that is open; the loop has other turns in between, since there may be many."""
-        nodes = self._container.nodes
+        nodes = self._nodes.all
         found: list[Follower] = []
         slices = Slices()
         for node in nodes:
@@ -41,13 +41,13 @@ class Following:
 
     def _of_unused(self, used: Collection[LocalLog]) -> list[Follower]:
         found: list[Follower] = []
-        for log in self._container.store.opened():
+        for log in self._nodes.store.opened():
             if log in used or is_own(log.name):
                 self._unused.pop(log, None)
                 continue
             if log not in self._unused:
                 try:
-                    self._unused[log] = self._container.stored_positions(log.info().incarnation)
+                    self._unused[log] = self._nodes.stored_positions(log.info().incarnation)
                 except EventLogError:  # closed meanwhile; or the state cannot be read, which is told elsewhere
                     continue
             positions = self._unused[log]

@@ -28,12 +28,12 @@ from ...core.workers import (
     taken_over,
     too_many_workers,
 )
-from ..container import Container
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.types import Symbol
 from .groups import ASK_AGAIN_S
 from .node import EventLogNode
+from .nodes import Nodes
 from .position import Position
 
 WORKERS_MAX = 1000
@@ -47,8 +47,8 @@ CONTAINER = "http"
 class GroupWorkers(Workers):
     """The workers of all logs."""
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
         self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, Worker]] = WeakKeyDictionary()
         self._versions = count(time.time_ns() // 1000)
         """Of all workers, so that none is told one of another's; other ones after each restart."""
@@ -66,7 +66,7 @@ class GroupWorkers(Workers):
         check_worker_key(key.group, key.name)
         _check("lease_ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
         _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         workers = self._of.setdefault(node, {})
         worker = workers.get(key)
         if worker is not None and not worker.is_told(version):
@@ -83,7 +83,7 @@ class GroupWorkers(Workers):
     async def acknowledge(
         self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
     ) -> HeldPartition:
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         head = node.log.head()
         if not 0 <= sequence_number <= head:
             raise InvalidPosition(f"{sequence_number} given, 0 to the head {head} is allowed", "sequence_number")
@@ -95,7 +95,7 @@ class GroupWorkers(Workers):
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         worker = self._of.get(node, {}).get(key)
         if worker is not None and (version is None or worker.is_told(version)):
             worker.end()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
-from ..pipelines import option
+from ..option import option
 from ..running import Run, Summary, Target
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from ...core.errors import EventLogError, InvalidInput
 from ...core.extent import Extent
 from ...core.settings import check_log_name
+from ..option import check_directory, option
 from ..options import is_meant, is_pattern
-from ..pipelines import check_directory, option
 from ..running import Ending, Run, Summary
 from ..sessions import require_driver
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import InvalidLogName
 from ...core.settings import check_log_name
 from ...formats.querytext import parse_query
-from ..pipelines import option
+from ..option import option
 from ..running import Run, Summary, Target
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
 from ..exporting.directory import NewDirectory, check_target
-from ..pipelines import option
+from ..option import option
 from ..running import Run, Summary
 from ..selection import Bounds, Selection
 

@@ -23,8 +23,8 @@ from ...formats.tabular import TableMapping
 from ..importing.files import InputFile, find_files, fingerprint, look_at, unpacked
 from ..importing.pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
 from ..importing.quarantine import count_bad_rows, count_unexpected, none_upto, note_none
+from ..option import check_directory, check_file, option
 from ..options import size
-from ..pipelines import check_directory, check_file, option
 from ..running import Ending, Run, Summary
 from ..stopping import StoppedAtOnce
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InvalidInput
 from ...core.settings import check_log_name
-from ..pipelines import check_directory, option
+from ..option import check_directory, option
 from ..running import Run, Summary
 from ..sessions import require_driver
 

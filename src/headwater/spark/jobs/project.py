@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
-from ..pipelines import check_directory, check_file, option
+from ..option import check_directory, check_file, option
 from ..running import Ending, Run, Summary
 from ..sessions import require_driver
 from ..stopping import StoppedAtOnce

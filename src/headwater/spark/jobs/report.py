@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
 from ...core.limits import check_tag_key, show
-from ..pipelines import check_file, option
+from ..option import check_file, option
 from ..reporting.page import page
 from ..running import Run, Summary
 from ..selection import Bounds, Selection

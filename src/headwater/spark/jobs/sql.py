@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InvalidInput
-from ..pipelines import option
+from ..option import option
 from ..running import Run, Summary
 
 if TYPE_CHECKING:
