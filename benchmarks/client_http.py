@@ -45,7 +45,7 @@ class MemoryServer(HeadwaterServer):
     """`headwater serve` with its logs in memory."""
 
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headwater.server.cli", "serve", "--storage", "memory", "--log", LOG]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve", "--storage", "memory", "--log", LOG]
         ports = ["--http-port", "0", "--amqp-port", "0"]
         return subprocess.Popen([*command, *ports], cwd=directory.parent, stdout=subprocess.PIPE, stderr=self._log)
 

@@ -22,7 +22,7 @@ from headwater.core.giving_way import GivesWay
 from headwater.core.local import LocalLog
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
-from headwater.server.listening import listen
+from headwater.server.process.sockets import listen
 from headwater.storage.memory import MemoryStore
 
 

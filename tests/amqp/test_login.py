@@ -19,9 +19,9 @@ from headwater.amqp.protocol.performatives import Accepted, Open, Rejected, enco
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.shared import TICK_S
 from headwater.core.access import Credentials, TooManyLogins, User
-from headwater.server import listening
-from headwater.server.accounts import Account, AccountDirectory, read_grant
-from headwater.server.security import AccountGuard
+from headwater.server.process import sockets
+from headwater.server.users.accounts import Account, AccountDirectory, read_grant
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
 from tests.passwords import HASH, PASSWORD
 
@@ -298,9 +298,7 @@ def secured(certificates: Certificates) -> Iterator[Served]:
     """A server with TLS, users, a second host name, and client certificates."""
     made = certificates
     hosts = (f"localhost={made.host.file}:{made.host.key}",)
-    tls = listening.Certificates(
-        listening.Tls(made.server.file, made.server.key, hosts, made.authority.own.file)
-    ).context
+    tls = sockets.Certificates(sockets.Tls(made.server.file, made.server.key, hosts, made.authority.own.file)).context
     with Served(guard=guard(*ACCOUNTS), tls=tls) as running:
         put(running.log("orders"), b"payload")
         yield running

@@ -17,8 +17,8 @@ from headwater.amqp.protocol.types import ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core import NotificationType
 from headwater.core.bus import Bus
-from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import Account, AccountDirectory, hash_password, read_grant
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
 
 from ..management.told import Told, eventually

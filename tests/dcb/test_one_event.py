@@ -29,7 +29,7 @@ from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.event import Encoding, SequencedEvent
 from headwater.dcb import Application
 from headwater.futoin.settings import Settings
-from headwater.server.event_forms import event_forms
+from headwater.server.startup.event_forms import event_forms
 from headwater.storage.memory import MemoryStore
 
 from .conftest import Client

@@ -24,7 +24,7 @@ from headwater.dcb import Application
 from headwater.futoin.settings import Settings
 from headwater.management import server as management
 from headwater.server.app import by_room
-from headwater.server.event_forms import event_forms
+from headwater.server.startup.event_forms import event_forms
 from headwater.storage.memory import MemoryStore
 
 DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()

@@ -18,8 +18,8 @@ from headwater.futoin.long_messages import check_long
 from headwater.futoin.message import SIGNED_BYTES_MAX, VALUES_MAX
 from headwater.futoin.plain import is_json
 from headwater.futoin.signing import LEGACY_ALGORITHMS, Signature
-from headwater.server.accounts import Account, AccountDirectory
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import Account, AccountDirectory
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
 
 from ..hostile import bodies

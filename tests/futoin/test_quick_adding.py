@@ -11,8 +11,8 @@ from headwater.core import AppendRequest, Grant, Right
 from headwater.core.limits import EventColumns
 from headwater.core.local import LocalLog
 from headwater.futoin import quick_adding
-from headwater.server.accounts import Account, AccountDirectory, hash_password
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import Account, AccountDirectory, hash_password
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
 
 from .conftest import LOG

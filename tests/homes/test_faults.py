@@ -24,7 +24,7 @@ from .test_servers import Member, command, database, status, url
 __all__ = ["database", "url"]
 
 Start = Callable[..., Member]
-MAIN = "from headwater.server.cli import main; main()"
+MAIN = "from headwater.cli.main import main; main()"
 
 
 def on_a_disk_that_fills(full_while: Path, retry_s: float = COPY_RETRY_S) -> Sequence[str]:

@@ -22,7 +22,7 @@ from headwater.core.mark import Mark
 from headwater.core.query import Query
 from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres import PostgresHome
-from headwater.server.replica import Replica as ServedReplica
+from headwater.server.replicas.replica import Replica as ServedReplica
 from headwater.storage import Engine, journal_snapshot
 from headwater.storage.follower import Follower
 from headwater.storage.frame_encoding import EncodedFrame

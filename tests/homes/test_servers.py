@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from headwater.cli.main import run
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import EventLogError
@@ -26,7 +27,6 @@ from headwater.core.notification_types import NotificationType
 from headwater.core.query import Query
 from headwater.core.settings import SYSTEM_LOG
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.server.cli import run
 from headwater.storage.log_directories import RESTORE_JUMP
 from tests.server.starting import start
 from tests.soak.server import free_ports

@@ -13,8 +13,8 @@ from headwater.management.consumers import ConsumerWatch
 from headwater.management.entities import STREAM
 from headwater.management.logs import LogRights, Streams
 from headwater.management.operations import Management
-from headwater.server import room_metrics
-from headwater.server.room_metrics import follower_metrics
+from headwater.server.monitoring import room_metrics
+from headwater.server.monitoring.room_metrics import follower_metrics
 from headwater.storage.memory import MemoryStore
 
 from .asking import Node, StrictGuard, user

@@ -75,7 +75,7 @@ def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(
 
 
 def test_installed_package_is_not_the_one_of_the_repository(installed: Path, elsewhere: Path) -> None:
-    where = run(installed / "python", "-c", "import headwater.server.cli as cli; print(cli.__file__)", cwd=elsewhere)
+    where = run(installed / "python", "-c", "import headwater.cli.main as cli; print(cli.__file__)", cwd=elsewhere)
     assert Path(where.strip()).is_relative_to(elsewhere)
 
 

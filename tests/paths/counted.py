@@ -83,8 +83,8 @@ class Calls:
 
 def serve(path: str) -> None:
     """The server, with the rest of the command line."""
+    from headwater.cli.main import main
     from headwater.server.bulk import supervisor
-    from headwater.server.cli import main
 
     calls = Calls()
     calls.answer(path)

@@ -15,7 +15,7 @@ from headwater.cne.records import Subscription
 from headwater.cne.registry import Registry
 from headwater.cne.settings import Settings
 from headwater.core.event import Event, SequencedEvent
-from headwater.server.accounts import KIND, decode_entry
+from headwater.server.users.accounts import KIND, decode_entry
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.committing import commit_staged
 from tests.hostile.neighbours import LOG

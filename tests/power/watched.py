@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from headwater.cli.main import main
 from headwater.formats import arrow_events
 from headwater.server.bulk import supervisor
-from headwater.server.cli import main
 from headwater.storage import committing, engine, segments, staged_frames
 
 SEGMENT_BYTES = 96 * 1024

@@ -16,7 +16,7 @@ from headwater.futoin.server import handlers
 from headwater.management import server as management_http
 from headwater.management.entities import TYPES
 from headwater.management.operations import Management
-from headwater.server.health import HEALTH_PATHS, METRICS
+from headwater.server.front.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
 from tests.console.hosting import console_host
 from tests.docs.documents import ROOT

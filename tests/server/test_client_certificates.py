@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from headwater.server.opened import extensions_of, subject_of
+from headwater.server.httpd.peer import extensions_of, subject_of
 from tests.amqp.certificates import Authority
 from tests.passwords import HASH, PASSWORD
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from headwater.cli.main import run
 from headwater.core import LogSettings
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
-from headwater.server.cli import run
 from headwater.spark import checkpoints, commandline, jobs
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
@@ -117,7 +117,7 @@ def test_every_pipeline_keeps_the_rules(name: str) -> None:
 
 def test_the_help_of_all_pipelines_imports_no_spark() -> None:
     code = (
-        "import sys; from headwater.server.cli import run; run(['pipeline', '--help']); run(['pipeline', 'copy', '-h'])"
+        "import sys; from headwater.cli.main import run; run(['pipeline', '--help']); run(['pipeline', 'copy', '-h'])"
     )
     code += "; assert not {'pyspark', 'pandas', 'deltalake'} & set(sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
@@ -345,7 +345,7 @@ def test_each_program_of_a_pipeline_takes_its_options(
 ) -> None:
     """A dry run needs no Java: spark-submit gives its options to the script."""
     store, _, _ = logs
-    programs = (["-m", "headwater.server.cli", "pipeline"], ["-m", "headwater.spark.jobs"], [str(SCRIPT)])
+    programs = (["-m", "headwater.cli.main", "pipeline"], ["-m", "headwater.spark.jobs"], [str(SCRIPT)])
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     with bulk_server(store) as url:
         for program in programs:
@@ -366,7 +366,7 @@ def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
     home = Path(pyspark.__file__).parent
     conf = ["--conf", "spark.driver.memory=512m"]
     commands = {
-        "headwater": [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--master", "local[2]", *conf],
+        "headwater": [sys.executable, "-m", "headwater.cli.main", "pipeline", *COPY, "--master", "local[2]", *conf],
         "module": [sys.executable, "-m", "headwater.spark.jobs", *COPY, "--master", "local[2]", *conf],
         "spark-submit": [str(home / "bin" / "spark-submit"), "--master", "local[2]", *conf, str(SCRIPT), *COPY],
     }
@@ -387,7 +387,7 @@ def test_a_pipeline_that_fails_tells_why_in_one_line(
     logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
 ) -> None:
     store, _, _ = logs
-    command = [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--to", "nowhere", "--once",
+    command = [sys.executable, "-m", "headwater.cli.main", "pipeline", *COPY, "--to", "nowhere", "--once",
                "--master", "local[2]", "--conf", "spark.driver.memory=512m"]  # fmt: skip
     with bulk_server(store) as url:
         done = subprocess.run([*command, "--url", url], env=os.environ | {"PYTHONPATH": str(SOURCES)}, cwd=tmp_path,

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from headwater.cli.main import run
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
-from headwater.server.cli import run
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.pipelines import load
 from headwater.spark.steps import Steps

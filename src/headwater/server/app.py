@@ -35,6 +35,7 @@ from ..console.live import Live
 from ..core.bus import Bus
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
+from ..core.loop.byte_account import Unfinished
 from ..core.message_check import messages_checked
 from ..core.notification_types import NotificationType
 from ..core.readers import Readers
@@ -51,45 +52,45 @@ from ..storage.frame_encoding import EncodedFrame
 from ..storage.home import HomeMoved
 from ..storage.homed import CopyOutlived
 from ..storage.locks import LockLost
-from . import pushing, room_metrics
-from .accounts import EVERYBODY, AccountDirectory
-from .admission import Admission
-from .allocators import give_memory_back
-from .config import Config
-from .configured_logs import create_logs, seed_home
+from .config.settings import Config
+from .entities.home_servers import HomeServers
+from .entities.registration import serve_management
+from .entities.server import Itself
 from .errors import InvalidConfiguration
-from .event_forms import event_forms
-from .gate import Gate, State
-from .hangups import Hangups
-from .health import HEALTH_PATHS, METRICS, Health, ServerRole
-from .home_servers import HomeServers
-from .http_server import HttpServer
-from .itself import Itself
-from .listening import is_loopback
-from .log_lines import fields
-from .managed import serve_management
-from .measuring import Lags, Measuring
-from .membership import Membership
-from .metrics import ServerCollector
-from .metrics_page import Metrics
-from .notifications import Notifications
-from .oidc.tokens import TokenLogins
-from .open_files import raise_open_files
-from .ports import Ports
-from .protocol_traffic import protocol_traffic
-from .pushed import Listening
-from .pushing import PushedFrames, ensure_secret
-from .replica import Replica, only_reads
-from .replica_amqp import ReplicaAmqp
-from .request_meter import RequestMeter
-from .root_page import RootPage
-from .security import AccountGuard
-from .service_manager import ADDRESS_VARIABLE, ServiceManager
-from .tracing.opening import open_spans
-from .unfinished import Unfinished
-from .watchman import Watchman
-from .web_guard import ANY_ORIGIN, WebGuard
-from .websocket_protocol import MESSAGE_BYTES_MAX
+from .front.gate import Gate, State
+from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
+from .front.meter import RequestMeter
+from .front.root_page import RootPage
+from .front.web_guard import ANY_ORIGIN, WebGuard
+from .httpd.admission import Admission
+from .httpd.server import HttpServer
+from .httpd.websocket import MESSAGE_BYTES_MAX
+from .monitoring import room_metrics
+from .monitoring.console_samples import Lags, Measuring
+from .monitoring.loop_watchdog import Watchman
+from .monitoring.metrics import ServerCollector
+from .monitoring.metrics_page import Metrics
+from .monitoring.notifications import Notifications
+from .monitoring.protocol_traffic import protocol_traffic
+from .monitoring.tracing import open_spans
+from .process.allocators import give_memory_back
+from .process.hangups import Hangups
+from .process.log_lines import fields
+from .process.service_manager import ADDRESS_VARIABLE, ServiceManager
+from .process.sockets import is_loopback
+from .replicas import frame_push
+from .replicas.amqp import ReplicaAmqp
+from .replicas.frame_listener import Listening
+from .replicas.frame_push import PushedFrames, ensure_secret
+from .replicas.membership import Membership
+from .replicas.replica import Replica, only_reads
+from .startup.configured_logs import create_logs, seed_home
+from .startup.event_forms import event_forms
+from .startup.open_files import raise_open_files
+from .startup.ports import Ports
+from .users.accounts import EVERYBODY, AccountDirectory
+from .users.guard import AccountGuard
+from .users.oidc.tokens import TokenLogins
 
 logger = logging.getLogger("headwater.server")
 
@@ -106,7 +107,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while it serves), StorageCorrupted.
     """
-    from .event_loop import EventLoop
+    from .process.event_loop import EventLoop
 
     raise_open_files(config)
     try:
@@ -126,7 +127,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
 def _serve_home(config: Config, announce: Callable[[str], None], hangups: Hangups, manager: ServiceManager) -> None:
     """The same for a server that shares a home: it begins again whenever its turn is over."""
-    from .event_loop import EventLoop
+    from .process.event_loop import EventLoop
 
     membership = Membership(config)
     try:
@@ -537,7 +538,7 @@ class Server:
             front_ends.append(page)
         if self._membership is not None:
             pushed = PushedFrames(self._membership.committed, store.state)
-            own_rooms[pushing.ROOM] = pushed
+            own_rooms[frame_push.ROOM] = pushed
             front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
         return front_ends

@@ -35,7 +35,7 @@ from headwater.amqp.streams.positions import GroupRecord
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
-from headwater.server.accounts import Account, read_grant
+from headwater.server.users.accounts import Account, read_grant
 
 from ...core.listened import is_listened_to
 from ...management.told import eventually

@@ -13,8 +13,8 @@ from headwater.core.bus import Bus
 from headwater.core.following import Follower, FollowerKind
 from headwater.management.consumers import ConsumerWatch
 from headwater.management.entities import TYPES
-from headwater.server import room_metrics
-from headwater.server.room_metrics import follower_metrics
+from headwater.server.monitoring import room_metrics
+from headwater.server.monitoring.room_metrics import follower_metrics
 from headwater.storage.memory import MemoryStore
 
 from ..asking import DURABLE, EARLIEST, bound, put, sql

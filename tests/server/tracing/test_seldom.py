@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from headwater.server.tracing.opening import AGAIN_S, Seldom
+from headwater.server.monitoring.tracing import AGAIN_S, Seldom
 
 
 def test_a_message_that_is_repeated_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

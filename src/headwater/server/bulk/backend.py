@@ -24,10 +24,10 @@ from ...storage.lending import Lent
 from ...storage.mapped import MappedLog
 from ...storage.staging import StagedFile, Staging
 from ...storage.writer_owners import claim
-from .lending import Lending
 from .link import Link
-from .own_writers import check_own
-from .sendings import Sendings
+from .segment_sharing import Lending
+from .streams import Sendings
+from .writer_ownership import check_own
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""

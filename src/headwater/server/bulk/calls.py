@@ -28,11 +28,11 @@ from ...formats.late import pa
 from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
-from ..allocators import Keeping
+from ..process.allocators import Keeping
 from .callers import BulkCallers
 from .link import Call
-from .own_writers import check_own, is_ended, owner_for
-from .sendings import About
+from .streams import About
+from .writer_ownership import check_own, is_ended, owner_for
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,9 +19,9 @@ from ...amqp.streams.validity import message_fault
 from ...core.message_check import messages_checked
 from ...flight.limits import StreamLimits
 from ...flight.server import BulkServer
-from ..log_lines import configure_logging
+from ..process.log_lines import configure_logging
 from .backend import BulkBackend
-from .held import Held
+from .early_connections import Held
 from .link import Link
 from .supervisor import BulkSettings
 

@@ -18,8 +18,8 @@ from contextlib import ExitStack, suppress
 import msgspec
 
 from ...core.threads import Threads
-from ..listening import CannotListen, addresses, close_all
-from ..log_lines import fields
+from ..process.log_lines import fields
+from ..process.sockets import CannotListen, addresses, close_all
 from .link import Answering, Call
 
 logger = logging.getLogger("headwater.server")
