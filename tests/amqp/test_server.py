@@ -21,8 +21,8 @@ from headwater.amqp.protocol.performatives import Accepted, Begin, Open, Source,
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import Transport
 from headwater.storage import Engine
-from headwater.storage.framelog import nobody
-from headwater.storage.segments import SegmentLog
+from headwater.storage.frames.frame_log import nobody
+from headwater.storage.segments.segment_log import SegmentLog
 
 from .asking import DURABLE, EARLIEST, bound, drained, message, numbers, payloads, put
 from .served import Served

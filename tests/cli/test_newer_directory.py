@@ -20,11 +20,11 @@ from headwater.core.errors import StorageUnavailable
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.storage import Engine, backup
-from headwater.storage.checked_file import with_checksum
-from headwater.storage.frame import Frame
-from headwater.storage.journal import HadUsers, Journal
-from headwater.storage.meta import read_meta
-from headwater.storage.segment import SEGMENT_HEADER_BYTES
+from headwater.storage.disk.checked_file import with_checksum
+from headwater.storage.frames.frame import Frame
+from headwater.storage.segments.meta import read_meta
+from headwater.storage.segments.segment import SEGMENT_HEADER_BYTES
+from headwater.storage.state.journal import HadUsers, Journal
 
 Change = Callable[[Path], None]
 COMMANDS = {
@@ -108,8 +108,8 @@ def copy_mark(data: Path) -> None:
 
 def record_type(data: Path) -> None:
     """The last record of the journal is of a type that is not known here."""
-    from headwater.storage import journal
-    from headwater.storage.disk import Disk
+    from headwater.storage.disk.system import Disk
+    from headwater.storage.state import journal
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "_TYPES", {HadUsers: "from-the-future"})

@@ -17,20 +17,13 @@ import pytest
 from headwater.core import LocalLog, LogSettings, Mark, WriterState
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns, check_append
-from headwater.storage import (
-    Engine,
-    StoredLog,
-    accept_loss,
-    backup,
-    check_directory,
-    committing,
-    restore,
-    segments,
-    staged_frames,
-)
-from headwater.storage.committing import commit_staged
-from headwater.storage.staging import STAGED, Staging
-from headwater.storage.writers import WRITERS_NAME
+from headwater.storage import Engine, StoredLog, accept_loss, backup, check_directory, restore
+from headwater.storage.append.writer_table import WRITERS_NAME
+from headwater.storage.segments import segment_log
+from headwater.storage.staging import commit as committing
+from headwater.storage.staging import segments as staged_frames
+from headwater.storage.staging.batches import STAGED, Staging
+from headwater.storage.staging.commit import commit_staged
 
 from ..builders import event
 from .committer import NAME, WRITER, small, stages_of
@@ -47,8 +40,8 @@ def small_appends(monkeypatch: pytest.MonkeyPatch) -> None:
     from headwater.formats import arrow_events
 
     monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", arrow_events.APPEND_EVENTS_MAX)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", segments.SEGMENT_BYTES_MIN)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", segments.SEGMENT_BYTES_MAX)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", segment_log.SEGMENT_BYTES_MIN)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MAX", segment_log.SEGMENT_BYTES_MAX)
     monkeypatch.setattr(committing, "ADOPTED_BYTES_MIN", committing.ADOPTED_BYTES_MIN)
     small()
 

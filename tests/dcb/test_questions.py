@@ -12,9 +12,10 @@ from headwater.core.counting import Counted
 from headwater.dcb import Application
 from headwater.dcb import counting as counting_module
 from headwater.dcb.working import Work
-from headwater.storage import Engine, segments
-from headwater.storage.clock import TrustedClock
+from headwater.storage import Engine
+from headwater.storage.append.clock import TrustedClock
 from headwater.storage.memory import MemoryStore
+from headwater.storage.segments import segment_log
 
 from .conftest import Client
 
@@ -309,8 +310,8 @@ def test_bad_questions_for_segments_are_refused(asked, parameters, name):
 
 
 def test_many_segments_are_shown_page_by_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 64 * 1024)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 64 * 1024)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", 64 * 1024)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MAX", 64 * 1024)
     store = Engine(tmp_path)
     log = store.create("courses", LogSettings())
     for _ in range(6):

@@ -11,12 +11,12 @@ PACKAGE = ROOT / "src" / "headwater"
 STARTS = re.compile(r"threading\.Thread\(|ThreadPoolExecutor\(|\bcreate_task\(|ensure_future\(|TaskGroup\(")
 SEEN_TO = {
     "core/threads.py": "begins again what failed, and tells it: for all that lasts as long as the server",
-    "storage/sequencer.py": "committer and writer: if one fails, the process ends",
-    "storage/segments.py": "prepares one segment; what it could not do, the roll does, and tells the producer",
+    "storage/append/sequencer.py": "committer and writer: if one fails, the process ends",
+    "storage/segments/segment_log.py": "prepares a segment; if it fails, the roll prepares it and reports",
     "spark/sink.py": "its results are asked for",
     "storage/engine.py": "closes an engine whose lock is lost; what it raises is logged",
-    "storage/patient.py": "whoever asked for a change is told what it raised; the rest is logged",
-    "storage/committing.py": "its results are asked for",
+    "storage/state/change_thread.py": "whoever asked for a change is told what it raised; the rest is logged",
+    "storage/staging/commit.py": "its results are asked for",
     "server/app.py": "awaited by who starts the server",
     "server/replicas/frame_push.py": "of one request, and ends with it",
     "server/process/service_manager.py": "extends the start timeout of systemd; without it the start may time out",

@@ -15,7 +15,7 @@ def test_it_is_imported_when_something_of_it_is_asked_for() -> None:
     program = """
 import sys
 from headwater.formats import arrow_columns, late
-from headwater.storage import frame, frame_encoding
+from headwater.storage.frames import frame, encoding as frame_encoding
 assert "pyarrow" not in sys.modules
 assert len(late.pa.array([1, 2])) == 2
 assert "pyarrow" in sys.modules

@@ -16,7 +16,7 @@ from headwater.storage import Engine
 OPENING = """
 import sys
 from headwater.storage import Engine
-from headwater.storage.mapped import MappedLog
+from headwater.storage.read.mapped_log import MappedLog
 
 with Engine(sys.argv[1]) as engine:
     log = engine.open("orders")

@@ -14,7 +14,7 @@ from headwater.homes import driver
 from headwater.homes import role_events as events
 from headwater.homes.lease import LeaseTimes
 from headwater.homes.postgres_lease import Granted, LeaseStanding
-from headwater.storage.framelog import Term
+from headwater.storage.frames.frame_log import Term
 
 TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1)
 WAIT_S = 30.0

@@ -23,12 +23,13 @@ from headwater.core.query import Query
 from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres import PostgresHome
 from headwater.server.replicas.replica import Replica as ServedReplica
-from headwater.storage import Engine, journal_snapshot
-from headwater.storage.follower import Follower
-from headwater.storage.frame_encoding import EncodedFrame
-from headwater.storage.home import HomeWentBack
+from headwater.storage import Engine
+from headwater.storage.frames.encoding import EncodedFrame
+from headwater.storage.home.port import HomeWentBack
 from headwater.storage.log import StoredLog
-from headwater.storage.meta import Meta
+from headwater.storage.maintenance.follower import Follower
+from headwater.storage.segments.meta import Meta
+from headwater.storage.state import journal_snapshot
 
 from ..storage.builders import columns, event, numbers, unless
 from .postgres_server import fresh_home

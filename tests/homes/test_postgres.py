@@ -22,10 +22,10 @@ from headwater.homes.postgres_connections import Connections
 from headwater.homes.postgres_lease import VOUCHES, Granted
 from headwater.homes.postgres_schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables, pooling
 from headwater.homes.postgres_servers import ServerReport
-from headwater.storage.frame_encoding import Chain, EncodedFrame
-from headwater.storage.frame_layout import MAGIC
-from headwater.storage.framelog import Head, HeadMoved, nobody
-from headwater.storage.home import JOURNAL_KEY
+from headwater.storage.frames.encoding import Chain, EncodedFrame
+from headwater.storage.frames.frame_log import Head, HeadMoved, nobody
+from headwater.storage.frames.layout import MAGIC
+from headwater.storage.home.port import JOURNAL_KEY
 
 from ..storage.builders import SEED, content, encoded, event
 from ..waiting import eventually

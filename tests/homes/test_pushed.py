@@ -25,11 +25,11 @@ from headwater.server.replicas.frame_push import (
     PushedFrames,
     ensure_secret,
 )
-from headwater.storage.data_directory import open_state
-from headwater.storage.follower import Follower
-from headwater.storage.frame_encoding import EncodedFrame
-from headwater.storage.home import JOURNAL_KEY
+from headwater.storage.frames.encoding import EncodedFrame
+from headwater.storage.home.port import JOURNAL_KEY
+from headwater.storage.maintenance.follower import Follower
 from headwater.storage.memory import MemoryState
+from headwater.storage.state.data_directory import open_state
 
 
 def test_the_frame_that_has_the_secret_is_known_by_its_bytes(tmp_path: Path) -> None:

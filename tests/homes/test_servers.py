@@ -27,7 +27,7 @@ from headwater.core.notification_types import NotificationType
 from headwater.core.query import Query
 from headwater.core.settings import SYSTEM_LOG
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.storage.log_directories import RESTORE_JUMP
+from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.server.starting import start
 from tests.soak.server import free_ports
 

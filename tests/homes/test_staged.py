@@ -18,13 +18,13 @@ from headwater.core.mark import Committed
 from headwater.flight.client import BulkClient
 from headwater.formats import arrow_events
 from headwater.formats.unreachable import ServerUnreachable
-from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.log import StoredLog
-from headwater.storage.staging import Staging, batch_directory
+from headwater.storage.staging.batches import Staging, batch_directory
+from headwater.storage.staging.commit import commit_staged, discard_staged
 from tests.soak.server import free_ports
 
-from ..storage.test_staging import rows
-from ..storage.test_staging import stage as staged_part
+from ..storage.staging.test_batches import rows
+from ..storage.staging.test_batches import stage as staged_part
 from ..waiting import eventually
 from .test_engine import Serve, contents, serve
 from .test_servers import PATIENCE_S, Member, database, url

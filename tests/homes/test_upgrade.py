@@ -14,7 +14,7 @@ from headwater.homes.postgres import PostgresHome
 from headwater.homes.postgres_schema import SCHEMA_VERSION, findings, identity_of
 from headwater.homes.postgres_servers import ServerReport
 from headwater.homes.postgres_upgrade import upgrade
-from headwater.storage.home import JOURNAL_KEY
+from headwater.storage.home.port import JOURNAL_KEY
 from tests.waiting import eventually
 
 from .postgres_server import fresh_home

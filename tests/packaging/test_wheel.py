@@ -48,10 +48,10 @@ def installed(elsewhere: Path, build: str, wheel: Path) -> Path:
 def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path, build: str) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     left_out = sources() - set(names)
-    assert left_out == {"headwater/storage/_pick.c"}, "a wheel has it compiled, or has no use for it"
+    assert left_out == {"headwater/storage/frames/_pick.c"}, "a wheel has it compiled, or has no use for it"
     native = [name for name in names if name.endswith(".so")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert native == ([f"headwater/storage/_pick{suffix}"] if build == "with _pick" else [])
+    assert native == ([f"headwater/storage/frames/_pick{suffix}"] if build == "with _pick" else [])
     assert wheel.name.endswith("-py3-none-any.whl") is (build == "pure Python")
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]

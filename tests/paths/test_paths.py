@@ -8,7 +8,7 @@ from .counting import Way, growth, least, measured
 
 ON_THE_WAY = {
     "HTTP append": {"dcb/appending.py", "storage/log.py"},
-    "HTTP read": {"dcb/reading.py", "storage/reader.py"},
+    "HTTP read": {"dcb/reading.py", "storage/read/reader.py"},
     "AMQP in": {"amqp/streams/producer.py", "storage/log.py"},
     "AMQP out": {"amqp/streams/consumer.py"},
     "FutoIn add": {"futoin/websocket.py", "storage/log.py"},

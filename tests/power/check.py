@@ -17,7 +17,7 @@ from headwater.cne.settings import Settings
 from headwater.core.event import Event, SequencedEvent
 from headwater.server.users.accounts import KIND, decode_entry
 from headwater.storage import Engine, StoredLog, check_directory
-from headwater.storage.committing import commit_staged
+from headwater.storage.staging.commit import commit_staged
 from tests.hostile.neighbours import LOG
 from tests.soak.clients import STAGED_WRITER
 

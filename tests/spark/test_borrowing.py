@@ -16,7 +16,7 @@ from headwater.flight import borrowing as socket_of_lender
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import Lender, Ticket
 from headwater.spark import borrowing
-from headwater.storage.lending import CAN_LEND
+from headwater.storage.read.segment_sharing import CAN_LEND
 from tests.server.running import RunningServer, headwater
 
 from .test_real_server import WITH_FLIGHT, batch

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.running import Run
-from headwater.storage.segment import Segment, id_in, segment_paths
+from headwater.storage.segments.segment import Segment, id_in, segment_paths
 from tests.night import IS_NIGHT
 from tests.server.running import RunningServer
 from tests.server.starting import PROGRAM

@@ -13,10 +13,10 @@ from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
 from headwater.storage import Engine, accept_loss, backup, check_directory, restore
 from headwater.storage.backup import MANIFEST, _Copy
-from headwater.storage.committing import commit_staged, discard_staged
-from headwater.storage.log_directories import RESTORE_JUMP
-from headwater.storage.staging import Manifest, Staging, batch_directory, write_manifest
-from headwater.storage.worker import Worker, do
+from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.maintenance.worker import Worker, do
+from headwater.storage.staging.batches import Manifest, Staging, batch_directory, write_manifest
+from headwater.storage.staging.commit import commit_staged, discard_staged
 
 from .builders import change, engine, event, log_directory, numbers, unless
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwater.storage import SqliteState, accept_state_loss, backup, check_directory, private, restore
-from headwater.storage.disk import private_opener
+from headwater.storage.disk.system import private_opener
 
 from .builders import engine, event
 

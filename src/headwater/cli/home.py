@@ -184,7 +184,7 @@ def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
 
 def _hinders_move(opened: PostgresHome) -> str | None:
     """Why it cannot be that nothing is lost, or that every server is stopped."""
-    from ..storage.home import HomeMoved
+    from ..storage.home.port import HomeMoved
 
     if running := [each.name for each in opened.servers() if each.runs]:
         return f"these servers run, or did less than 10 s ago: {', '.join(running)}; stop them"
@@ -243,8 +243,8 @@ def renew_secret(file: Path | None, **flags: object) -> None:
     who has only the old one is told nothing more.
     """
     from ..server.replicas.frame_push import renew_secret as renew
-    from ..storage.copy_mark import home_of
-    from ..storage.data_directory import open_state
+    from ..storage.home.copy_file import home_of
+    from ..storage.state.data_directory import open_state
 
     data = load_config(file, flags).data
     if home_of(data) is None:

@@ -32,7 +32,7 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)
     from ..server import app  # not at the top: `headwater serve --help` needs none of what these import
-    from ..storage.locks import DirectoryUnavailable
+    from ..storage.disk.locks import DirectoryUnavailable
 
     try:
         app.serve(config, click.echo)

@@ -63,7 +63,7 @@ def check(
     if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
     """
     from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
-    from ..storage.clock import show_ms
+    from ..storage.append.clock import show_ms
 
     config = load_config(file, flags)
     if state_is_lost:

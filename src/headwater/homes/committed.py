@@ -11,8 +11,8 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from ..storage.frame_encoding import EncodedFrame
-from ..storage.home import JOURNAL_KEY
+from ..storage.frames.encoding import EncodedFrame
+from ..storage.home.port import JOURNAL_KEY
 
 LENGTHS = struct.Struct("<II")
 WAITING_BYTES_MAX = 32 * 1024 * 1024

@@ -13,9 +13,9 @@ from typing import TypeVar
 from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.threads import Threads
-from ..storage.framelog import HeadMoved, Term
-from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
-from ..storage.homed import CopyBehind
+from ..storage.frames.frame_log import HeadMoved, Term
+from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeWentBack
+from ..storage.home.replicated_log import CopyBehind
 from . import role_actions as actions
 from . import role_events as events
 from .last_lease import LastLease
@@ -167,7 +167,7 @@ class Driver:
         return self._turn is not None and self._turn.term == self._begun
 
     def lost(self, error: Exception) -> None:
-        """Why the engine can append no more: see `storage.homed.Homed`."""
+        """Why the engine can append no more: see `storage.home.replicated_log.Homed`."""
         turn = self._turn
         if isinstance(error, HeadMoved):
             if turn is not None and error.head.term != turn.term:  # else it was asked under an earlier term of its own

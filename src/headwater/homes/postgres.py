@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
-from ..storage.frame_encoding import EncodedFrame
-from ..storage.framelog import Head, HeadMoved, Term, nobody
-from ..storage.home import JOURNAL_KEY, BegunBatch, Home, HomeChanged
+from ..storage.frames.encoding import EncodedFrame
+from ..storage.frames.frame_log import Head, HeadMoved, Term, nobody
+from ..storage.home.port import JOURNAL_KEY, BegunBatch, Home, HomeChanged
 from . import postgres_lease, postgres_servers, postgres_staged
 from .postgres_commit import COMMIT, commit_values
 from .postgres_connections import HomeConnection
@@ -76,7 +76,7 @@ os.register_at_fork(after_in_child=_this_process.cache_clear)
 
 
 class PostgresHome(Home):
-    """A `storage.home.Home` in a PostgreSQL database, in which this server is the primary for one term."""
+    """A `storage.home.port.Home` in a PostgreSQL database, in which this server is the primary for one term."""
 
     def __init__(
         self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s_max: int | None = None

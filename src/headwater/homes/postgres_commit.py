@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from ..storage.framelog import Head
+from ..storage.frames.frame_log import Head
 from .postgres_connections import Prepared
 from .postgres_lease import TIMELINE
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..formats.decoders import json_decoder
-from ..storage.framelog import Term
-from ..storage.home import JOURNAL_KEY
+from ..storage.frames.frame_log import Term
+from ..storage.home.port import JOURNAL_KEY
 
 if TYPE_CHECKING:
     from .postgres_connections import Connection

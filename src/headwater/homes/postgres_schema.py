@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import StorageUnavailable
-from ..storage.home import JOURNAL_KEY
+from ..storage.home.port import JOURNAL_KEY
 from .postgres_lease import VOUCHES
 
 if TYPE_CHECKING:

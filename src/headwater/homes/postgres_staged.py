@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..storage.framelog import Term
-from ..storage.home import JOURNAL_KEY
+from ..storage.frames.frame_log import Term
+from ..storage.home.port import JOURNAL_KEY
 
 if TYPE_CHECKING:
     from .postgres_schema import Connection

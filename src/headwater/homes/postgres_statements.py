@@ -18,8 +18,8 @@ from typing import Any
 
 from ..core.errors import OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
-from ..storage.framelog import nobody
-from ..storage.home import JOURNAL_KEY
+from ..storage.frames.frame_log import nobody
+from ..storage.home.port import JOURNAL_KEY
 from .postgres_connections import Connections, HomeConnection, load_driver
 
 logger = logging.getLogger("headwater.homes")

@@ -48,10 +48,10 @@ from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
-from ..storage.frame_encoding import EncodedFrame
-from ..storage.home import HomeMoved
-from ..storage.homed import CopyOutlived
-from ..storage.locks import LockLost
+from ..storage.disk.locks import LockLost
+from ..storage.frames.encoding import EncodedFrame
+from ..storage.home.port import HomeMoved
+from ..storage.home.replicated_log import CopyOutlived
 from .config.settings import Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management

@@ -17,9 +17,9 @@ from ..flight import borrowing
 from ..flight.client import BulkClient
 from ..flight.schemas import Shaping
 from ..flight.wire import Ticket
-from ..storage.following import Followed
-from ..storage.lending import CAN_LEND, Loan, batches, borrowed
-from ..storage.mapped import BATCH_BYTES, BATCH_EVENTS
+from ..storage.read.mapped_log import BATCH_BYTES, BATCH_EVENTS
+from ..storage.read.mapped_segment import Followed
+from ..storage.read.segment_sharing import CAN_LEND, Loan, batches, borrowed
 
 logger = logging.getLogger("headwater.spark")
 NUMBERS_MIN = 8192

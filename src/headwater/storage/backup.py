@@ -23,29 +23,29 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
-from .checked_file import CheckedFile, earlier_struct
-from .data_directory import PARTIAL_BACKUP
-from .disk import private_opener, sync_directory
+from .append.writer_table import WRITERS_NAME, write_writers
+from .catalog.directories import LOGS, known_logs
+from .catalog.identity import identified, known_identity, record_identity
+from .catalog.incarnations import renew, renew_floors
+from .catalog.trim_point import check_witness, copy_witness, take_over
+from .disk.checked_file import CheckedFile, earlier_struct
+from .disk.locks import BACKUP_LOCK
+from .disk.system import private_opener, sync_directory
 from .foreign import LOST_AND_FOUND, is_empty
-from .identity import identified, known_identity, record_identity
-from .journal import JOURNAL, read_journal
-from .journal_snapshot import replay
-from .locks import BACKUP_LOCK
-from .log_directories import LOGS, known_logs
-from .meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
+from .index.builder import range_of
 from .private import make_directory, make_file, tighten
-from .recovery import Scan
 from .refusals import refusal_of
-from .renewing import renew, renew_floors
-from .sealing import range_of
-from .segment import Segment, segment_paths
-from .staging import MANIFEST_NAME, PART_SUFFIXES, STAGED
-from .state import SqliteState, copy_state
-from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
-from .trimming import check_witness, copy_witness, take_over
-from .witness import REMEDY, read_witness
-from .writer_owners import OWNERS
-from .writers import WRITERS_NAME, write_writers
+from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
+from .segments.recovery import Scan
+from .segments.segment import Segment, segment_paths
+from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
+from .staging.owners import OWNERS
+from .state.data_directory import PARTIAL_BACKUP
+from .state.files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
+from .state.journal import JOURNAL, read_journal
+from .state.journal_snapshot import replay
+from .state.last_confirmed import REMEDY, read_witness
+from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""

@@ -8,8 +8,8 @@ import msgspec
 
 from ..core.state import StateStore
 from ..formats.decoders import json_decoder
-from .clock import MADE_AT_MS, Known, TrustedClock, show_ms
-from .meta import META_NAME
+from .append.clock import MADE_AT_MS, Known, TrustedClock, show_ms
+from .segments.meta import META_NAME
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
 SAVE_MS = 60 * 60 * 1000

@@ -9,13 +9,13 @@ import re
 from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.newer import WrittenByNewer
 from ..core.shown import show
-from .copy_mark import home_of
-from .journal import JOURNAL, UNFINISHED
-from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
-from .log_directories import LOGS, is_of_a_log
-from .newer import WrittenByNewer
-from .state_files import ACCEPTED, STATE_NAME, files_of
+from .catalog.directories import LOGS, is_of_a_log
+from .disk.locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
+from .home.copy_file import home_of
+from .state.files import ACCEPTED, STATE_NAME, files_of
+from .state.journal import JOURNAL, UNFINISHED
 
 LOST_AND_FOUND = "lost+found"
 """A new file system has it at its top. A folder with nothing else is empty."""

@@ -19,31 +19,31 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
-from . import id_files
-from .committing import drop_committed
-from .counting import Counting, events_with, terms_of
-from .decoded import DecodedFrames
-from .disk import Disk
-from .frame import Frame
-from .framelog import Head, new_term
-from .homed import Homed, HomedLog, open_copy
-from .identity import identified, known_identity, record_identity
-from .ids import are_distinct, hash_ids, hashes_of
-from .judge import LogJudge, Numbering
-from .loading import load_index
-from .meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
-from .postings import KEY, PARTITION, TAG, TYPE, write_postings
-from .reader import Bounds, Reader
-from .recovery import known_durable, open_segments
+from .append.judge import LogJudge, Numbering
+from .append.sequencer import WAITING_BYTES_MAX, Sequencer
+from .append.writer_table import KeptMarks, load_writers, read_writers
+from .catalog.identity import identified, known_identity, record_identity
+from .catalog.retention import kept_from
+from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
+from .disk.free_space import Room
+from .disk.system import Disk
+from .frames.frame import Frame
+from .frames.frame_log import Head, new_term
+from .home.replicated_log import Homed, HomedLog, open_copy
+from .index import id_files
+from .index.counts import Counting, events_with, terms_of
+from .index.ids import are_distinct, hash_ids, hashes_of
+from .index.loader import load_index
+from .index.postings import KEY, PARTITION, TAG, TYPE, write_postings
+from .read.frame_cache import DecodedFrames
+from .read.reader import Bounds, Reader
 from .refusals import refusing
-from .retention import kept_from
-from .room import Room
-from .segment import Segment, bytes_between
-from .segments import SegmentLog
-from .sequencer import WAITING_BYTES_MAX, Sequencer
-from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
-from .writer_owners import release_unknown
-from .writers import KeptMarks, load_writers, read_writers
+from .segments.meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
+from .segments.recovery import known_durable, open_segments
+from .segments.segment import Segment, bytes_between
+from .segments.segment_log import SegmentLog
+from .staging.commit import drop_committed
+from .staging.owners import release_unknown
 
 logger = logging.getLogger("headwater.storage")
 
@@ -393,7 +393,7 @@ class StoredLog(LocalLog):
         return self._statistics
 
     def _begin_at(self, number: int) -> None:
-        """See LocalLog. `maintenance.reclaim` unlinks whole segments later."""
+        """See LocalLog. `maintenance.tasks.reclaim` unlinks whole segments later."""
         self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:

@@ -27,10 +27,10 @@ from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
 from ..core.store import LogStore
-from .clock import PATIENCE_MS, TrustedClock
-from .notifying import notify_changed, notify_created, notify_deleted
-from .partitioner import Partitioner
-from .writers import WriterTable
+from .append.clock import PATIENCE_MS, TrustedClock
+from .append.partitioner import Partitioner
+from .append.writer_table import WriterTable
+from .notifications import notify_changed, notify_created, notify_deleted
 
 
 class MemoryLog(LocalLog):

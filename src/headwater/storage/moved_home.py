@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from ..core.errors import StorageUnavailable
-from .home import Home
-from .home_identifier import record_identifier
-from .homed import Homed
-from .state_opening import open_journaled
+from .home.identifier import record_identifier
+from .home.port import Home
+from .home.replicated_log import Homed
+from .state.recovery import open_journaled
 
 
 def accept_move(home: Home, directory: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from .disk import owner_above, private_opener, sync_directory
+from .disk.system import owner_above, private_opener, sync_directory
 
 logger = logging.getLogger("headwater.storage")
 

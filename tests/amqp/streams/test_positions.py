@@ -11,7 +11,7 @@ from headwater.amqp.streams.positions import Expiry, Positions, Remembered, load
 from headwater.core.errors import EventLogError
 from headwater.core.state import StateStore, kinds_of_log
 from headwater.storage.memory import MemoryState
-from headwater.storage.state import SqliteState
+from headwater.storage.state.sqlite_state import SqliteState
 
 MANY = 1000
 LOG = "0123"

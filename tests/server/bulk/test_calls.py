@@ -33,7 +33,7 @@ from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
 from headwater.server.bulk.streams import About, Sendings
 from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
 from headwater.storage import Engine
-from headwater.storage.staging import Staging
+from headwater.storage.staging.batches import Staging
 
 from ...storage.disks import HeldDisk
 

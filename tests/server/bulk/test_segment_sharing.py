@@ -21,7 +21,7 @@ from headwater.flight.client import BulkClient
 from headwater.flight.wire import LendBody, Lender, Ticket
 from headwater.server.bulk import segment_sharing
 from headwater.server.bulk.segment_sharing import Lending
-from headwater.storage.lending import CAN_LEND, Lent, Loan
+from headwater.storage.read.segment_sharing import CAN_LEND, Lent, Loan
 
 from ..running import RunningServer
 

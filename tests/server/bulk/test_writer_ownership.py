@@ -23,7 +23,7 @@ from headwater.server.users.guard import AccountGuard
 from headwater.storage import Engine
 from headwater.storage.backup import backup
 from headwater.storage.memory import MemoryState
-from headwater.storage.writer_owners import OWNERS, claim, owner_of, release_unknown
+from headwater.storage.staging.owners import OWNERS, claim, owner_of, release_unknown
 
 ROW = pa.record_batch({"type": pa.array(["A"]), "data": pa.array([b"x"])})
 APPENDS = (Grant("orders", frozenset({Right.APPEND})),)
@@ -158,9 +158,9 @@ def test_names_of_writers_that_the_log_has_forgotten_are_forgotten(
     directory = engine.open("orders").directory
     for writer in ("kept", "gone", "damaged"):
         claim(directory, writer, "alice")
-    monkeypatch.setattr("headwater.storage.writer_owners.WRITERS_MAX", 3)
+    monkeypatch.setattr("headwater.storage.staging.owners.WRITERS_MAX", 3)
     release_unknown(directory, lambda writer: writer == "kept")
     assert owner_of(directory, "gone") == "alice", "there is room for it"
-    monkeypatch.setattr("headwater.storage.writer_owners.WRITERS_MAX", 2)
+    monkeypatch.setattr("headwater.storage.staging.owners.WRITERS_MAX", 2)
     release_unknown(directory, lambda writer: writer == "kept")
     assert owner_of(directory, "gone") is None and owner_of(directory, "kept") == "alice"

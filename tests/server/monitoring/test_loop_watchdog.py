@@ -140,11 +140,11 @@ def test_a_request_is_named_by_method_and_route_and_not_by_its_path() -> None:
 
 def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
     frame = frame_in("amqp/streams/consumer.py", "_turn", "_send_next")
-    inner = frame_in("storage/reader.py", "page", through=lambda call: code_run("cne/feed.py", "_take", call))
+    inner = frame_in("storage/read/reader.py", "page", through=lambda call: code_run("cne/feed.py", "_take", call))
     held = of_frame(frame, ("amqp", "receiver of orders"))
     assert held == Held("amqp", "receiver of orders", "amqp/streams/consumer.py:4 _send_next")
     assert of_frame(inner, ("amqp", "receiver of orders")) == Held(
-        "cne", "cne/feed.py _take", "storage/reader.py:2 page"
+        "cne", "cne/feed.py _take", "storage/read/reader.py:2 page"
     )
 
 

@@ -20,10 +20,10 @@ from ...core.query import Query
 from ...flight.backend import Backend, Login, LogPlace, Sending, Span
 from ...flight.reading import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
-from ...storage.lending import Lent
-from ...storage.mapped import MappedLog
-from ...storage.staging import StagedFile, Staging
-from ...storage.writer_owners import claim
+from ...storage.read.mapped_log import MappedLog
+from ...storage.read.segment_sharing import Lent
+from ...storage.staging.batches import StagedFile, Staging
+from ...storage.staging.owners import claim
 from .link import Link
 from .segment_sharing import Lending
 from .streams import Sendings

@@ -25,9 +25,9 @@ from ...flight import wire
 from ...flight.backend import Login, LogPlace
 from ...flight.wire import ActionShape, Answer, Body
 from ...formats.late import pa
-from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
-from ...storage.writer_owners import release
+from ...storage.staging.commit import commit_staged, discard_staged
+from ...storage.staging.owners import release
 from ..process.allocators import Keeping
 from .callers import BulkCallers
 from .link import Call

@@ -23,7 +23,7 @@ import msgspec
 from ...core.access import User
 from ...core.errors import EventLogError
 from ...flight.wire import LendBody, Lender
-from ...storage.lending import CAN_LEND, Lent
+from ...storage.read.segment_sharing import CAN_LEND, Lent
 
 logger = logging.getLogger("headwater.server")
 

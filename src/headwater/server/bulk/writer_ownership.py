@@ -9,7 +9,7 @@ from ...core.access import Forbidden, Right, User
 from ...core.local import LocalLog
 from ...core.mark import BATCH_MAX
 from ...flight.wire import CommitBody, DiscardBody
-from ...storage import writer_owners
+from ...storage.staging import owners
 
 Authorize = Callable[[User, Right, str], None]
 
@@ -17,8 +17,8 @@ Authorize = Callable[[User, Right, str], None]
 def owner_for(directory: Path, user: User, body: CommitBody | DiscardBody) -> str | None:
     """Whose the writer of a commit, or of what is to be discarded, is; a commit claims a name that nobody has."""
     if isinstance(body, CommitBody):
-        return writer_owners.claim(directory, body.writer, user.name)
-    return writer_owners.owner_of(directory, body.writer)
+        return owners.claim(directory, body.writer, user.name)
+    return owners.owner_of(directory, body.writer)
 
 
 def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> None:

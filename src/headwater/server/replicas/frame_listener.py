@@ -15,8 +15,8 @@ from ...core.errors import EventLogError
 from ...core.state import StateStore
 from ...core.threads import Threads
 from ...homes.committed import LENGTHS
-from ...storage.follower import Follower
-from ...storage.homed import CopyOutlived
+from ...storage.home.replicated_log import CopyOutlived
+from ...storage.maintenance.follower import Follower
 from .frame_push import ALIVE_S, PATH, SECRET_HEADER, SECRET_KEY, SECRET_KIND
 
 logger = logging.getLogger("headwater.server")

@@ -30,9 +30,9 @@ from ...homes.postgres_schema import SCHEMA_VERSION
 from ...homes.postgres_servers import ServerReport
 from ...homes.reporting import Reporting
 from ...homes.roles import OVER, Role
-from ...storage.follower import shown
-from ...storage.homed import CopyOutlived
-from ...storage.locks import unserved
+from ...storage.disk.locks import unserved
+from ...storage.home.replicated_log import CopyOutlived
+from ...storage.maintenance.follower import shown
 from ..config.settings import Config
 from ..errors import InvalidConfiguration
 from ..process.log_lines import fields
@@ -183,7 +183,7 @@ class Membership:
         self._misses_primary = misses_primary
 
     def lost(self, error: Exception) -> None:
-        """Why the logs can be appended to no more, or followed no more: see `storage.homed.Homed`."""
+        """Why the logs can be appended to no more, or followed no more: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
             logger.warning("%s; the copy is opened anew", error)
             self._is_to_reopen = True  # whether the turn is waited for by now or not yet

@@ -13,7 +13,7 @@ from ...core.clocks import boot_time_s
 from ...http import Scope
 
 if TYPE_CHECKING:
-    from ...storage.follower import Follower
+    from ...storage.maintenance.follower import Follower
 
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """By the first segment of a path: rooms of which a replica serves what only reads."""

@@ -1,0 +1,19 @@
+"""Files that a newer headwater wrote: they are not damaged, and this one neither reads nor changes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import StorageUnavailable
+
+
+class WrittenByNewer(StorageUnavailable):
+    """The data is whole, but in a form that only a newer headwater knows."""
+
+    def __init__(self, what: Path | str, form: str) -> None:
+        """`what` names the data (mostly by a path); `form` names its unknown form (`format 4`)."""
+        self.form = form
+        super().__init__(
+            f"{what} was written by a newer headwater ({form}); use a newer headwater",
+            reason="it was written by a newer headwater than this one",
+        )
