@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from headwater.amqp.attaching import attach
+from headwater.amqp.attach import attach
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import Attach
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Attach
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.bus import Bus
 from headwater.core.giving_way import GivesWay

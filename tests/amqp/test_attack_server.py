@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import TURN_BYTES, _Pause
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
@@ -21,9 +22,8 @@ from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.server import BACKLOG
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.consuming import Attaching
+from headwater.amqp.streams.consumer_attach import Attaching
 from headwater.amqp.streams.info import information_message
-from headwater.amqp.transport import TURN_BYTES, _Pause
 from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event

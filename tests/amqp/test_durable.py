@@ -19,7 +19,7 @@ from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.following import Following
+from headwater.amqp.streams.followers import Following
 from headwater.core.local import LocalLog
 from headwater.core.state import kinds_of_log
 from headwater.core.store import LogStore

@@ -11,14 +11,14 @@ from urllib.parse import quote
 import pytest
 
 from headwater.amqp.client import Client, Receiver
+from headwater.amqp.connections.transport import Attach
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Modified, Rejected, Released
 from headwater.amqp.protocol.types import Symbol, ULong
-from headwater.amqp.redirecting import Elsewhere, attach_reading
+from headwater.amqp.redirect import Elsewhere, attach_reading
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Attach
 from headwater.core.local import LocalLog
 from headwater.core.notification_types import NotificationType
 
@@ -35,9 +35,9 @@ from .asking import (
     numbers,
     put,
 )
+from .connections.test_login import ACCOUNTS, guard
 from .management.test_peers import GROUP, LINK, one
 from .served import Served
-from .test_login import ACCOUNTS, guard
 
 ASSIGNED, RELEASED = NotificationType.PARTITION_ASSIGNED, NotificationType.PARTITION_RELEASED
 PARTITIONS = 4

@@ -15,7 +15,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted, Released
 from headwater.amqp.protocol.types import Int, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.consuming import GroupMember
+from headwater.amqp.streams.consumer_attach import GroupMember
 from headwater.core.errors import NotPrimary
 from headwater.core.local import LocalLog
 from headwater.storage import Engine

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import Transport
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError, ConnectionFault, LinkFault, SessionFault
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Accepted, Begin, Open, Source, Target, encode_performative
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Transport
 from headwater.storage import Engine
 from headwater.storage.frames.frame_log import nobody
 from headwater.storage.segments.segment_log import SegmentLog

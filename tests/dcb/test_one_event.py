@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.every import every
 
+from headwater.amqp.messages.inbound import read_message
+from headwater.amqp.messages.readable import SECTION_BYTES_MAX, as_json, readable
 from headwater.amqp.protocol.message import SEQUENCE, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.types import (
     Array,
@@ -23,8 +25,6 @@ from headwater.amqp.protocol.types import (
     UInt,
     ULong,
 )
-from headwater.amqp.readable import SECTION_BYTES_MAX, as_json, readable
-from headwater.amqp.streams.inbound import read_message
 from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.event import Encoding, SequencedEvent
 from headwater.dcb import Application

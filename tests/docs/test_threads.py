@@ -36,7 +36,7 @@ SEEN_TO = {
     "server/process/event_loop.py": "opens one connection; what its peer does wrong ends it",
     "cli/bench.py": "its results are asked for",
     "amqp/streams/nodes.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
-    "amqp/transport.py": "of one connection, and ends with it",
+    "amqp/connections/transport.py": "of one connection, and ends with it",
     "amqp/streams/node.py": "what they cannot store, the next tick stores; awaited",
     "futoin/websocket.py": "of one connection, and ends with it",
     "futoin/pushing.py": "closes its connection when it fails, so that the consumer comes again",

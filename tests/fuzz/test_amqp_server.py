@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from headwater.amqp.attaching import attach
+from headwater.amqp.attach import attach
+from headwater.amqp.connections.transport import Transport
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.protocol.connection import Connection
@@ -48,7 +49,6 @@ from headwater.amqp.protocol.sasl import SaslInit, SaslResponse, encode_sasl, pl
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Transport
 from headwater.core.access import OpenGuard
 from headwater.core.event import Event
 from headwater.core.settings import LogSettings

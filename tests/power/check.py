@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headwater.amqp.streams.positions import load
+from headwater.amqp.positions.stored import load
 from headwater.cne.records import Subscription
 from headwater.cne.registry import Registry
 from headwater.cne.settings import Settings

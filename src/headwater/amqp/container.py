@@ -10,13 +10,13 @@ from ..core.bus import Bus
 from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
+from .connections.shared import Shared
+from .connections.transport import Transport
 from .protocol import conditions
 from .protocol.conditions import ConnectionFault
 from .settings import AmqpSettings
-from .shared import Shared
 from .streams.node import EventLogNode
 from .streams.nodes import Nodes
-from .transport import Transport
 
 
 class Container:

@@ -10,10 +10,10 @@ import ssl
 from collections.abc import Sequence
 
 from ..core.threads import Threads
+from .connections.shared import TICK_S
+from .connections.transport import Attach, Transport
 from .container import Container
 from .protocol import conditions
-from .shared import TICK_S
-from .transport import Attach, Transport
 
 _logger = logging.getLogger("headwater.amqp")
 

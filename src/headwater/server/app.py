@@ -19,13 +19,13 @@ from functools import partial
 from typing import Protocol
 
 from .. import __version__, dcb
-from ..amqp.attaching import attach
+from ..amqp.attach import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
-from ..amqp.redirecting import Elsewhere
+from ..amqp.messages.validity import message_fault
+from ..amqp.redirect import Elsewhere
 from ..amqp.server import AmqpServer
-from ..amqp.streams.following import Following
-from ..amqp.streams.validity import message_fault
+from ..amqp.streams.followers import Following
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
 from ..cne.webhook import tls_of

@@ -15,6 +15,7 @@ from headwater.amqp.management import event_filter, groups, notifications
 from headwater.amqp.management.listener import Listener
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
+from headwater.amqp.positions.stored import GroupRecord
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.frames import AMQP_HEADER, frame
@@ -31,7 +32,6 @@ from headwater.amqp.protocol.performatives import (
 )
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.positions import GroupRecord
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
@@ -40,8 +40,8 @@ from headwater.server.users.accounts import Account, read_grant
 from ...core.listened import is_listened_to
 from ...management.told import eventually
 from ..asking import bound, drained, message
+from ..connections.test_login import guard
 from ..served import Served
-from ..test_login import guard
 from .listening import CREATED, DELETED, happen, listener, logs, properties, selector, sql, transformation
 
 CREATIONS = selector(f"eventType = '{CREATED.value}'")

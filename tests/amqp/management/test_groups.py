@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.amqp.management.groups import ConsumerGroups
-from headwater.amqp.streams import positions
-from headwater.amqp.streams.positions import Change, store
+from headwater.amqp.positions import stored as positions
+from headwater.amqp.positions.stored import Change, store
 from headwater.core.access import ANYBODY, OpenGuard
 from headwater.core.state import kinds_of_log
 from headwater.management.logs import LogRights

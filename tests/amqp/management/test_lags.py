@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.types import Symbol, ULong
-from headwater.amqp.streams.following import Following
+from headwater.amqp.streams.followers import Following
 from headwater.core.bus import Bus
 from headwater.core.following import Follower, FollowerKind
 from headwater.management.consumers import ConsumerWatch

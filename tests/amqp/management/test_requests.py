@@ -27,8 +27,8 @@ from headwater.management.statuses import Status
 from headwater.server.users.accounts import Account, read_grant
 
 from ...management.told import eventually
+from ..connections.test_login import guard
 from ..served import Served
-from ..test_login import guard
 
 LOG = "io.headwater.log"
 

@@ -17,9 +17,9 @@ from ...management.logs import LogRights
 from ...management.ports import Attributes, ReadOnly, joined, parted
 from ...management.statuses import Refusal, Status
 from ..container import Container
+from ..positions.stored import GroupRecord, Positions, Remembered, load_group
 from ..protocol.conditions import LinkFault
 from ..streams.node import EventLogNode, Member
-from ..streams.positions import GroupRecord, Positions, Remembered, load_group
 
 
 class ConsumerGroups(ReadOnly):

@@ -14,16 +14,16 @@ from ...core.shown import cut
 from ...core.turns import STEP_S
 from ...management.catalog import CATALOG, Scope, as_seen_by
 from ...management.queue import NotificationQueue
-from ..addresses import EVENTS
+from ..connections.addresses import EVENTS
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..errors import refusal_of
 from ..filters import InvalidFilter
-from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import SETTLED, Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
-from ..transport import Transport
 from .event_filter import EventFilter, read_event_filter
 from .node import ManagementNode
 from .transformation import TRANSFORMATION, Transformation, read_transformation

@@ -6,13 +6,13 @@ from ...core.access import Unauthenticated, User
 from ...management import entities as managed
 from ...management.logs import Consumers, LogRights, Logs, Partitions, Streams
 from ...management.operations import Management
+from ..connections.link_end import LinkEnd
+from ..connections.transport import Transport
 from ..container import Container
-from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
-from ..transport import Transport
 from .groups import ConsumerGroups, DurableLinks
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions

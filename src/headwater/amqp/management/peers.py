@@ -16,9 +16,10 @@ from ...management.catalog import is_own
 from ...management.entities import SELF
 from ...management.ports import Attributes, ReadOnly, number_of
 from ...management.statuses import Refusal, Status
-from ..addresses import shown_address
+from ..connections.addresses import shown_address
+from ..connections.link_end import LinkEnd
+from ..connections.transport import Transport
 from ..container import Container
-from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
@@ -26,7 +27,6 @@ from ..protocol.session import Session
 from ..protocol.types import Described, Symbol
 from ..streams.consumer import Consumer
 from ..streams.group_links import GroupLink
-from ..transport import Transport
 
 TEXT_CHARS_MAX = 256
 """Of a text that a peer has made up, as an attribute shows it."""

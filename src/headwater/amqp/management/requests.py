@@ -11,15 +11,15 @@ from ...core.acting import act_as
 from ...core.limits import show
 from ...management.operations import Answer, Request
 from ...management.statuses import Status, refusal_of
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.refusals import refuse
+from ..connections.transport import Transport
 from ..errors import MessageFault
-from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import EncodeError
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, Target
-from ..refusing import refuse
-from ..transport import Transport
 from .messages import RequestMessage, answer_message, read_request
 from .node import ManagementNode
 from .replies import Replies, paired_properties

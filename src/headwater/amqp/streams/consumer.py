@@ -15,17 +15,17 @@ from ...core.event import SequencedEvent
 from ...core.query import ALL
 from ...core.shown import cut
 from ...core.turns import BUDGET_S, STEP_S, Pace
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..errors import refusal_of
 from ..filters import SourceFilter
-from ..link_end import Ending, LinkEnd
+from ..messages.fields import EventFields
+from ..positions.position import Position
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
-from ..transport import Transport
-from .fields import EventFields
 from .node import EventLogNode
-from .position import Position
 
 _logger = logging.getLogger("headwater.amqp")
 

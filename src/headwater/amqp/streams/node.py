@@ -16,15 +16,15 @@ from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
 from ...core.notification_types import NotificationType
 from ...core.state import StateStore
+from ..messages.outbound import Outbound
+from ..positions.downtime import Run
+from ..positions.position import Position
+from ..positions.stored import Positions, Remembered, load, store
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
-from .downtime import Run
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
-from .outbound import Outbound
-from .position import Position
-from .positions import Positions, Remembered, load, store
 
 _logger = logging.getLogger("headwater.amqp")
 

@@ -15,15 +15,15 @@ from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.limits import show
 from ...core.store import LogStore
-from ..addresses import parse_address, shown_address
+from ..connections.addresses import parse_address, shown_address
+from ..connections.shared import Shared
+from ..connections.transport import Transport
+from ..positions import downtime
+from ..positions.downtime import Run
+from ..positions.stored import Positions, load
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
-from ..shared import Shared
-from ..transport import Transport
-from . import downtime
-from .downtime import Run
 from .node import EventLogNode
-from .positions import Positions, load
 from .suspended import SuspendedLinks
 
 _logger = logging.getLogger("headwater.amqp")

@@ -17,8 +17,12 @@ from ...core.log import AppendResult
 from ...core.loop.batcher import Ended, Joint, Outcome
 from ...core.settings import LogSettings
 from ...core.shown import show
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.refusals import refuse
+from ..connections.transport import Transport
 from ..errors import MessageFault, link_fault
-from ..link_end import Ending, LinkEnd
+from ..messages.inbound import read_message
+from ..messages.plain import Form, PlainEvents, read_plain
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
@@ -26,14 +30,10 @@ from ..protocol.link import Delivery, Receiver, deliveries_of
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, Target
 from ..protocol.runs import Run
-from ..refusing import refuse
-from ..transport import Transport
-from .consuming import bound_partition
-from .inbound import read_message
-from .links import binding_of, bound_properties, partition_number
+from .consumer_attach import bound_partition
+from .link_properties import binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .nodes import Nodes
-from .plain import Form, PlainEvents, read_plain
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512

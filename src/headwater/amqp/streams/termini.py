@@ -15,15 +15,15 @@ from ...core.errors import EventLogError
 from ...core.limits import show
 from ...core.settings import is_own
 from ...core.store import LogStore
+from ..connections.transport import Transport
+from ..positions.stored import Remembered, remembers
 from ..protocol import conditions
 from ..protocol.composite import write_composite
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.terminus import SOURCE, Source
-from ..transport import Transport
 from .node import EventLogNode
 from .nodes import Nodes
-from .positions import Remembered, remembers
 
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps what is unsettled (3.5.5)."""

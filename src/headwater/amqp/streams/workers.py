@@ -28,13 +28,13 @@ from ...core.workers import (
     taken_over,
     too_many_workers,
 )
+from ..positions.position import Position
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.types import Symbol
 from .groups import ASK_AGAIN_S
 from .node import EventLogNode
 from .nodes import Nodes
-from .position import Position
 
 WORKERS_MAX = 1000
 """Of one log."""

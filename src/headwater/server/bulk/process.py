@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...amqp.streams.validity import message_fault
+from ...amqp.messages.validity import message_fault
 from ...core.message_check import messages_checked
 from ...flight.limits import StreamLimits
 from ...flight.server import BulkServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ...amqp.shared import AmqpStatistics
+from ...amqp.connections.shared import AmqpStatistics
 from ...core.traffic import Traffic
 from ..bulk.plane import BulkPlane
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...amqp.container import Container
-from ...amqp.redirecting import Elsewhere, attach_reading, connection_redirect
+from ...amqp.redirect import Elsewhere, attach_reading, connection_redirect
 from ...amqp.server import AmqpServer
 from ...amqp.settings import AmqpSettings
 from ...core.access import Guard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ...amqp.readable import readable
-from ...amqp.streams.outbound import Outbound
+from ...amqp.messages.outbound import Outbound
+from ...amqp.messages.readable import readable
 from ...core.event import SequencedEvent
 from ...dcb.one_event import BYTES, EventForms, Shown
 from ...futoin import settings as futoin
