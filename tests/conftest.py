@@ -32,7 +32,7 @@ ON_DISK = (
     "hostile",
     "packaging",
     "soak",
-    "spark/test_archive_kill.py",
+    "spark/archive/test_kill.py",
     "storage/disk/test_system.py",
 )
 """What keeps a disk: tests of what a disk does, of processes that are killed, and those that fill gigabytes."""

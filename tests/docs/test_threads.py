@@ -13,7 +13,7 @@ SEEN_TO = {
     "core/threads.py": "begins again what failed, and tells it: for all that lasts as long as the server",
     "storage/append/sequencer.py": "committer and writer: if one fails, the process ends",
     "storage/segments/segment_log.py": "prepares a segment; if it fails, the roll prepares it and reports",
-    "spark/sink.py": "its results are asked for",
+    "spark/sink/data_sink.py": "its results are asked for",
     "storage/engine.py": "closes an engine whose lock is lost; what it raises is logged",
     "storage/state/change_thread.py": "whoever asked for a change is told what it raised; the rest is logged",
     "storage/staging/commit.py": "its results are asked for",
@@ -54,9 +54,9 @@ SEEN_TO = {
     "console/streaming.py": "of one request, and ends with it",
     "flight/server.py": "waited for",
     "client/bulk.py": "in programs of users; its results are asked for",
-    "spark/java.py": "in programs of users; ends with the Java that it listens to",
-    "spark/running.py": "in pipelines; its results are asked for",
-    "spark/archive/tending.py": "in pipelines; what it raises ends the run",
+    "spark/session/java.py": "in programs of users; ends with the Java that it listens to",
+    "spark/pipeline/run.py": "in pipelines; its results are asked for",
+    "spark/archive/upkeep.py": "in pipelines; what it raises ends the run",
 }
 """Who sees to what each module starts. What lasts as long as the server is started by `Threads`."""
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core.query import ALL, Query, QueryItem
-from headwater.spark.archive_reading import matching_rows, query_columns
+from headwater.spark.archive.slices import matching_rows, query_columns
 
 TAGS = st.lists(
     st.sampled_from(["order:1", "order:2", "order", "ordering:1", "vip", "vip:yes"]), unique=True, max_size=4

@@ -24,15 +24,16 @@ from headwater.core import LogSettings
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
-from headwater.spark import checkpoints, commandline, jobs
+from headwater.spark import commandline, jobs
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
-from headwater.spark.option import option
 from headwater.spark.options import InvalidOption
+from headwater.spark.pipeline.option import option
+from headwater.spark.pipeline.run import Ending, Run, Server, Summary, Target, _Committed
 from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names
-from headwater.spark.read_options import stream_options
-from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
+from headwater.spark.source import checkpoints
+from headwater.spark.source.options import stream_options
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
 from tests.night import night
@@ -130,7 +131,7 @@ def test_a_read_without_an_archive_and_a_write_load_no_deltalake(url: str, order
     """It takes 280 MiB of address space in each worker, more than `spark.executor.pyspark.memory=1g` leaves."""
     code = f"""if True:
         import sys
-        from headwater.spark import sink, source
+        from headwater.spark.sink import data_sink as sink; from headwater.spark.source import data_source as source
         options = dict(url={url!r}, log="orders")
         reader = source.batch_reader(options, source.read_schema(options))
         assert sum(batch.num_rows for slice in reader.partitions() for batch in reader.read(slice)) == 100

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InvalidInput
 from . import jobs
-from .option import IS_OPTION, OptionHelp
 from .options import nearest
-from .running import Ending, Run, Summary
-from .stopping import StoppedAtOnce
+from .pipeline.option import IS_OPTION, OptionHelp
+from .pipeline.run import Ending, Run, Summary
+from .pipeline.stop import StoppedAtOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +81,8 @@ class Pipeline:
             return run.summary(Ending.INTERRUPTED)
 
     def start(self, options: Any, spark: SparkSession | None = None, **how: Any) -> Summary:
-        """Run it, in the session given, or in one of its own; `how` are the arguments of `running.Run`."""
-        from .sessions import session
+        """Run it, in the session given, or in one of its own; `how` are the arguments of `pipeline.run.Run`."""
+        from .session.session import session
 
         spark = session() if spark is None else spark
         with Run(self.name, **how) as run:
