@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headwater.core import LocalLog, LogSettings
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.events import columns_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage.staging.batches import Staging
 from headwater.storage.staging.commit import commit_staged

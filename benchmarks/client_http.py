@@ -22,12 +22,12 @@ import click
 import urllib3
 
 from headwater.client import RemoteLog
-from headwater.client.address import address_of
-from headwater.client.request import Request
+from headwater.client.protocol.address import address_of
+from headwater.client.protocol.request import Request
+from headwater.client.protocol.terms import terms_of
 from headwater.client.sync.transport import Transport
-from headwater.client.terms import terms_of
 from headwater.core import Event
-from headwater.formats.answer import Answer
+from headwater.formats.clients.answer import Answer
 
 from . import machine
 from .stores.headwater_server import LOG, HeadwaterServer

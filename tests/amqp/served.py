@@ -17,11 +17,11 @@ from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
-from headwater.core.bus import Bus
-from headwater.core.giving_way import GivesWay
 from headwater.core.local import LocalLog
+from headwater.core.loop.gil_yield import GivesWay
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
+from headwater.core.watch.bus import Bus
 from headwater.server.process.sockets import listen
 from headwater.storage.memory import MemoryStore
 

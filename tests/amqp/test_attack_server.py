@@ -24,10 +24,10 @@ from headwater.amqp.server import BACKLOG
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consumer_attach import Attaching
 from headwater.amqp.streams.info import information_message
-from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.bus import Notification
+from headwater.core.watch.notification_types import NotificationType
 
 from ..waiting import WAIT_S_MAX, eventually
 from .served import Served

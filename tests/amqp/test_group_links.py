@@ -20,7 +20,7 @@ from headwater.amqp.protocol.types import Symbol, ULong
 from headwater.amqp.redirect import Elsewhere, attach_reading
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.local import LocalLog
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.notification_types import NotificationType
 
 from ..management.told import Told
 from ..waiting import eventually

@@ -17,7 +17,7 @@ from headwater.cli import main
 from headwater.cli.main import REFUSED, UNAVAILABLE, UNREACHABLE, USAGE
 from headwater.client import RemoteLog
 from headwater.core import Event
-from headwater.formats import retrying
+from headwater.formats.clients import retry
 
 
 def test_after_without_a_query_is_a_wrong_usage(headwater, log: RemoteLog) -> None:
@@ -89,7 +89,7 @@ def test_the_help_of_serve_is_by_room(headwater) -> None:
 
 
 def test_what_is_waited_for_is_told_once(headwater, monkeypatch) -> None:
-    monkeypatch.setattr(retrying, "WAITING_S", 0.0)
+    monkeypatch.setattr(retry, "WAITING_S", 0.0)
     done = headwater("logs", "--url", "http://127.0.0.1:1", "--retry-s", "0.5")
     waiting, last = done.err.splitlines()
     assert done.code == UNREACHABLE
@@ -136,7 +136,7 @@ def secured(files: tuple[Path, Path]) -> Iterator[int]:
 
 
 def test_a_certificate_that_is_not_trusted_is_told_at_once(headwater, certificate, monkeypatch) -> None:
-    monkeypatch.setattr(retrying.Attempts, "failed", lambda *_: pytest.fail("it was tried again"))
+    monkeypatch.setattr(retry.Attempts, "failed", lambda *_: pytest.fail("it was tried again"))
     with secured(certificate) as port:
         done = headwater("logs", "--url", f"https://127.0.0.1:{port}")
         listened = headwater("events", "--amqp-url", f"amqps://127.0.0.1:{port}")
@@ -149,7 +149,7 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(headwater, certificat
 def test_http_where_tls_is_spoken_and_the_other_way_round_are_told_at_once(
     headwater, served, certificate, monkeypatch
 ) -> None:
-    monkeypatch.setattr(retrying.Attempts, "failed", lambda *_: pytest.fail("it was tried again"))
+    monkeypatch.setattr(retry.Attempts, "failed", lambda *_: pytest.fail("it was tried again"))
     with secured(certificate) as port:
         done = headwater("logs", "--url", f"http://127.0.0.1:{port}")
     assert done.code == UNREACHABLE

@@ -16,7 +16,7 @@ from headwater.amqp.client import Client
 from headwater.cli.main import REFUSED, UNREACHABLE, USAGE, run
 from headwater.cli.notifications import Listener, selector_of, show_notification, tls_of, types_of, with_credentials
 from headwater.client import connect
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.notification_types import NotificationType
 
 from ..server.running import RunningServer, environment, headwater
 from ..server.starting import PROGRAM

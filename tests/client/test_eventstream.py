@@ -1,4 +1,4 @@
-from headwater.client.following import EventStreamParser, Message
+from headwater.client.protocol.follow import EventStreamParser, Message
 
 STREAM = b'id: 3\ndata: {"a":1}\n\n: heartbeat\nid: 9\n\nid:10\ndata:x\n\n'
 MESSAGES = [Message(3, b'{"a":1}'), Message(9, b""), Message(10, b"x")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.client.address import address_of
-from headwater.client.request import HEADS_MAX, Heads, Request, Route
+from headwater.client.protocol.address import address_of
+from headwater.client.protocol.request import HEADS_MAX, Heads, Request, Route
 
 
 def request(route: Route, body: bytes = b"") -> Request[None]:

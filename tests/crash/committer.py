@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwater.formats import arrow_events
+from headwater.formats.arrow import events
 from headwater.storage import Engine
 from headwater.storage.disk.system import Disk
 from headwater.storage.segments import segment_log
@@ -35,7 +35,7 @@ def stages_of(log_directory: Path, batch: int) -> list[str]:
 
 def small() -> None:
     """Appends and segments so small that a batch has several of them; all that is staged as a segment becomes one."""
-    arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
+    events.APPEND_EVENTS_MAX = APPEND_ROWS
     segment_log.SEGMENT_BYTES_MIN = segment_log.SEGMENT_BYTES_MAX = 64 * 1024
     commit.ADOPTED_BYTES_MIN = 1
 

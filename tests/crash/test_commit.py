@@ -37,7 +37,7 @@ ROUNDS = 40 if os.environ.get("HEADWATER_TEST_PROFILE") == "long" else 6
 
 @pytest.fixture(autouse=True)
 def small_appends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.formats import arrow_events
+    from headwater.formats.arrow import events as arrow_events
 
     monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", arrow_events.APPEND_EVENTS_MAX)
     monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", segment_log.SEGMENT_BYTES_MIN)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import Event, LogSettings
-from headwater.formats.arrow import STREAM
-from headwater.formats.arrow_stream import stream_of_batch
+from headwater.formats.arrow.stream import stream_of_batch
+from headwater.formats.arrow.tables import STREAM
 
 BATCH = pa.record_batch({"type": ["A", "B"], "data": pa.array([b"1", b"\xff"]), "tags": [["b", "a:1"], []]})
 TRACED = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=1"}

@@ -12,8 +12,10 @@ import pytest
 from headwater.core import OpenGuard
 from headwater.core.event import Event
 from headwater.core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
-from headwater.dcb import Application, packed_append
-from headwater.formats import budget, packed
+from headwater.dcb import Application
+from headwater.dcb.appends import packed as packed_append
+from headwater.formats import packed
+from headwater.formats.budget import values as budget
 from headwater.storage.engine import Engine
 
 from ..hostile import bodies

@@ -6,7 +6,6 @@ import asyncio
 from array import array
 
 import pytest
-from tests.every import every
 
 from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.event import SequencedEvent
@@ -15,6 +14,7 @@ from headwater.dcb import Application, event_times
 from headwater.dcb.event_times import Block, EventTimes, Scan, happened_at
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
+from tests.every import every
 
 from .conftest import Client
 
@@ -104,7 +104,7 @@ def test_what_was_read_is_not_read_again(asked, monkeypatch):
 
 
 def test_without_budget_it_says_how_far_it_got_and_goes_on_there(asked, monkeypatch):
-    monkeypatch.setattr("headwater.dcb.times.HISTOGRAM_S_MAX", 1e-12)
+    monkeypatch.setattr("headwater.dcb.counts.histograms.HISTOGRAM_S_MAX", 1e-12)
     monkeypatch.setattr(event_times, "_PAGE_EVENTS", 10)
     seen = [histogram(asked)]
     while not seen[-1]["is_complete"]:
@@ -152,7 +152,7 @@ def test_who_scans_leaves_the_loop_to_others_and_ends_with_the_client(asked, mon
             yield 0
 
     monkeypatch.setattr(Scan, "steps", steps)
-    monkeypatch.setattr("headwater.dcb.times.HISTOGRAM_S_MAX", 60.0)
+    monkeypatch.setattr("headwater.dcb.counts.histograms.HISTOGRAM_S_MAX", 60.0)
 
     async def scenario():
         scanning = asked.connect("POST", "/logs/courses/event-histogram", {"query": "all"})
@@ -179,7 +179,7 @@ def test_two_who_ask_at_once_share_one_scan(asked, monkeypatch):
 
 
 def test_an_answer_is_of_one_moment_while_another_reads_on(asked, monkeypatch):
-    monkeypatch.setattr("headwater.dcb.times.HISTOGRAM_S_MAX", 1e-12)
+    monkeypatch.setattr("headwater.dcb.counts.histograms.HISTOGRAM_S_MAX", 1e-12)
     monkeypatch.setattr(event_times, "_PAGE_EVENTS", 10)
     steps, counted, others, read = Scan.steps, Block.counted, [], []
 

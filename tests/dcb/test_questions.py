@@ -10,8 +10,8 @@ import pytest
 from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.counting import Counted
 from headwater.dcb import Application
-from headwater.dcb import counting as counting_module
-from headwater.dcb.working import Work
+from headwater.dcb.counts import count as counting_module
+from headwater.dcb.counts.work_budget import Work
 from headwater.storage import Engine
 from headwater.storage.append.clock import TrustedClock
 from headwater.storage.memory import MemoryStore

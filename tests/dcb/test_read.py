@@ -7,11 +7,12 @@ import json
 
 import pyarrow as pa
 import pytest
-from tests.builders import numbers as numbers_of
 
 from headwater.core import Event, Page
-from headwater.dcb.reading import accepted_form
-from headwater.formats import arrow, packed
+from headwater.dcb.reads.read import accepted_form
+from headwater.formats import packed
+from headwater.formats.arrow import tables
+from tests.builders import numbers as numbers_of
 
 
 @pytest.fixture
@@ -107,9 +108,9 @@ def test_programs_read_messagepack_or_arrow(five, store):
     stored = list(store.open("courses").read())
     assert packed.PageParser().receive_data(read(packed.MEDIA_TYPE)) == stored
     assert read(packed.MEDIA_TYPE, limit=0) == b""
-    assert [arrow.events_of(batch) for batch in pa.ipc.open_stream(read(arrow.STREAM))] == [stored]
-    with pa.ipc.open_stream(read(arrow.STREAM, limit=0)) as nothing:
-        assert nothing.schema.equals(arrow.SCHEMA) and list(nothing) == []
+    assert [tables.events_of(batch) for batch in pa.ipc.open_stream(read(tables.STREAM))] == [stored]
+    with pa.ipc.open_stream(read(tables.STREAM, limit=0)) as nothing:
+        assert nothing.schema.equals(tables.SCHEMA) and list(nothing) == []
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "application/json"])
@@ -127,10 +128,10 @@ def test_long_reads_of_programs_stream_page_by_page(client, store):
     store.open("courses").append([Event("T", b"{}", ("n:1",)) for _ in range(2500)])
     answer = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": packed.MEDIA_TYPE})
     assert numbers_of(packed.PageParser().receive_data(answer.body)) == list(range(1, 2501))
-    answer = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": arrow.STREAM})
+    answer = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": tables.STREAM})
     batches = list(pa.ipc.open_stream(answer.body))
     assert len(batches) > 1
-    assert [number for batch in batches for number in numbers_of(arrow.events_of(batch))] == list(range(1, 2501))
+    assert [number for batch in batches for number in numbers_of(tables.events_of(batch))] == list(range(1, 2501))
 
 
 def test_pages_without_match_do_not_break_the_array(client, store):

@@ -23,17 +23,17 @@ from headwater.core.errors import (
     PositionOfOtherIncarnation,
     StorageUnavailable,
 )
-from headwater.flight.address import RETRIES, BulkAddress
+from headwater.flight.calls.address import RETRIES, BulkAddress
+from headwater.flight.calls.connection import Connection
+from headwater.flight.calls.seen import NotHereYet
+from headwater.flight.calls.tries import Tries
 from headwater.flight.client import BulkClient
-from headwater.flight.connection import Connection
 from headwater.flight.errors import Busy
-from headwater.flight.limits import Place, StreamLimits
-from headwater.flight.seen import NotHereYet
-from headwater.flight.server import BulkServer
-from headwater.flight.tries import Tries
+from headwater.flight.server.limits import Place, StreamLimits
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import Ticket
-from headwater.formats.endpoints import Endpoints
-from headwater.formats.retrying import Attempts
+from headwater.formats.clients.endpoints import Endpoints
+from headwater.formats.clients.retry import Attempts
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.storage.memory import MemoryStore
 
@@ -138,7 +138,7 @@ class TestReading:
         monkeypatch.setattr(home.servers[0].gets, "take", full)
         monkeypatch.setattr(home.servers[1].gets, "take", refusing_at_first)
         monkeypatch.setattr(Attempts, "pause_s", pausing)
-        monkeypatch.setattr("headwater.flight.tries.Attempts", partial(Attempts, sleep=sleep))
+        monkeypatch.setattr("headwater.flight.calls.tries.Attempts", partial(Attempts, sleep=sleep))
         assert types(home.client(retries=1).read(Ticket("orders"))) == ALL, "waiting for a place is no failed attempt"
         assert asked.count("primary") == 6
         assert slept and slept == [pause for pause in pauses if pause > 0]

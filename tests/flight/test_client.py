@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.errors import Closed, InvalidInput
-from headwater.flight.address import BulkAddress
+from headwater.flight.calls.address import BulkAddress
+from headwater.flight.calls.connection import Connection
 from headwater.flight.client import BulkClient
-from headwater.flight.connection import Connection
 from headwater.flight.errors import ServerFault
-from headwater.flight.limits import StreamLimits
+from headwater.flight.server.limits import StreamLimits
 from headwater.flight.wire import Ticket
-from headwater.formats.arrow import record_batch
+from headwater.formats.arrow.tables import record_batch
 from headwater.formats.unreachable import ServerUnreachable
 
 from .conftest import batch

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.core import Event
-from headwater.formats.arrow_columns import array_of, numbers_of
+from headwater.formats.arrow.columns import array_of, numbers_of
 from headwater.storage import Engine
 
 OPENING = """

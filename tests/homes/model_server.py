@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.homes import role_actions as actions
-from headwater.homes import role_events as events
-from headwater.homes.lease import Term
-from headwater.homes.roles import Role, Roles
+from headwater.homes.roles import actions, events
+from headwater.homes.roles.lease import Term
+from headwater.homes.roles.machine import Role, Roles
 
 from .copies import Copy
 from .model_home import STATE, Found, Frame, Head, Part

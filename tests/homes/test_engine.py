@@ -25,8 +25,8 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
-from headwater.homes.postgres import PostgresHome
-from headwater.homes.postgres_statements import HomeUnavailable
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.statements import HomeUnavailable
 from headwater.storage import Engine
 from headwater.storage.disk.locks import LOCK
 from headwater.storage.disk.system import Disk
@@ -369,7 +369,7 @@ def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(s
 
 
 def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.homes.postgres_statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
+    monkeypatch.setattr("headwater.homes.postgres.statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
     server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))

@@ -195,7 +195,7 @@ def test_a_server_that_fills_its_copy_can_be_stopped(start: Start, tmp_path: Pat
     assert first.append(0) == 1
     endless = f"""
 from itertools import cycle
-from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres.home import PostgresHome
 from pathlib import Path
 frames = PostgresHome.frames
 def fetched_again_and_again(self, *given):

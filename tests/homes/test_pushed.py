@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from headwater.core.state import StateStore
-from headwater.core.threads import Threads
-from headwater.homes.committed import Committed
+from headwater.core.watch.threads import Threads
+from headwater.homes.commit_feed import Committed
 from headwater.http import Message
 from headwater.server.replicas import frame_push
 from headwater.server.replicas.frame_listener import Listening

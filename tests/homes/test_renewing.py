@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
-from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres.home import PostgresHome
 from headwater.storage.catalog import incarnations
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.log import StoredLog

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from headwater.core.errors import StorageUnavailable
-from headwater.homes import postgres_servers
-from headwater.homes.postgres import PostgresHome
-from headwater.homes.postgres_schema import SCHEMA_VERSION, findings, identity_of
-from headwater.homes.postgres_servers import ServerReport
-from headwater.homes.postgres_upgrade import upgrade
+from headwater.homes.postgres import servers
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.schema import SCHEMA_VERSION, findings, identity_of
+from headwater.homes.postgres.servers import ServerReport
+from headwater.homes.postgres.upgrade import upgrade
 from headwater.storage.home.port import JOURNAL_KEY
 from tests.waiting import eventually
 
@@ -39,9 +39,9 @@ def connection(url: str) -> Iterator[Connection]:
 @pytest.fixture
 def is_next(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on this is the next version of Headwater, which makes one more table."""
-    monkeypatch.setattr("headwater.homes.postgres_schema.SCHEMA_VERSION", NEXT)
+    monkeypatch.setattr("headwater.homes.postgres.schema.SCHEMA_VERSION", NEXT)
     steps = {SCHEMA_VERSION: "CREATE TABLE headwater.more (x integer); INSERT INTO headwater.more VALUES (1);"}
-    monkeypatch.setattr("headwater.homes.postgres_upgrade.STEPS", steps)
+    monkeypatch.setattr("headwater.homes.postgres.upgrade.STEPS", steps)
 
 
 def version_of(connection: Connection) -> int:
@@ -78,7 +78,7 @@ def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(conne
     assert home.incarnation == identity_of(connection).incarnation
     home.close()
     assert any("run headwater home upgrade when all servers are new" in each.text for each in findings(connection))
-    eventually(lambda: not postgres_servers.connected(connection))
+    eventually(lambda: not servers.connected(connection))
     assert f"was of version {SCHEMA_VERSION}, and is of version {NEXT}" in command("home", "upgrade", "--home", url)
     assert version_of(connection) == NEXT
     assert connection.execute("SELECT x FROM headwater.more").fetchall() == [(1,)]
@@ -89,8 +89,8 @@ def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(conne
 def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_new_version(
     connection: Connection, url: str
 ) -> None:
-    postgres_servers.tell(connection, 1, server("new:1", NEXT))
-    postgres_servers.tell(connection, 2, server("old:2", SCHEMA_VERSION))
+    servers.tell(connection, 1, server("new:1", NEXT))
+    servers.tell(connection, 2, server("old:2", SCHEMA_VERSION))
     refused = command("home", "upgrade", "--home", url, expected=4)
     assert f"these servers do not know version {NEXT} of the home: old:2 (headwater 0.1.0)" in refused
     assert version_of(connection) == SCHEMA_VERSION
@@ -98,10 +98,10 @@ def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_n
     connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute' WHERE process = 2")
     with psycopg.connect(url, application_name="headwater replica 2", autocommit=True):
         assert "old:2" in command("home", "upgrade", "--home", url, expected=4)
-    eventually(lambda: not postgres_servers.connected(connection))  # its session ends a moment after its connection
+    eventually(lambda: not servers.connected(connection))  # its session ends a moment after its connection
     with psycopg.connect(url, application_name="headwater primary abc", autocommit=True):
         assert "1 processes are connected that do not tell" in command("home", "upgrade", "--home", url, expected=4)
-    eventually(lambda: not postgres_servers.connected(connection))
+    eventually(lambda: not servers.connected(connection))
     assert version_of(connection) == SCHEMA_VERSION
     with psycopg.connect(url, application_name="headwater primary 1", autocommit=True):
         upgrade(connection)
@@ -124,7 +124,7 @@ def test_a_primary_that_slept_through_an_upgrade_is_fenced_off(connection: Conne
 @pytest.mark.usefixtures("is_next")
 def test_an_upgrade_that_fails_changes_nothing(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = {SCHEMA_VERSION: "CREATE TABLE headwater.more (x integer); DROP TABLE headwater.none;"}
-    monkeypatch.setattr("headwater.homes.postgres_upgrade.STEPS", steps)
+    monkeypatch.setattr("headwater.homes.postgres.upgrade.STEPS", steps)
     with pytest.raises(psycopg.errors.UndefinedTable):
         upgrade(connection)
     assert version_of(connection) == SCHEMA_VERSION

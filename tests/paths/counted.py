@@ -97,7 +97,7 @@ def bulk(path: str) -> None:
     """The bulk process. gRPC's threads are counted from each call of Flight, and each batch that it asks for."""
     import pyarrow.flight as flight
 
-    from headwater.flight.server import BulkServer
+    from headwater.flight.server.server import BulkServer
     from headwater.server.bulk.process import main
 
     calls = Calls()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.amqp.positions.stored import load
-from headwater.cne.records import Subscription
+from headwater.cne.notifications.records import Subscription
 from headwater.cne.registry import Registry
 from headwater.cne.settings import Settings
 from headwater.core.event import Event, SequencedEvent

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from headwater.cli.main import main
-from headwater.formats import arrow_events
+from headwater.formats.arrow import events
 from headwater.server.bulk import supervisor
 from headwater.storage import engine
 from headwater.storage.segments import segment_log
@@ -25,7 +25,7 @@ CHECKPOINT_PAGES = 40
 def be_small() -> None:
     """Have segments roll, be sealed and be dropped within a second."""
     segment_log.SEGMENT_BYTES_MIN = segment_log.SEGMENT_BYTES_MAX = SEGMENT_BYTES
-    arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
+    events.APPEND_EVENTS_MAX = APPEND_ROWS
     staged_frames.FRAME_EVENTS_MAX, staged_frames.STAGED_SEGMENT_EVENTS_MAX = FRAME_ROWS, SEGMENT_ROWS
     commit.ADOPTED_BYTES_MIN = 1
     supervisor.PROGRAM = f"from tests.power.watched import be_small; be_small(); {supervisor.PROGRAM}"

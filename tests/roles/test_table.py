@@ -8,10 +8,10 @@ from headwater.cne import server as cne
 from headwater.console import server as console
 from headwater.core.access import OpenGuard, Right
 from headwater.dcb.server import Application
-from headwater.flight.server import BulkServer
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import ACTIONS
-from headwater.futoin import interface
-from headwater.futoin.pushing import Pushing
+from headwater.futoin.functions.push import Pushing
+from headwater.futoin.messages import interface
 from headwater.futoin.server import handlers
 from headwater.management import server as management_http
 from headwater.management.entities import TYPES

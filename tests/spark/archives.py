@@ -11,7 +11,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from headwater.core import SequencedEvent
 from headwater.core.local import LocalLog
-from headwater.formats.arrow import record_batch
+from headwater.formats.arrow.tables import record_batch
 from headwater.spark.archive.state import archive_transaction
 from headwater.spark.columns.schema import COLUMNS, arrow_schema
 

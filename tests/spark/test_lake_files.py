@@ -12,7 +12,7 @@ import pytest
 from headwater.core.errors import InvalidInput
 from headwater.core.query import ALL
 from headwater.core.settings import LogSettings
-from headwater.formats.tabular import TableMapping
+from headwater.formats.files.tabular import TableMapping
 from headwater.spark.archive.columns import FILE_SCHEMA
 from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveIncomplete, ArchiveUnreadable

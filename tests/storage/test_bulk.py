@@ -14,8 +14,8 @@ from headwater.core import AppendCondition, AppendResult, Encoding, Event, LogSe
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.log import AppendRequest
-from headwater.formats.arrow_columns import ArrowColumns, batch_of
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.columns import ArrowColumns, batch_of
+from headwater.formats.arrow.events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.frames.encoding import encode
 from headwater.storage.frames.frame import ARROW_MIN, Frame

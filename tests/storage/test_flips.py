@@ -12,7 +12,7 @@ import pytest
 from headwater.core import Event, Mark
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns
-from headwater.formats import arrow_events
+from headwater.formats.arrow import events as arrow_events
 from headwater.storage import Engine, StoredLog, check_directory, log
 from headwater.storage.append.writer_table import WRITERS_NAME, read_writers
 from headwater.storage.index import id_files, index

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from headwater.core import LogSettings
-from headwater.formats.tabular import TableMapping
+from headwater.formats.files.tabular import TableMapping
 from headwater.spark.jobs.import_ import job
 from headwater.spark.jobs.import_.files import look_at
 from headwater.spark.jobs.import_.pieces import pieces_of

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from ..core.access import Guard
-from ..core.bus import Bus
-from ..core.spans import Spans
+from ..core.loop.scheduler import Turns
 from ..core.store import LogStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
+from ..core.watch.spans import Spans
 from .connections.shared import Shared
 from .connections.transport import Transport
 from .protocol import conditions

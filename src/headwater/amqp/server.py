@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 
-from ..core.threads import Threads
+from ..core.watch.threads import Threads
 from .connections.shared import TICK_S
 from .connections.transport import Attach, Transport
 from .container import Container

@@ -21,8 +21,8 @@ from ..core.event import SequencedEvent
 from ..core.query import Query
 from ..formats import cloudevents
 from ..formats.envelope import encode_event
-from ..formats.exported import COLUMNS, row_of
-from ..formats.path_argument import LocalPath
+from ..formats.files.csv_rows import COLUMNS, row_of
+from ..formats.settings.path_argument import LocalPath
 from .output import (
     check_bounds,
     console,
@@ -123,8 +123,8 @@ def _table(out: IO[bytes], source: str) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
-    from ..formats.arrow import SCHEMA, record_batch
-    from ..formats.parquet import parquet_writer
+    from ..formats.arrow.tables import SCHEMA, record_batch
+    from ..formats.files.parquet import parquet_writer
 
     waiting: list[SequencedEvent] = []
 

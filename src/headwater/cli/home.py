@@ -18,9 +18,9 @@ from .options import config_option, load_config, setting_options
 from .output import examples
 
 if TYPE_CHECKING:
-    from ..homes.postgres import PostgresHome
-    from ..homes.postgres_schema import Connection, Finding
-    from ..homes.postgres_servers import ServerReport
+    from ..homes.postgres.home import PostgresHome
+    from ..homes.postgres.schema import Connection, Finding
+    from ..homes.postgres.servers import ServerReport
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
@@ -49,7 +49,7 @@ def home() -> None:
 @setting_options("home")
 def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> None:
     """Make the tables of a home. One that is there stays as it is."""
-    from ..homes.postgres_schema import initial_sql, make_tables
+    from ..homes.postgres.schema import initial_sql, make_tables
 
     if is_sql:
         click.echo(initial_sql(role), nl=False)
@@ -223,7 +223,7 @@ def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
     When all servers have been replaced, which work with a home of the version before meanwhile: while one is connected
     that does not know the new version, nothing is changed. Servers of an older one do not start afterwards.
     """
-    from ..homes.postgres_upgrade import upgrade as bring
+    from ..homes.postgres.upgrade import upgrade as bring
 
     with _connected(_address(file, flags)) as connection:
         before, now = bring(connection, role)
@@ -289,7 +289,7 @@ def _has_problem(found: list[Finding]) -> bool:
 
 @contextmanager
 def _opened(address: str) -> Iterator[PostgresHome]:
-    from ..homes.postgres import PostgresHome
+    from ..homes.postgres.home import PostgresHome
 
     with closing(PostgresHome(address)) as opened:
         yield opened
@@ -297,8 +297,8 @@ def _opened(address: str) -> Iterator[PostgresHome]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Connection]:
-    from ..homes.postgres_connections import PINNED, load_driver
-    from ..homes.postgres_statements import described
+    from ..homes.postgres.connections import PINNED, load_driver
+    from ..homes.postgres.statements import described
 
     driver, name = load_driver(), described(address)
     try:

@@ -22,11 +22,11 @@ from ..core.errors import DuplicateEventId, InvalidInput
 from ..core.event import Event
 from ..core.limits import APPEND_BYTES_MAX
 from ..formats import cloudevents
-from ..formats.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ..formats.envelope import ndjson_events
-from ..formats.ocel import ocel_events
-from ..formats.path_argument import LocalPath
-from ..formats.tabular import TableMapping, table_events
+from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
+from ..formats.files.ocel import ocel_events
+from ..formats.files.tabular import TableMapping, table_events
+from ..formats.settings.path_argument import LocalPath
 from .output import console, counted, examples, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:

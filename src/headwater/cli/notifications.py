@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from ..client.handshakes import why_tls_fails
+from ..client.protocol.handshakes import why_tls_fails
 from ..core.errors import EventLogError
-from ..core.notification_types import NotificationType
-from ..formats import client_variables
-from ..formats.path_argument import LocalPath
-from ..formats.retrying import Attempts
+from ..core.watch.notification_types import NotificationType
+from ..formats.clients.retry import Attempts
+from ..formats.settings import client_variables
+from ..formats.settings.path_argument import LocalPath
 from ..formats.unreachable import ServerUnreachable
 from .output import examples, json_option, show_json, show_time, tell_waiting
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..formats.path_argument import LocalPath
-from ..formats.values import metavar
+from ..formats.settings.declaration import metavar
+from ..formats.settings.path_argument import LocalPath
 from ..server.config.effective import show_value
 from ..server.config.settings import SETTINGS, Config, Setting
 from ..server.config.sources import load

@@ -18,9 +18,9 @@ from click.core import ParameterSource
 from ..core.errors import EventLogError, InvalidInput
 from ..core.event import SequencedEvent
 from ..core.query import ALL, Query
-from ..formats import client_variables
-from ..formats.path_argument import LocalPath
 from ..formats.querytext import parse_query
+from ..formats.settings import client_variables
+from ..formats.settings.path_argument import LocalPath
 from ..server.errors import InvalidArgument
 
 

@@ -15,7 +15,7 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.limits import show
-from ..formats.local_paths import scheme_of
+from ..formats.settings.local_paths import scheme_of
 from .output import examples, server_options
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..formats.path_argument import LocalPath
-from ..formats.values import BYTE_UNITS
+from ..formats.settings.declaration import BYTE_UNITS
+from ..formats.settings.path_argument import LocalPath
 from .options import config_option, load_config, setting_options
 from .output import examples
 

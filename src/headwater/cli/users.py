@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..core.errors import EventLogError, InvalidInput, StateConflict
-from ..formats.values import toml
+from ..formats.settings.declaration import toml
 from ..server.config.settings import Config
 from ..server.users.accounts import (
     EVERYBODY,

@@ -18,7 +18,7 @@ from ..http import Header
 from ..http import errors as http
 from ..http.authentication import BASIC, BEARER
 from ..http.problems import problem_of
-from .delivery import HandshakeFailed
+from .delivery.delivery import HandshakeFailed
 from .registry import AlreadyThere, ResourceUnknown, StatesFull, TooMany
 
 

@@ -17,26 +17,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core.asynchronous import AsyncLog
-from ..core.bus import Bus
 from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.event import Event, SequencedEvent
 from ..core.local import LocalLog
+from ..core.loop.async_log import AsyncLog
+from ..core.loop.scheduler import Turns
 from ..core.query import ALL
 from ..core.state import StateStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
 from ..formats import envelope
 from ..formats.decoders import json_decoder
-from .addresses import Address, Pattern
-from .delivery import Delivery
-from .endpoint import Endpoint
-from .kept import Kept
-from .notification import Notification
-from .records import Subscription
+from .delivery.delivery import Delivery
+from .delivery.endpoint import Endpoint
+from .delivery.kept import Kept
+from .delivery.upstream import Piece, Upstream
+from .notifications.addresses import Address, Pattern
+from .notifications.notification import Notification
+from .notifications.records import Subscription
+from .notifications.stored import Stored, stored_of
 from .settings import Settings
 from .states import Key, States
-from .stored import Stored, stored_of
-from .upstream import Piece, Upstream
 
 CONSUMER = ("headwater", "cne")
 """Under which the feed is registered in its log, so that nothing is trimmed before the states have it."""

@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import logging
 
-from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.local import LocalLog
+from ..core.loop.scheduler import Turns
 from ..core.store import LogStore
-from ..core.turns import Turns
-from .delivery import Delivery
+from ..core.watch.bus import Bus
+from .delivery.delivery import Delivery
 from .feed import Feed
-from .records import Subscription
+from .notifications.records import Subscription
 from .registry import Registry
 from .settings import Settings
 

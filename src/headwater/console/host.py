@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.access import Guard
-from ..core.bus import Bus
+from ..core.loop.scheduler import Turns
 from ..core.store import LogStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
 from ..http import Host
 from .live import Live
 from .sessions import Sessions

@@ -164,7 +164,7 @@ class EventLog(Protocol):
         """As `append`, of a batch of Arrow, whose columns are the fields of `Event`: with the same checks and errors.
 
         No Python object is made of an event, which takes less than half of the CPU where there are thousands. Only the
-        columns `type` and `data` must be there; null is a field's default (`formats.arrow_events.columns_of`).
+        columns `type` and `data` must be there; null is a field's default (`formats.arrow.events.columns_of`).
 
         Raises InvalidEvent besides, of a schema of which no events can be made, and of malformed Arrow.
         """

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from .clocks import wall_clock_ms
 from .local import LocalLog
-from .shown import cut
+from .quoting import cut
 
 WANTS_CHARS_MAX = 1024
 

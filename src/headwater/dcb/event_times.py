@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ..core.event import SequencedEvent
 from ..core.local import LocalLog
+from ..core.loop.scheduler import Pace
 from ..core.query import Query
-from ..core.turns import Pace
 
 EVENTS_MAX = 2_000_000
 """Events of one query whose times are kept: the newest."""

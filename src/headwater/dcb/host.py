@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..core.access import Guard
 from ..core.local import LocalLog
-from ..core.open_logs import OpenLog
+from ..core.loop.open_logs import OpenLog
+from ..core.loop.scheduler import Turns
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Header, LogHost
 from .event_times import EventTimes

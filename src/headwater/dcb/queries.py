@@ -15,7 +15,7 @@ from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, InvalidQuery
 from ..core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX, SEQUENCE_NUMBER_MAX, show
 from ..core.query import ALL, Query, QueryItem
-from ..formats.budget import check_values
+from ..formats.budget.values import check_values
 from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
 
 VERSION = "1.0"

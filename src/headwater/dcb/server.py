@@ -8,15 +8,20 @@ from importlib.resources import files
 
 from ..core.access import Guard
 from ..core.errors import LogNotFound
+from ..core.loop.scheduler import Turns
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
-from . import appending, consumers, counting, logs, reading, subscribing, suite, terms, times, workers
+from . import benchmark, consumers, logs, workers
+from .appends import append as appending
+from .counts import count as counting
+from .counts import histograms, terms
 from .host import Host
-from .one_event import EventForms, OneEvent
+from .reads import read as reading
+from .reads import subscribe as subscribing
+from .reads.one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
 """Of an append, which takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
@@ -85,10 +90,10 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/logs/{log}/events", appending.append_cloudevents),
     ("POST", "/logs/{log}/read", reading.read),
     ("POST", "/logs/{log}/count", counting.count),
-    ("POST", "/logs/{log}/histogram", times.histogram),
-    ("POST", "/logs/{log}/event-histogram", times.event_histogram),
+    ("POST", "/logs/{log}/histogram", histograms.histogram),
+    ("POST", "/logs/{log}/event-histogram", histograms.event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
-    ("GET", "/logs/{log}/position", times.position),
+    ("GET", "/logs/{log}/position", histograms.position),
     ("GET", "/logs/{log}/segments", logs.list_segments),
     ("GET", "/logs/{log}/head", reading.head),
     ("GET", "/logs/{log}/subscribe", subscribing.subscribe),
@@ -101,21 +106,21 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("PUT", _WORKER, workers.beat),
     ("DELETE", _WORKER, workers.leave),
     ("POST", f"{_WORKER}/acknowledge", workers.acknowledge),
-    ("GET", "/dcb/{log}/read", suite.read),
-    ("POST", "/dcb/{log}/append", suite.append),
+    ("GET", "/dcb/{log}/read", benchmark.read),
+    ("POST", "/dcb/{log}/append", benchmark.append),
 ]
 
 _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     appending.append: BODY_BYTES_MAX,
     appending.append_cloudevents: BODY_BYTES_MAX,
-    suite.append: BODY_BYTES_MAX,
+    benchmark.append: BODY_BYTES_MAX,
     reading.read: READ_BYTES_MAX,
     counting.count: READ_BYTES_MAX,
-    times.histogram: READ_BYTES_MAX,
-    times.event_histogram: READ_BYTES_MAX,
+    histograms.histogram: READ_BYTES_MAX,
+    histograms.event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
-    appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, logs.list_segments,
+    appending.append, subscribing.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
     workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

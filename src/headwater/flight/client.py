@@ -24,12 +24,12 @@ from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
 from . import wire
-from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import FAILURES, Calls
-from .connection import Connection, decoded
+from .calls.address import RETRIES, TIMEOUT_S, BulkAddress
+from .calls.batches import Batches, pieces_of, schema_and_batches
+from .calls.calls import FAILURES, Calls
+from .calls.connection import Connection, decoded
 from .errors import ServerFault
 from .schemas import schema_of
-from .sending import Batches, pieces_of, schema_and_batches
 from .wire import Appended, OnDuplicate, Split, Ticket
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class BulkClient(Closing):
     """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
 
     All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
-    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `seen.NotHereYet`, too.
+    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `calls.seen.NotHereYet`, too.
     """
 
     def __init__(
@@ -224,7 +224,8 @@ class BulkClient(Closing):
                 tries.failed(error)
 
     def lender(self, ticket: Ticket, uid: int) -> wire.Lender:
-        """Who lends the segments of a ticket with fixed bounds to a process of that user; see `borrowing.take`.
+        """Who lends the segments of a ticket with fixed bounds to a process of that user; see
+        `calls.segment_sharing.take`.
 
         Raises InvalidInput where an older server has no such action.
         """

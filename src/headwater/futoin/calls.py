@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
-from ..core.acting import act_as
+from ..core.actor import act_as
 from ..core.errors import EventLogError
 from ..http.host import USER_KEY
-from . import interface
-from .coders import JSON, coder_of
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
 from .identity import Caller, identify
-from .interface import Function
-from .long_messages import check_long
-from .message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
-from .signing import base_in_slices
+from .messages import interface
+from .messages.coders import JSON, coder_of
+from .messages.interface import Function
+from .messages.limits import check_long
+from .messages.message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
+from .messages.signatures import base_in_slices
 
 T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from ..core.access import Guard, Right
 from ..core.errors import LogNotFound
-from ..core.open_logs import OpenLog, OpenLogs
+from ..core.loop.open_logs import OpenLog, OpenLogs
+from ..core.loop.scheduler import Turns
+from ..core.loop.traffic import Traffic
 from ..core.readers import Readers
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
-from ..core.traffic import Traffic
-from ..core.turns import Turns
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings

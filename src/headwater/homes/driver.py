@@ -12,17 +12,16 @@ from typing import TypeVar
 
 from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
-from ..core.threads import Threads
+from ..core.watch.threads import Threads
 from ..storage.frames.frame_log import HeadMoved, Term
 from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeWentBack
 from ..storage.home.replicated_log import CopyBehind
-from . import role_actions as actions
-from . import role_events as events
 from .last_lease import LastLease
-from .lease import LeaseTimes
-from .postgres import PostgresHome
-from .postgres_lease import Granted, LeaseStanding
-from .roles import Role, Roles
+from .postgres.home import PostgresHome
+from .postgres.lease import Granted, LeaseStanding
+from .roles import actions, events
+from .roles.lease import LeaseTimes
+from .roles.machine import Role, Roles
 
 logger = logging.getLogger("headwater.homes")
 
@@ -58,7 +57,7 @@ class Driver:
     ) -> None:
         """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are.
 
-        `told` gets what an operator is to know, see `role_actions.Tell`.
+        `told` gets what an operator is to know, see `roles.actions.Tell`.
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._told = last_lease, told

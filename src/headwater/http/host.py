@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
-from ..core.acting import act_as
+from ..core.actor import act_as
 from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
-from ..core.open_logs import OpenLog, OpenLogs
+from ..core.loop.open_logs import OpenLog, OpenLogs
+from ..core.loop.scheduler import Flow, Turns
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Flow, Turns
 from .authentication import authenticate
 from .certificates import certified
 from .errors import InvalidParameter, NotHereYet

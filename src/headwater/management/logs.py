@@ -12,14 +12,14 @@ from typing import Any
 from ..core import errors as core
 from ..core.access import Guard, Right, User
 from ..core.consumer import Consumer
-from ..core.following import lag_of
+from ..core.followers import lag_of
 from ..core.limits import show
 from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
 from ..core.streams import StreamPosition
-from ..formats.logsettings import attribute_name
+from ..formats.settings.logs import attribute_name
 from .ports import Attributes, Dropping, ReadOnly, joined, parted
 from .statuses import Refusal, Status, refusal_of
 

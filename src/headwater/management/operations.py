@@ -14,9 +14,9 @@ from ..core import errors as core
 from ..core.access import User
 from ..core.limits import show
 from ..core.loop.fair_semaphore import FairSemaphore
-from ..core.slices import Slices
+from ..core.loop.slices import Slices
+from .attribute_input import changed_attributes, initial_attributes
 from .attributes import Kind
-from .catalog import CATALOG
 from .entities import (
     COMMON,
     CREATE,
@@ -31,9 +31,9 @@ from .entities import (
     EntityType,
     identity_of,
 )
-from .given import changed_attributes, initial_attributes
+from .notifications.catalog import CATALOG
 from .ports import Attributes, Dropping, Entities, ReadOnly, Time
-from .selecting import Selection, selection
+from .query_filter import Selection, selection
 from .statuses import Refusal, Status, refusal_of
 
 _logger = logging.getLogger("headwater.management")

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ..core.access import Guard, User
-from ..core.slices import Slices
+from ..core.loop.slices import Slices
 from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.exchange import whole_number

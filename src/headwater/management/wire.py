@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from ..core.limits import show
-from ..formats import budget, jsontext
+from ..formats import jsontext
+from ..formats.budget import values
 from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.errors import InvalidParameter
@@ -44,7 +45,7 @@ async def given_object(exchange: Exchange) -> dict[str, Any]:
     body = await exchange.json_body("application/json", "application/merge-patch+json")
     if not body:
         return {}
-    budget.check_values(body, VALUES_MAX)
+    values.check_values(body, VALUES_MAX)
     return jsontext.decode(_object, body)
 
 

@@ -28,22 +28,22 @@ from ..amqp.server import AmqpServer
 from ..amqp.streams.followers import Following
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
-from ..cne.webhook import tls_of
+from ..cne.delivery.webhook import tls_of
 from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
-from ..core.bus import Bus
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
-from ..core.giving_way import GivesWay
 from ..core.loop.byte_account import Unfinished
+from ..core.loop.gil_yield import GivesWay
+from ..core.loop.scheduler import Doing, Turns
 from ..core.message_check import messages_checked
-from ..core.notification_types import NotificationType
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.threads import Threads
-from ..core.turns import Doing, Turns
+from ..core.watch.bus import Bus
+from ..core.watch.notification_types import NotificationType
+from ..core.watch.threads import Threads
 from ..futoin import server as futoin
-from ..homes.postgres_statements import HomeUnavailable
+from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
 from ..management import server as management_http

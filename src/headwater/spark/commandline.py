@@ -23,8 +23,8 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import check_stream_name
-from ..formats import client_variables
-from ..formats.path_argument import LocalPath
+from ..formats.settings import client_variables
+from ..formats.settings.path_argument import LocalPath
 from .options import DEFAULT_URL
 from .pipeline.failures import failed, is_sparks
 from .pipeline.progress import Progress

@@ -19,7 +19,6 @@ from pathlib import Path
 import msgspec
 
 from ..core import errors as core
-from ..core.bus import Bus
 from ..core.clocks import wall_clock_ms
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
@@ -27,7 +26,8 @@ from ..core.newer import WrittenByNewer
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.store import LogStore
-from ..core.threads import Threads
+from ..core.watch.bus import Bus
+from ..core.watch.threads import Threads
 from ..formats.decoders import json_decoder
 from .append.clock import PATIENCE_MS, TrustedClock
 from .append.sequencer import WAITING_BYTES_MAX, end_process

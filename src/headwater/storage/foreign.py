@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.newer import WrittenByNewer
-from ..core.shown import show
+from ..core.quoting import show
 from .catalog.directories import LOGS, is_of_a_log
 from .disk.locks import BACKUP_LOCK, LOCK, DirectoryUnavailable
 from .home.copy_file import home_of

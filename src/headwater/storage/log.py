@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..core.bus import Bus
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
 from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
@@ -19,6 +18,7 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
+from ..core.watch.bus import Bus
 from .append.judge import LogJudge, Numbering
 from .append.sequencer import WAITING_BYTES_MAX, Sequencer
 from .append.writer_table import KeptMarks, load_writers, read_writers
@@ -249,7 +249,7 @@ class StoredLog(LocalLog):
         self._sequencer.begin_term()
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        from ..formats.arrow_events import columns_of
+        from ..formats.arrow.events import columns_of
 
         return columns_of(batch, self.settings)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType
 
 from ..core import errors as core
-from ..core.bus import Bus
 from ..core.clocks import wall_clock_ms
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
@@ -27,6 +26,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
 from ..core.store import LogStore
+from ..core.watch.bus import Bus
 from .append.clock import PATIENCE_MS, TrustedClock
 from .append.partitioner import Partitioner
 from .append.writer_table import WriterTable
@@ -67,7 +67,7 @@ class MemoryLog(LocalLog):
         self._writers = WriterTable(floor)
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        from ..formats.arrow_events import columns_of
+        from ..formats.arrow.events import columns_of
 
         return columns_of(batch, self.settings)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from ..core.acting import acting
-from ..core.bus import Bus
+from ..core.actor import acting
 from ..core.log import LogInfo
-from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
-from ..formats.logsettings import attribute_name
+from ..core.watch.bus import Bus
+from ..core.watch.notification_types import NotificationType
+from ..formats.settings.logs import attribute_name
 
 
 def notify_created(bus: Bus, info: LogInfo) -> None:

@@ -6,7 +6,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.connections.addresses import parse_address
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.core.errors import LogNotFound
-from headwater.core.shown import show
+from headwater.core.quoting import show
 
 from ..asking import drained, message, payloads
 from ..served import Served

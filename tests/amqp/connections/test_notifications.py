@@ -16,7 +16,7 @@ from headwater.amqp.protocol.frames import SASL_HEADER, frame
 from headwater.amqp.protocol.types import ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core import NotificationType
-from headwater.core.bus import Bus
+from headwater.core.watch.bus import Bus
 from headwater.server.users.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState

@@ -33,8 +33,8 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
-from headwater.core.notification_types import EVERY_TYPE, NotificationType
-from headwater.management.catalog import CATALOG
+from headwater.core.watch.notification_types import EVERY_TYPE, NotificationType
+from headwater.management.notifications.catalog import CATALOG
 from headwater.server.users.accounts import Account, read_grant
 
 from ...core.listened import is_listened_to

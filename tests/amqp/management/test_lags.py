@@ -9,10 +9,10 @@ from typing import Any
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.types import Symbol, ULong
 from headwater.amqp.streams.followers import Following
-from headwater.core.bus import Bus
-from headwater.core.following import Follower, FollowerKind
-from headwater.management.consumers import ConsumerWatch
+from headwater.core.followers import Follower, FollowerKind
+from headwater.core.watch.bus import Bus
 from headwater.management.entities import TYPES
+from headwater.management.notifications.consumers import ConsumerWatch
 from headwater.server.monitoring import room_metrics
 from headwater.server.monitoring.room_metrics import follower_metrics
 from headwater.storage.memory import MemoryStore

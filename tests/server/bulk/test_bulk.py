@@ -24,7 +24,7 @@ from headwater.core.event import Event
 from headwater.core.query import ALL, Query
 from headwater.flight.client import BulkClient, Ticket
 from headwater.flight.errors import ServerFault
-from headwater.formats.arrow import events_of
+from headwater.formats.arrow.tables import events_of
 from tests.waiting import eventually
 
 from ..running import RunningServer, headwater

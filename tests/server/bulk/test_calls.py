@@ -22,7 +22,7 @@ from headwater.core.errors import Closed, EventLogError, InvalidInput, StorageCo
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.core.readers import Readers, Waiting
-from headwater.flight.backend import Span
+from headwater.flight.server.backend import Span
 from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, Ticket, encode
 from headwater.formats.jsontext import MalformedJson
 from headwater.server.bulk import backend as backend_module

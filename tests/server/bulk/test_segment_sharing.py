@@ -16,7 +16,7 @@ import pytest
 
 from headwater.core.access import ANYBODY, User
 from headwater.core.errors import PositionTrimmed
-from headwater.flight.borrowing import take
+from headwater.flight.calls.segment_sharing import take
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import LendBody, Lender, Ticket
 from headwater.server.bulk import segment_sharing

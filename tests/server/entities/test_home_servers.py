@@ -10,7 +10,7 @@ import pytest
 from headwater.core import OpenGuard
 from headwater.core.access import ANYBODY, Grant, Right, User
 from headwater.core.errors import StorageUnavailable
-from headwater.homes.postgres_servers import ServerReport
+from headwater.homes.postgres.servers import ServerReport
 from headwater.management.entities import TYPES
 from headwater.management.statuses import Refusal
 from headwater.server.entities.home_servers import KEPT_S, HomeServers

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.core.bus import Bus
+from headwater.core.watch.bus import Bus
 from headwater.server.httpd.admission import SURPLUS_MAX, Admission, Verdict
 
 from ..running import SILENCE_S_MAX, RunningServer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.core.deadline import Deadline
+from headwater.core.loop.deadline import Deadline
 from headwater.http import Application, Receive, Scope, Send
 from headwater.server.httpd import connection as http_connection
 from headwater.server.httpd.admission import Admission

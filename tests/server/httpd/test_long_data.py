@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.core import slices
+from headwater.core.loop import slices
 from headwater.http import Receive, Scope, Send
 from headwater.server.config.settings import Http
 from headwater.server.httpd.connection import PIECE_BYTES, HttpConnection

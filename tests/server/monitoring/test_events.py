@@ -229,7 +229,7 @@ def test_a_look_that_fails_does_not_end_looking(
         looks.append(time.monotonic())
         raise RuntimeError("broken look")
 
-    monkeypatch.setattr("headwater.management.summaries.Summaries.look", look)
+    monkeypatch.setattr("headwater.management.notifications.summaries.Summaries.look", look)
     run_within(lambda notifications, store: eventually(lambda: len(looks) > 2), Management())
     assert "broken look" in caplog.text
 

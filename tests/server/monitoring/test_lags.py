@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from headwater.core import Event
-from headwater.core.bus import Bus
 from headwater.core.errors import StorageCorrupted
-from headwater.core.following import Follower, FollowerKind, Lag
+from headwater.core.followers import Follower, FollowerKind, Lag
 from headwater.core.local import LocalLog
 from headwater.core.settings import SYSTEM_LOG, LogSettings
-from headwater.management.consumers import ConsumerWatch
+from headwater.core.watch.bus import Bus
+from headwater.management.notifications.consumers import ConsumerWatch
 from headwater.server.monitoring import console_samples
 from headwater.server.monitoring.console_samples import Lags
 from headwater.storage.memory import MemoryStore

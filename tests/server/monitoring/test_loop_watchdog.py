@@ -18,9 +18,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import headwater
-from headwater.core.bus import Bus, Notification
-from headwater.core.notification_types import NotificationType
-from headwater.core.turns import Doing
+from headwater.core.loop.scheduler import Doing
+from headwater.core.watch.bus import Bus, Notification
+from headwater.core.watch.notification_types import NotificationType
 from headwater.server.front.gate import Gate
 from headwater.server.front.meter import RequestMeter
 from headwater.server.monitoring.loop_watchdog import HELD_S, TICK_S, Held, Watchman, of_frame, of_note
@@ -150,9 +150,9 @@ def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
 
 def test_where_only_a_room_that_works_for_others_is_seen_the_note_names_for_whom() -> None:
     noted = "amqp", "receiver of orders"
-    frame = frame_in("core/turns.py", "_run", through=lambda call: code_run("server/app.py", "serve", call))
-    assert of_frame(frame, noted) == Held(*noted, "core/turns.py:2 _run")
-    assert of_frame(frame, None) == Held("core", "core/turns.py _run", "core/turns.py:2 _run")
+    frame = frame_in("core/loop/scheduler.py", "_run", through=lambda call: code_run("server/app.py", "serve", call))
+    assert of_frame(frame, noted) == Held(*noted, "core/loop/scheduler.py:2 _run")
+    assert of_frame(frame, None) == Held("core", "core/loop/scheduler.py _run", "core/loop/scheduler.py:2 _run")
     assert of_frame(frame_in("server/app.py", "serve"), noted) is None
 
 
@@ -166,7 +166,7 @@ def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> N
 
     async def handle(scope: Any, receive: Any, send: Any) -> None:
         scope["route"] = "/logs/{log}/read"
-        found.append(code_run("dcb/reading.py", "read", lambda: of_frame(sys._getframe(), ("amqp", "frames"))))
+        found.append(code_run("dcb/reads/read.py", "read", lambda: of_frame(sys._getframe(), ("amqp", "frames"))))
 
     async def scenario() -> None:
         gate = Gate(handle, (), RequestMeter())
@@ -176,7 +176,7 @@ def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> N
         await gate(scope, None, None)  # type: ignore[arg-type]
 
     asyncio.run(scenario())
-    assert found == [Held("dcb", "POST /logs/{log}/read", "dcb/reading.py:2 read")]
+    assert found == [Held("dcb", "POST /logs/{log}/read", "dcb/reads/read.py:2 read")]
 
 
 def test_the_thread_sees_who_holds_a_loop_and_ends_with_the_watchman() -> None:

@@ -16,7 +16,7 @@ from headwater.core.access import Grant, OpenGuard, Right
 from headwater.core.errors import InvalidInput
 from headwater.core.event import Event
 from headwater.core.store import LogStore
-from headwater.core.threads import Threads
+from headwater.core.watch.threads import Threads
 from headwater.futoin.host import Statistics
 from headwater.server.front.gate import Gate
 from headwater.server.front.health import HEALTH_PATHS, Health

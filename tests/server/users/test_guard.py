@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated
-from headwater.core.bus import Bus, Notification
+from headwater.core.client_subnet import place_of
 from headwater.core.errors import InvalidInput
-from headwater.core.notification_types import NotificationType
-from headwater.core.place import place_of
+from headwater.core.watch.bus import Bus, Notification
+from headwater.core.watch.notification_types import NotificationType
 from headwater.server.users import accounts as accounts_module
 from headwater.server.users import guard as security
 from headwater.server.users import login_backoff as brake_module

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.event import Encoding, SequencedEvent
-from headwater.formats.arrow import record_batch
+from headwater.formats.arrow.tables import record_batch
 from headwater.spark.columns.rows import events_in
 from headwater.spark.columns.schema import COLUMNS, arrow_schema
 

@@ -16,7 +16,7 @@ from headwater.core import Event, LogSettings
 from headwater.core.errors import InvalidInput, LogNotFound
 from headwater.core.local import LocalLog
 from headwater.formats.envelope import decode_event
-from headwater.formats.exported import COLUMNS
+from headwater.formats.files.csv_rows import COLUMNS
 from headwater.spark.jobs.export.directory import NewDirectory
 from headwater.spark.pipeline.run import Ending, Run, Server, Summary
 from headwater.spark.pipelines import load

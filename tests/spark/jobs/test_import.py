@@ -29,8 +29,8 @@ from headwater.core.limits import check_append
 from headwater.core.mark import BATCH_MAX, Mark
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
-from headwater.formats import exported
-from headwater.formats.tabular import TableMapping, row_reader, table_events
+from headwater.formats.files import csv_rows
+from headwater.formats.files.tabular import TableMapping, row_reader, table_events
 from headwater.spark.jobs.import_ import reader, tables
 from headwater.spark.jobs.import_.files import find_files, fingerprint, look_at
 from headwater.spark.jobs.import_.pieces import batches_of, pieces_of
@@ -374,16 +374,16 @@ def test_a_table_that_was_exported_is_taken_as_what_it_is(tmp_path: Path) -> Non
     events = [Event("A", b'{"n": 1}', ("x:1", " y,z%"), "7", "/shop", {"time": "2024-01-02T00:00:00Z", "s": "t"}, "k"),
               Event("B", b"\xff\n", (), "8", "")]  # fmt: skip
     stored = [SequencedEvent(n, 0, 0, *event) for n, event in enumerate(events, 1)]
-    for columns in (exported.COLUMNS, exported.COLUMNS_BEFORE):
+    for columns in (csv_rows.COLUMNS, csv_rows.COLUMNS_BEFORE):
         with (path := tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([columns, *(exported.row_of(each)[: len(columns)] for each in stored)])
+            csv.writer(file).writerows([columns, *(csv_rows.row_of(each)[: len(columns)] for each in stored)])
             file.write("9,soon\n")
         for piece_bytes in (1, 10**6):
             rows, bad = read_in_pieces(path, TableMapping(""), piece_bytes)
             assert [(row["type"], row["data"], tuple(row["tags"]), row["id"], row["source"]) for row in rows] == [
                 event[:5] for event in events
             ]
-            assert dict(rows[0]["attributes"]).get("s") == ("t" if columns == exported.COLUMNS else None)
+            assert dict(rows[0]["attributes"]).get("s") == ("t" if columns == csv_rows.COLUMNS else None)
             assert [(each.row, each.reason) for each in bad] == [(3, f"{len(columns)} cells are expected, 2 given")]
     rows, _ = read_in_pieces(path, TableMapping("", type_column="type"), 10**6)
     assert json.loads(rows[0]["data"])["id"] == "7"  # whoever names a column, wants a table

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from headwater.cne import reading, stored
-from headwater.cne.addresses import Place
+from headwater.cne.notifications import reader, stored
+from headwater.cne.notifications.addresses import Place
 from headwater.core import Event, SequencedEvent
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
@@ -44,9 +44,7 @@ Measuring = Callable[..., Summary]
 def kept(document: dict[str, Any], address: str = "") -> Event:
     """The event that the notification API appends for a document."""
     original = text(document)
-    notification, is_stamped = stored.prepared(
-        reading.read(reading.members_of(original)), publisher="p", address=address
-    )
+    notification, is_stamped = stored.prepared(reader.read(reader.members_of(original)), publisher="p", address=address)
     return stored.event_of(notification, original, own=Place(), publisher="p", address=address, is_stamped=is_stamped)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.functions import lit
 
 from headwater.core import Event, Query, User
 from headwater.core.local import LocalLog
-from headwater.flight.backend import Sending
+from headwater.flight.server.backend import Sending
 from headwater.flight.wire import Ticket
 from headwater.spark.columns.schema import EVENT_SCHEMA
 from headwater.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from headwater.core.access import Forbidden
 from headwater.core.errors import InvalidInput
-from headwater.flight import borrowing as socket_of_lender
+from headwater.flight.calls import segment_sharing as socket_of_lender
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import Lender, Ticket
 from headwater.spark.source import segment_sharing

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from headwater.core import LogSettings
 from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
-from headwater.flight import actions, reading
+from headwater.flight.server import actions, reads
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.spark import clients
 from headwater.spark.columns.schema import EVENT_SCHEMA
@@ -281,7 +281,7 @@ def test_numbers_that_a_restore_left_out_are_stepped_over(reader: Make, tmp_path
 def test_a_limit_in_bytes_that_is_small_beside_the_backlog_is_kept(
     reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "SPLITS_MAX", 10)
+    monkeypatch.setattr(reads, "SPLITS_MAX", 10)
     stream = reader(log="orders", maxBytesPerTrigger=1)
     assert positions(stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())) == {"orders": 1}
 

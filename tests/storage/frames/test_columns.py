@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import Encoding, Event, SequencedEvent
-from headwater.formats.arrow import SCHEMA
-from headwater.formats.arrow import record_batch as reference
+from headwater.formats.arrow.tables import SCHEMA
+from headwater.formats.arrow.tables import record_batch as reference
 from headwater.storage.frames import columns as columns_module
 from headwater.storage.frames import layout
 from headwater.storage.frames.columns import HEADER, Content, Frames, Rows, in_place, record_batch

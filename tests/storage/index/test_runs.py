@@ -10,8 +10,8 @@ import pytest
 
 from headwater.core import LogSettings, Query
 from headwater.core.limits import EventColumns, check_append
-from headwater.formats.arrow_columns import ArrowColumns, batch_of
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.columns import ArrowColumns, batch_of
+from headwater.formats.arrow.events import columns_of
 from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index import index as index_module
 from headwater.storage.index import runs as runs_module

@@ -26,7 +26,7 @@ from headwater.core.errors import (
     StorageCorrupted,
     WouldDrop,
 )
-from headwater.core.threads import Threads
+from headwater.core.watch.threads import Threads
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module

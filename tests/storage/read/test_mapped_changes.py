@@ -17,7 +17,7 @@ import pytest
 
 from headwater.core import ALL, Event, LogSettings, Query
 from headwater.core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable
-from headwater.formats.arrow import SCHEMA, record_batch
+from headwater.formats.arrow.tables import SCHEMA, record_batch
 from headwater.storage import Engine, StoredLog, accept_loss
 from headwater.storage.read import mapped_log, mapped_segment, selection
 from headwater.storage.read.mapped_log import MappedLog

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core import ALL, Encoding, Event, LogSettings, Query, QueryItem, SequencedEvent
-from headwater.formats.arrow import SCHEMA, events_of, record_batch
+from headwater.formats.arrow.tables import SCHEMA, events_of, record_batch
 from headwater.storage import StoredLog
 from headwater.storage.index import index
 from headwater.storage.read.mapped_log import MappedLog

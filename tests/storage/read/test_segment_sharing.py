@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
-from headwater.formats.arrow import SCHEMA
+from headwater.formats.arrow.tables import SCHEMA
 from headwater.storage import StoredLog
 from headwater.storage.read import segment_sharing
 from headwater.storage.read.mapped_log import MappedLog

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.core import Event
 from headwater.core.limits import check_append
 from headwater.core.settings import LogSettings
-from headwater.formats.arrow_columns import ArrowColumns, batch_of
+from headwater.formats.arrow.columns import ArrowColumns, batch_of
 from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index.ids import hash_ids, hashes_of
 from headwater.storage.segments.places import Places, write_places

@@ -24,8 +24,8 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
-from headwater.formats import arrow_events
-from headwater.formats.arrow_columns import batch_of
+from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow.columns import batch_of
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.index.builder import postings_ranges
 from headwater.storage.maintenance import tasks

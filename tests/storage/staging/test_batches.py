@@ -26,7 +26,7 @@ from headwater.core.errors import (
     TooLarge,
 )
 from headwater.core.mark import Committed, Staged
-from headwater.formats import arrow_events
+from headwater.formats.arrow import events as arrow_events
 from headwater.storage import Engine, StoredLog
 from headwater.storage.repair.check import check_staged
 from headwater.storage.staging import batches as staging_module

@@ -15,7 +15,7 @@ from headwater.core import Event, LogSettings
 from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.event import Encoding
 from headwater.core.limits import check_append
-from headwater.formats.arrow_columns import batch_of
+from headwater.formats.arrow.columns import batch_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage.disk import checked_file
 from headwater.storage.frames.encoding import encode_body

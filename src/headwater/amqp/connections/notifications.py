@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ...core.access import User
-from ...core.bus import Bus, Value
 from ...core.errors import LogNotFound
 from ...core.limits import show
-from ...core.notification_types import NotificationType
+from ...core.watch.bus import Bus, Value
+from ...core.watch.notification_types import NotificationType
 from ...management.entities import CONNECTION as _CONNECTION_TYPE
 from ...management.entities import LINK as _LINK_TYPE
 from ...management.entities import identity_of

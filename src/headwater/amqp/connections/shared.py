@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from ... import __version__
 from ...core.access import Guard
-from ...core.bus import Bus
 from ...core.loop.fair_semaphore import FairSemaphore
-from ...core.spans import Spans
-from ...core.turns import Flow, Turns
+from ...core.loop.scheduler import Flow, Turns
+from ...core.watch.bus import Bus
+from ...core.watch.spans import Spans
 from ..protocol import conditions
 from ..protocol.codec import encode
 from ..protocol.connection import Connection

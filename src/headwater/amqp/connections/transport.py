@@ -17,8 +17,8 @@ from ...core.access import User
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ...core.slices import Slices
-from ...core.turns import Flow, Pace
+from ...core.loop.scheduler import Flow, Pace
+from ...core.loop.slices import Slices
 from ..errors import link_fault
 from ..protocol import conditions
 from ..protocol.conditions import AmqpError, ConnectionFault

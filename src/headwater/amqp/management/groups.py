@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ...core.access import Right, User
 from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
-from ...core.following import Lag, lag_of
+from ...core.followers import Lag, lag_of
 from ...core.limits import show
 from ...management.logs import LogRights
 from ...management.ports import Attributes, ReadOnly, joined, parted

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from ...core.access import Right, Unauthenticated, User
-from ...core.bus import Notification
-from ...core.shown import cut
-from ...core.turns import STEP_S
-from ...management.catalog import CATALOG, Scope, as_seen_by
-from ...management.queue import NotificationQueue
+from ...core.loop.scheduler import STEP_S
+from ...core.quoting import cut
+from ...core.watch.bus import Notification
+from ...management.notifications.catalog import CATALOG, Scope, as_seen_by
+from ...management.notifications.queue import NotificationQueue
 from ..connections.addresses import EVENTS
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport

@@ -10,10 +10,10 @@ from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
-from ...core.following import NO_LAG, Lag, events_behind, lag_of
+from ...core.followers import NO_LAG, Lag, events_behind, lag_of
 from ...core.limits import show
-from ...management.catalog import is_own
 from ...management.entities import SELF
+from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly, number_of
 from ...management.statuses import Refusal, Status
 from ..connections.addresses import shown_address

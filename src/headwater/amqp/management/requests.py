@@ -7,7 +7,7 @@ import logging
 from collections import deque
 
 from ...core.access import Unauthenticated
-from ...core.acting import act_as
+from ...core.actor import act_as
 from ...core.limits import show
 from ...management.operations import Answer, Request
 from ...management.statuses import Status, refusal_of

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ...core.limits import show
 from ...core.state import StateStore, kinds_of_log
-from ...formats.values import MIB
+from ...formats.settings.declaration import MIB
 from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
 from .downtime import Run
 from .position import Position

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
+from ...core.loop.scheduler import BUDGET_S, STEP_S, Pace
 from ...core.query import ALL
-from ...core.shown import cut
-from ...core.turns import BUDGET_S, STEP_S, Pace
+from ...core.quoting import cut
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport
 from ..errors import refusal_of

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from ...core.errors import PositionTrimmed
-from ...core.notification_types import NotificationType
 from ...core.settings import EARLIEST
+from ...core.watch.notification_types import NotificationType
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.shared import EVENT_STREAMS
 from ..connections.transport import Transport

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
-from ...core.following import Follower, FollowerKind
+from ...core.followers import Follower, FollowerKind
 from ...core.local import LocalLog
+from ...core.loop.slices import Slices
 from ...core.settings import is_own
-from ...core.slices import Slices
 from ..positions.stored import Positions
 from .consumer import Consumer
 from .node import EventLogNode

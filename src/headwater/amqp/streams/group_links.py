@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from ...core.clocks import wall_clock_ms
 from ...core.limits import show
-from ...core.notification_types import NotificationType
+from ...core.watch.notification_types import NotificationType
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport
 from ..protocol import conditions

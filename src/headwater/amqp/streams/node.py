@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from ...core.bus import Bus
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
-from ...core.notification_types import NotificationType
 from ...core.state import StateStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 from ..messages.outbound import Outbound
 from ..positions.downtime import Run
 from ..positions.position import Position

@@ -14,8 +14,8 @@ from itertools import count
 from weakref import WeakKeyDictionary
 
 from ...core.errors import ConsumerFenced, InvalidInput, InvalidPosition, LogNotFound, PositionTrimmed
-from ...core.notification_types import NotificationType
 from ...core.settings import EARLIEST
+from ...core.watch.notification_types import NotificationType
 from ...core.workers import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from .connection import Connection, Reply, Unanswered
-from .resolving import Names, Resolve, addresses_of
+from .resolver import Names, Resolve, addresses_of
 from .sockets import Sockets
 from .target import Origin, Target
 

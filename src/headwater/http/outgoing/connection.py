@@ -7,8 +7,8 @@ import select
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
-from ...core.deadline import Deadline
-from ...formats.answer import Answer, NotHttp
+from ...core.loop.deadline import Deadline
+from ...formats.clients.answer import Answer, NotHttp
 from .sockets import Sockets
 
 HEAD_BYTES_MAX = 16 * 1024

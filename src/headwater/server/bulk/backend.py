@@ -17,8 +17,8 @@ from ...core.access import Credentials, Right, User
 from ...core.errors import EventLogError, StorageCorrupted
 from ...core.extent import SplitSize
 from ...core.query import Query
-from ...flight.backend import Backend, Login, LogPlace, Sending, Span
-from ...flight.reading import span_of
+from ...flight.server.backend import Backend, Login, LogPlace, Sending, Span
+from ...flight.server.reads import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
 from ...storage.read.mapped_log import MappedLog
 from ...storage.read.segment_sharing import Lent
@@ -119,7 +119,8 @@ class BulkBackend(Backend):
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """What a process gets, which counts as sent to it. Raises as `flight.reading.span_of`, and MappedLog.scan."""
+        """What a process gets, which counts as sent to it. Raises as `flight.server.reads.span_of`, and
+        MappedLog.scan."""
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)

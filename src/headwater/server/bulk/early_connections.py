@@ -10,7 +10,7 @@ import socket
 import threading
 from contextlib import suppress
 
-from ...flight.authentication import address_of
+from ...flight.server.authentication import address_of
 
 PIECE_BYTES = 256 * 1024
 """So much of each direction of a connection is here at most; a side that takes nothing holds up the other."""
@@ -43,7 +43,7 @@ class Held:
             threading.Thread(target=self._relay, args=(client, (host, port)), name="flight-relay", daemon=True).start()
 
     def address_of(self, peer: str) -> str:
-        """The client's address, by gRPC's name of a peer; see `flight.authentication.address_of`."""
+        """The client's address, by gRPC's name of a peer; see `flight.server.authentication.address_of`."""
         address = address_of(peer)
         return self._addresses.get((address, peer.rpartition(":")[2]), address)
 

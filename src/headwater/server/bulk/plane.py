@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from ...core.access import Guard
+from ...core.loop.traffic import Traffic
 from ...core.readers import Readers
 from ...core.store import LogStore
-from ...core.threads import Threads
-from ...core.traffic import Traffic
+from ...core.watch.threads import Threads
 from ..config.settings import Config
 from ..process.log_lines import fields
 from .callers import BulkCaller

@@ -17,8 +17,8 @@ import msgspec
 
 from ...amqp.messages.validity import message_fault
 from ...core.message_check import messages_checked
-from ...flight.limits import StreamLimits
-from ...flight.server import BulkServer
+from ...flight.server.limits import StreamLimits
+from ...flight.server.server import BulkServer
 from ..process.log_lines import configure_logging
 from .backend import BulkBackend
 from .early_connections import Held

@@ -13,9 +13,9 @@ from collections import deque
 
 import msgspec
 
+from ...core.quoting import cut
 from ...core.readers import WANTS_CHARS_MAX
-from ...core.shown import cut
-from ...flight import backend
+from ...flight.server import backend
 from ...flight.wire import Ticket
 from .link import Link
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from ...core.threads import Threads
+from ...core.watch.threads import Threads
 from ..process.log_lines import fields
 from ..process.sockets import CannotListen, addresses, close_all
 from .link import Answering, Call

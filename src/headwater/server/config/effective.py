@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...formats.values import show_bytes, show_duration, toml
+from ...formats.settings.declaration import show_bytes, show_duration, toml
 from .settings import LOG_READERS, SETTINGS, Config
 
 SECRET = "(not shown)"

@@ -18,7 +18,7 @@ from ...console.settings import ConsoleSettings
 from ...core.limits import APPEND_BYTES_MAX
 from ...core.settings import LogSettings
 from ...flight.settings import FlightSettings
-from ...formats.values import (
+from ...formats.settings.declaration import (
     GIB,
     KIB,
     MIB,

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from ...core.access import Guard, Right, User
 from ...core.limits import show
-from ...core.slices import Slices
+from ...core.loop.slices import Slices
 from ...http.host import USER_KEY
-from ...management.catalog import is_own
+from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..bulk.callers import BulkCaller

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ...core.access import Guard, Right, User
 from ...core.errors import StorageUnavailable
 from ...core.limits import show
-from ...homes.postgres_servers import HEARD_S, ServerReport
+from ...homes.postgres.servers import HEARD_S, ServerReport
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 

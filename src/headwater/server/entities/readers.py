@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from ...core.access import Guard, Right, User
-from ...core.following import NO_LAG, events_behind, lag_of
+from ...core.followers import NO_LAG, events_behind, lag_of
 from ...core.limits import show
 from ...core.readers import Reader, Readers
-from ...management.catalog import is_own
+from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly, number_of
 from ...management.statuses import Refusal, Status
 from ..users.refusals import Refusals

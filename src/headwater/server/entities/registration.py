@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...amqp.management.node import ManagementNode
 from ...cne import server as cne
-from ...cne.endpoint import Endpoint
-from ...cne.records import Subscription
+from ...cne.delivery.endpoint import Endpoint
+from ...cne.notifications.records import Subscription
 from ...core.access import Right, User
 from ...core.limits import show
 from ...core.readers import Readers

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...core.access import Right, User
-from ...core.acting import acting
+from ...core.actor import acting
 from ...core.limits import show
 from ...core.state import StateStore
 from ...management.ports import Attributes, ReadOnly

@@ -17,8 +17,8 @@ from enum import StrEnum
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
 from ...core.loop.byte_account import Unfinished
-from ...core.spans import Spans
-from ...core.turns import Doing
+from ...core.loop.scheduler import Doing
+from ...core.watch.spans import Spans
 from ...formats.problem import Problem
 from ...futoin.http import answer_problem
 from ...http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready

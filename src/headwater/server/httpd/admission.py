@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Protocol
 
-from ...core.bus import Bus
-from ...core.notification_types import NotificationType
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 from ...http import Application, Receive, Scope, Send, refuse_unready
 
 PROTOCOL = "http"

@@ -16,8 +16,8 @@ from collections import deque
 
 import httptools
 
-from ...core.deadline import Deadline
-from ...core.slices import Slices
+from ...core.loop.deadline import Deadline
+from ...core.loop.slices import Slices
 from ...http import Scope
 from .admission import Verdict
 from .cycle import HttpCycle

@@ -26,8 +26,8 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from ...core.deadline import Deadline
-from ...core.slices import Slices
+from ...core.loop.deadline import Deadline
+from ...core.loop.slices import Slices
 from ...http import Scope
 from ...http.asgi import TRUST
 from .heads import Field

@@ -12,11 +12,11 @@ from ...console.lag_series import CONSUMERS_MAX
 from ...console.rings import FINE_S
 from ...console.series import LOG_SERIES, LogSample, Sample
 from ...core.errors import StorageUnavailable
-from ...core.following import Follower, FollowerKind, Lag, events_behind
+from ...core.followers import Follower, FollowerKind, Lag, events_behind
 from ...core.local import LocalLog
 from ...core.settings import is_own
 from ...core.store import LogStore
-from ...management.consumers import ConsumerWatch
+from ...management.notifications.consumers import ConsumerWatch
 from ...management.ports import joined
 from ..front.gate import Gate
 from .protocol_traffic import TrafficNow

@@ -3,7 +3,7 @@
 One thread serves everybody on the loop, so whatever holds it holds all up. A tick on the loop measures its lag. While
 no tick comes, a thread of the watchman looks where the loop's thread is. Code in C may keep the interpreter, and so
 that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
-note of what was done last (`core.turns`) counts.
+note of what was done last (`core.loop.scheduler`) counts.
 
 A late tick alone proves nothing: on a busy machine an idle process waits for its turn. So a lag is told only if this
 process used the CPU for that long meanwhile, in whatever thread: one that keeps the interpreter holds the loop, too.
@@ -20,10 +20,10 @@ from pathlib import PurePath
 from types import FrameType
 from typing import NamedTuple
 
-from ...core.bus import Bus
-from ...core.notification_types import NotificationType
-from ...core.threads import Threads
-from ...core.turns import Doing
+from ...core.loop.scheduler import Doing
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
 from ..front.gate import Gate
 from ..front.meter import Histogram
 

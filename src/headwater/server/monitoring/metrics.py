@@ -19,7 +19,7 @@ from ... import __version__
 from ...core.build import BUILD
 from ...core.consumer import Consumer
 from ...core.errors import Closed, LogNotFound
-from ...core.following import Lag, lag_of
+from ...core.followers import Lag, lag_of
 from ...core.local import LocalLog
 from ...core.log import LogInfo, LogStatistics
 from ...core.store import LogStore

@@ -7,18 +7,18 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ...core.bus import Bus, Notification
 from ...core.errors import EventLogError
-from ...core.following import Follower
+from ...core.followers import Follower
 from ...core.local import LocalLog
-from ...core.notification_types import NotificationType
 from ...core.settings import SYSTEM_LOG, LogSettings
 from ...core.store import LogStore
-from ...core.threads import Threads
-from ...management.availability import Availability
-from ...management.consumers import ConsumerWatch
-from ...management.history import History
-from ...management.summaries import Summaries
+from ...core.watch.bus import Bus, Notification
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
+from ...management.notifications.availability import Availability
+from ...management.notifications.consumers import ConsumerWatch
+from ...management.notifications.history import History
+from ...management.notifications.summaries import Summaries
 from ..config.settings import Management
 from ..process.log_lines import fields
 from ..startup.configured_logs import impose

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ...amqp.connections.shared import AmqpStatistics
-from ...core.traffic import Traffic
+from ...core.loop.traffic import Traffic
 from ..bulk.plane import BulkPlane
 
 IN, OUT = "in", "out"

@@ -9,15 +9,15 @@ from prometheus_client.metrics_core import Metric
 
 from ...amqp.container import Container
 from ...cne.service import Service
-from ...core.bus import Bus
 from ...core.errors import StorageUnavailable
-from ...core.following import Follower, FollowerKind
-from ...core.notification_types import NotificationType
+from ...core.followers import Follower, FollowerKind
 from ...core.store import LogStore
-from ...core.threads import Threads
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
 from ...futoin.host import Statistics
-from ...homes.roles import Role
-from ...management.consumers import ConsumerWatch
+from ...homes.roles.machine import Role
+from ...management.notifications.consumers import ConsumerWatch
 from ..bulk.plane import BulkPlane
 from ..httpd.server import HttpServer
 from ..replicas.membership import Membership

@@ -25,7 +25,7 @@ from yarl import URL
 
 from ... import __version__
 from ...core.event import Event
-from ...core.spans import CallSpan, Spans
+from ...core.watch.spans import CallSpan, Spans
 from ...formats.tracing import TRACEPARENT, headers_of, trace_of_headers
 from ..front.meter import METHODS
 from ..tracing.settings import Tracing

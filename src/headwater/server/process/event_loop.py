@@ -34,7 +34,7 @@ from typing import Any, Generic, TypeVar
 
 import uvloop
 
-from ...core.place import place_of
+from ...core.client_subnet import place_of
 from .sockets import BACKLOG
 
 logger = logging.getLogger("headwater.server")

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...core.errors import EventLogError
-from ...formats.values import path, setting, texts
+from ...formats.settings.declaration import path, setting, texts
 from ..errors import InvalidConfiguration
 
 BACKLOG = 2048

@@ -15,10 +15,10 @@ from ...amqp.redirect import Elsewhere, attach_reading, connection_redirect
 from ...amqp.server import AmqpServer
 from ...amqp.settings import AmqpSettings
 from ...core.access import Guard
-from ...core.bus import Bus
+from ...core.loop.scheduler import Turns
 from ...core.store import LogStore
-from ...core.threads import Threads
-from ...core.turns import Turns
+from ...core.watch.bus import Bus
+from ...core.watch.threads import Threads
 
 
 class ReplicaAmqp:

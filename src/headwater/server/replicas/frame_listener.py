@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from ...core.errors import EventLogError
 from ...core.state import StateStore
-from ...core.threads import Threads
-from ...homes.committed import LENGTHS
+from ...core.watch.threads import Threads
+from ...homes.commit_feed import LENGTHS
 from ...storage.home.replicated_log import CopyOutlived
 from ...storage.maintenance.follower import Follower
 from .frame_push import ALIVE_S, PATH, SECRET_HEADER, SECRET_KEY, SECRET_KIND

@@ -1,6 +1,6 @@
 """`/home/frames`: replicas of the same home are told at once what this server, their primary, commits there.
 
-Who asks shows a secret that lives in the home, so that nobody else follows. See `homes.committed` for the wire.
+Who asks shows a secret that lives in the home, so that nobody else follows. See `homes.commit_feed` for the wire.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from ...core.state import StateStore
 from ...formats.problem import Problem
-from ...homes.committed import ALIVE, Committed, Listener
+from ...homes.commit_feed import ALIVE, Committed, Listener
 from ...http import Exchange, Receive, Scope, Send, refuse_websocket
 from ...http.errors import CLOSE, UNREADY_RETRY
 

@@ -16,20 +16,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ... import __version__
-from ...core.bus import Bus
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
-from ...core.notification_types import NotificationType
 from ...core.store import LogStore
-from ...core.threads import Threads
-from ...homes.committed import Committed
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
+from ...homes.commit_feed import Committed
 from ...homes.driver import Driver
 from ...homes.last_lease import LastLease
-from ...homes.lease import LeaseTimes
-from ...homes.postgres import PostgresHome
-from ...homes.postgres_schema import SCHEMA_VERSION
-from ...homes.postgres_servers import ServerReport
-from ...homes.reporting import Reporting
-from ...homes.roles import OVER, Role
+from ...homes.postgres.home import PostgresHome
+from ...homes.postgres.schema import SCHEMA_VERSION
+from ...homes.postgres.servers import ServerReport
+from ...homes.roles.lease import LeaseTimes
+from ...homes.roles.machine import OVER, Role
+from ...homes.status_report import Reporting
 from ...storage.disk.locks import unserved
 from ...storage.home.replicated_log import CopyOutlived
 from ...storage.maintenance.follower import shown
@@ -302,7 +302,7 @@ class Membership:
         )  # fmt: skip
 
     def _told(self, what: str, why: str) -> None:
-        """An operator is to know: see `homes.role_actions.Tell`."""
+        """An operator is to know: see `homes.roles.actions.Tell`."""
         if what in ("copy-failed", "clock-off"):
             self._obstacles.pop(what, None)
             if why != OVER:

@@ -7,10 +7,10 @@ import msgspec
 from ...amqp.messages.outbound import Outbound
 from ...amqp.messages.readable import readable
 from ...core.event import SequencedEvent
-from ...dcb.one_event import BYTES, EventForms, Shown
+from ...dcb.reads.one_event import BYTES, EventForms, Shown
 from ...futoin import settings as futoin
-from ...futoin.coders import JSON as FUTOIN_JSON
-from ...futoin.events import encode_event
+from ...futoin.functions.events import encode_event
+from ...futoin.messages.coders import JSON as FUTOIN_JSON
 from ...futoin.naming import Naming
 from ...http import JSON
 

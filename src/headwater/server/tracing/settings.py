@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ...core.limits import show
-from ...formats.values import Reader, setting, shown_as, text, whole_number
+from ...formats.settings.declaration import Reader, setting, shown_as, text, whole_number
 
 
 @shown_as("URL")

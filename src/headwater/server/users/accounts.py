@@ -29,11 +29,11 @@ from typing import NamedTuple
 import msgspec
 
 from ...core.access import Grant, Right, User
-from ...core.bus import Bus
 from ...core.errors import InvalidInput
 from ...core.limits import show
-from ...core.notification_types import NotificationType
 from ...core.state import USER_KIND, StateEntry, StateStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 
 logger = logging.getLogger("headwater.security")
 

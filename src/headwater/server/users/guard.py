@@ -35,10 +35,10 @@ from ...core.access import (
     Unauthenticated,
     User,
 )
-from ...core.bus import Bus
+from ...core.client_subnet import place_of
 from ...core.loop.fair_semaphore import FairSemaphore, NoRoom
-from ...core.notification_types import NotificationType
-from ...core.place import place_of
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 from ..process.log_lines import fields
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
 from .login_backoff import WAIT_S_MAX, Attempt, Brake, Seats

@@ -1,6 +1,6 @@
 """What failed logins cost whoever makes them: time, each place and name by itself, and never anybody else's.
 
-A place is an address, or all of a network that one customer has (`core/place.py`).
+A place is an address, or all of a network that one customer has (`core/client_subnet.py`).
 """
 
 from __future__ import annotations

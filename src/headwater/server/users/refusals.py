@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...core.bus import Bus, Notification
+from ...core.client_subnet import place_of
 from ...core.clocks import wall_clock_ms
-from ...core.notification_types import NotificationType
-from ...core.place import place_of
-from ...core.shown import cut
+from ...core.quoting import cut
+from ...core.watch.bus import Bus, Notification
+from ...core.watch.notification_types import NotificationType
 
 ROWS_MAX, ROWS_OF_PLACE_MAX = 1000, 16
 KEPT_MS = 3_600_000

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...formats.parquet import batches_of, parquet_writer, table_of
+from ...formats.files.parquet import batches_of, parquet_writer, table_of
 from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete

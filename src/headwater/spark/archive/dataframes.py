@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from ...core.errors import InvalidInput
-from ...formats.parquet import SPARK_READS
+from ...formats.files.parquet import SPARK_READS
 from .snapshot import snapshot
 from .writer import UTC_DATE
 

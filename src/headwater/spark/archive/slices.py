@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
 from ...core.query import ALL, Query, QueryItem
-from ...formats.arrow_columns import numbers_of
-from ...formats.parquet import batches_of
+from ...formats.arrow.columns import numbers_of
+from ...formats.files.parquet import batches_of
 from ..columns.schema import arrow_schema
 from .errors import ArchiveUnreadable
 from .snapshot import Archive, ArchiveFile, opened

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...formats.parquet import check_pages, open_parquet, refusing_damage, table_of
+from ...formats.files.parquet import check_pages, open_parquet, refusing_damage, table_of
 from .columns import DATE
 from .errors import ArchiveIncomplete
 

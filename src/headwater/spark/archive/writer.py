@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...formats.parquet import SPARK_WRITES
+from ...formats.files.parquet import SPARK_WRITES
 from .columns import DATE
 
 if TYPE_CHECKING:

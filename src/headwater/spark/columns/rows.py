@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
-from ...formats.arrow import SCHEMA, events_of, record_batch
+from ...formats.arrow.tables import SCHEMA, events_of, record_batch
 
 _EMPTY = record_batch([SequencedEvent(0, 0, 0, "", b"", (), "", "", NO_ATTRIBUTES, "", b"", Encoding.DATA)])
 

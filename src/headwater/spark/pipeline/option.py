@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-from ...formats.local_paths import check_local
+from ...formats.settings.local_paths import check_local
 
 IS_OPTION = "headwater.option"
 """Under this key of a field's metadata is its `OptionHelp`."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.streams import STREAM_CHARS_MAX
-from ...formats.server_address import urls_of
+from ...formats.clients.address import urls_of
 from ..options import default_url, text_of
 from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
 from .progress import OFFSETS, Display, Progress, Tally, behind, display

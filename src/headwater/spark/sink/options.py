@@ -12,7 +12,7 @@ from ...core.condition import AppendCondition, check_condition
 from ...core.errors import InvalidInput
 from ...core.limits import PARTITIONS_MAX, show
 from ...core.settings import check_log_name
-from ...flight.address import BulkAddress
+from ...flight.calls.address import BulkAddress
 from ...flight.wire import ConditionJson, condition_of
 from ..clients import CONNECTION, address_of
 from ..options import InvalidOption, Option, choice, nearest, number, read_options

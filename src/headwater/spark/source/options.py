@@ -18,7 +18,7 @@ from ...core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX, show
 from ...core.query import ALL, Query
 from ...core.settings import check_log_name
 from ...core.streams import STREAM_CHARS_MAX, check_stream_name
-from ...flight.address import BulkAddress
+from ...flight.calls.address import BulkAddress
 from ...formats.querytext import parse_query
 from ..clients import CONNECTION, address_of
 from ..columns.payload_schema import PAYLOAD, payload_type

@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from ...core.errors import InvalidInput, StorageUnavailable
-from ...flight import borrowing
+from ...flight.calls import segment_sharing
 from ...flight.client import BulkClient
 from ...flight.schemas import Shaping
 from ...flight.wire import Ticket
@@ -57,7 +57,7 @@ def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]]
         if not lender.socket:
             _note_refusal(client.url, "the server lends none")
             return None
-        message, descriptors = borrowing.take(lender)
+        message, descriptors = segment_sharing.take(lender)
         if not message:
             logger.info("a slice of log %s is read over Flight: its segments are not lent", ticket.log)
             return None

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ...core.bus import Bus
 from ...core.clocks import wall_clock_ms
-from ...core.notification_types import NotificationType
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 
 logger = logging.getLogger("headwater.storage")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ...core.limits import EventColumns
 from ...core.mark import Mark
-from ...formats.arrow_columns import ArrowColumns
+from ...formats.arrow.columns import ArrowColumns
 from ..frames.encoding import Chain, EncodedFrame
 from ..frames.frame_log import NotAdopted
 from ..frames.mark import FrameMark

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.bus import Bus
 from ...core.errors import DiskFull
-from ...core.notification_types import NotificationType
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
 from ..refusals import NO_SPACE, refusal_of, refusing
 from .system import Disk
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...formats.arrow import SCHEMA
-from ...formats.arrow_columns import array_of
+from ...formats.arrow.columns import array_of
+from ...formats.arrow.tables import SCHEMA
 from .frame import BadFrame, UnknownFeature
 from .layout import DIRECTORY_SLOTS, FORMAT_VERSION, HEADER_BYTES, MAGIC, REQUIRED_FEATURES, Column
 
@@ -172,7 +172,7 @@ class Rows:
         return sizes
 
     def column(self, name: str) -> pa.Array:
-        """One column of `formats.arrow.SCHEMA`."""
+        """One column of `formats.arrow.tables.SCHEMA`."""
         if name == "sequence_number":
             return _primitive(self.numbers, SCHEMA.field(name).type)
         if name in _NUMBERS:
@@ -332,7 +332,7 @@ def in_place(frames: Frames, names: Sequence[str]) -> pa.RecordBatch:
 
 @lru_cache(maxsize=256)
 def schema_of(names: tuple[str, ...]) -> pa.Schema:
-    """`formats.arrow.SCHEMA`, these columns of it."""
+    """`formats.arrow.tables.SCHEMA`, these columns of it."""
     return pa.schema([SCHEMA.field(name) for name in names])
 
 

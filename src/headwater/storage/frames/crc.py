@@ -8,7 +8,7 @@ from __future__ import annotations
 import google_crc32c
 import numpy as np
 
-from ...formats.late import pa
+from ...formats.arrow.lazy import pa
 
 CRC_BYTES = 2 * 1024 * 1024
 """So much gets its checksum in one call, within about 2 ms."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.limits import EventColumns
-from ...formats.arrow_columns import ArrowColumns, buffer_of, numbers_of, offsets_of
-from ...formats.late import pa
+from ...formats.arrow.columns import ArrowColumns, buffer_of, numbers_of, offsets_of
+from ...formats.arrow.lazy import pa
 from .crc import extended_crc, joined_crc
 from .layout import (
     CONTROL_LENGTH,

@@ -17,9 +17,9 @@ import numpy as np
 from ...core.build import HAS_PICK
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ...core.newer import WrittenByNewer
-from ...formats.arrow_columns import Coded, coded
+from ...formats.arrow.columns import Coded, coded
+from ...formats.arrow.lazy import arrow_is_loaded, pa
 from ...formats.decoders import msgpack_decoder
-from ...formats.late import arrow_is_loaded, pa
 from .crc import extended_crc
 from .layout import (
     CONTROL_LENGTH,

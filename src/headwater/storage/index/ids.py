@@ -16,8 +16,8 @@ import numpy.typing as npt
 import xxhash
 
 from ...core.limits import EventColumns
-from ...formats.arrow_columns import ArrowColumns, buffer_of, parts_of
-from ...formats.late import pa, pc
+from ...formats.arrow.columns import ArrowColumns, buffer_of, parts_of
+from ...formats.arrow.lazy import pa, pc
 from ..frames.frame import ARROW_MIN, Frame
 
 SLOTS_MIN = 1 << 10

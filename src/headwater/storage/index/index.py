@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from ...core.limits import EventColumns
-from ...formats.arrow_columns import ArrowColumns
+from ...formats.arrow.columns import ArrowColumns
 from ..frames.frame import ARROW_MIN, Frame
 from .id_table import IdTable
 from .matches import Piece

@@ -24,7 +24,7 @@ import xxhash
 
 from ...core.event import tag_key
 from ...core.query import QueryItem
-from ...formats.arrow_columns import Coded, parts_of
+from ...formats.arrow.columns import Coded, parts_of
 from ..disk.checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
 from ..disk.system import write_whole
 from ..frames.frame import ARROW_MIN, Frame

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import xxhash
 
 from ...core.event import tag_key
-from ...formats.arrow_columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
-from ...formats.late import pa
+from ...formats.arrow.columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
+from ...formats.arrow.lazy import pa
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
 
 MERGED_RUNS = 8

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...core.errors import StorageCorrupted
-from ...core.notification_types import NotificationType
+from ...core.watch.notification_types import NotificationType
 from ..catalog.retention import kept_from, silent
 from ..catalog.trim_point import unused_segments
 from ..disk.system import sync_directory

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from ...core.extent import SplitSize
 from ...core.query import ALL, Query
-from ...formats.arrow import SCHEMA
+from ...formats.arrow.tables import SCHEMA
 from ..catalog.trim_point import RESTORE
 from ..frames.columns import Rows
 from ..index.postings import PARTITION
@@ -140,9 +140,9 @@ class MappedLog:
     ) -> Iterator[pa.RecordBatch]:
         """The matching events numbered above `after`, up to `upto` (at most the head), in order, as batches.
 
-        They have these columns of `formats.arrow.SCHEMA`, in the order asked for; at most `batch_events` rows and about
-        `batch_bytes` bytes each, but one row at least. What is retained at the time of the call is given, whatever is
-        trimmed while batches are taken.
+        They have these columns of `formats.arrow.tables.SCHEMA`, in the order asked for; at most `batch_events` rows
+        and about `batch_bytes` bytes each, but one row at least. What is retained at the time of the call is given,
+        whatever is trimmed while batches are taken.
 
         Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, while batches are taken
         too.

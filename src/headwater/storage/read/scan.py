@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.query import Query
-from ...formats.arrow_columns import numbers_of
+from ...formats.arrow.columns import numbers_of
 from ..frames.columns import Frames, Ints, Rows, in_place, record_batch
 from .mapped_segment import Followed
 from .selection import matching_rows

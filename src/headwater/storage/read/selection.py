@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.query import Query, QueryItem
-from ...formats.arrow_columns import array_of, numbers_of
+from ...formats.arrow.columns import array_of, numbers_of
 from ..frames.columns import Bits, Ints
 from ..index.builder import postings_ranges
 from ..index.postings import KEY, PARTITION, TYPE, FilePostings, Numbers, Postings, postings_name, tag_terms

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...core.local import LocalLog
 from ...core.mark import Mark
-from ...formats.arrow_columns import ArrowColumns
-from ...formats.late import pa
+from ...formats.arrow.columns import ArrowColumns
+from ...formats.arrow.lazy import pa
 from ..append.prepared import PreparedColumns
 from ..frames.encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
 from ..frames.frame_log import NotAdopted

@@ -28,7 +28,7 @@ from ...core.errors import DiskFull, InvalidInput, Overloaded, StorageUnavailabl
 from ...core.limits import STAGED_BYTES_MAX, show
 from ...core.mark import BATCH_MAX, Staged, check_writer
 from ...core.settings import LogSettings
-from ...formats.late import pa
+from ...formats.arrow.lazy import pa
 from ..disk.checked_file import CheckedFile, earlier_struct, with_checksum
 from ..disk.free_space import Room
 from ..disk.locks import NoBackup
@@ -111,7 +111,7 @@ class Staging:
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
                 raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
-        from ...formats.arrow_schema import check_schema
+        from ...formats.arrow.schema import check_schema
 
         check_schema(schema)
         if time.monotonic() - self._orphans_looked_at > ORPHANS_LOOK_S:
@@ -179,7 +179,7 @@ class StagedFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
-        from ...formats.arrow_events import appends_of
+        from ...formats.arrow.events import appends_of
 
         for columns in appends_of([batch], self._staging.settings):
             if self._file is not None:

@@ -232,7 +232,7 @@ def _commit_at_once(
         if condition is not None:
             raise _too_large(folder, manifest.stages)
         return None
-    from ...formats.arrow_events import appends_of
+    from ...formats.arrow.events import appends_of
 
     appends = list(islice(appends_of(reader.staged_batches(folder, manifest.stages), log.settings), 2))
     if len(appends) > 1:
@@ -302,7 +302,7 @@ def _appends(
     log: LocalLog, directory: Path, folder: Path, manifest: staging.Manifest, rows: int
 ) -> Iterator[EventColumns]:
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
-    from ...formats.arrow_events import appends_of
+    from ...formats.arrow.events import appends_of
 
     may_adopt = manifest.on_duplicate == "fail"
     id_seed = read_meta(directory).id_seed
@@ -381,7 +381,7 @@ def _append_segment(
     step: Callable[[str], None],
 ) -> None:
     """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
-    from ...formats.arrow_events import appends_of
+    from ...formats.arrow.events import appends_of
 
     mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
     try:

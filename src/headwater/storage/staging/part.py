@@ -13,7 +13,7 @@ from pathlib import Path
 import google_crc32c
 
 from ...core.errors import StorageCorrupted
-from ...formats.late import pa
+from ...formats.arrow.lazy import pa
 
 PART_SUFFIX = ".arrow"
 PART_MAGIC = b"HWSTAGE1"

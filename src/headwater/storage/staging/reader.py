@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from ...core.errors import InvalidInput, StorageCorrupted
-from ...formats.late import pa
+from ...formats.arrow.lazy import pa
 from ..disk.system import sync_directory
 from . import batches
 from .part import PART_SUFFIX, PartFile, check_part, opened_part

@@ -6,8 +6,8 @@ import threading
 import time
 
 from ...core.limits import EventColumns
-from ...formats.arrow_columns import batch_of
-from ...formats.late import pa
+from ...formats.arrow.columns import batch_of
+from ...formats.arrow.lazy import pa
 from . import segments as staged_frames
 from .part import PartFile
 from .segments import SegmentsPart
@@ -128,7 +128,7 @@ class StagedRows:
         self._file.touch()
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:
-        from ...formats.arrow_columns import EVENT_SCHEMA
+        from ...formats.arrow.columns import EVENT_SCHEMA
 
         if self._sink is None:
             self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)

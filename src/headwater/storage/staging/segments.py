@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from ...core.errors import EventLogError, StorageCorrupted
-from ...formats.arrow_columns import sizes_of
-from ...formats.late import pa
+from ...formats.arrow.columns import sizes_of
+from ...formats.arrow.lazy import pa
 from ..disk.checked_file import CheckedFile
 from ..disk.system import Disk, private_opener, sync_directory
 from ..frames.crc import extended_crc
@@ -224,7 +224,7 @@ def body_of(content: pa.Buffer, frame: StagedFrame, room: int) -> pa.Buffer:
 
 def rows_of(content: pa.Buffer, frame: StagedFrame) -> pa.RecordBatch:
     """The events of a frame of a file that was looked at, in place."""
-    from ...formats.arrow_columns import EVENT_SCHEMA
+    from ...formats.arrow.columns import EVENT_SCHEMA
 
     read = _Columns(content.slice(frame.offset, frame.length), frame)
     values = [

@@ -25,7 +25,7 @@ import msgspec
 from ...core import errors
 from ...core.errors import EventLogError, NotPrimary, StorageUnavailable
 from ...core.state import StateEntry, StateStore
-from ...core.threads import Threads
+from ...core.watch.threads import Threads
 from ...formats.decoders import msgpack_decoder
 from ..disk.system import FILE_MODE
 

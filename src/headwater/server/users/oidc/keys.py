@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ....core.access import IssuerUnavailable
-from ....core.shown import cut, show
+from ....core.quoting import cut, show
 from ....http.outgoing import Caller, Sockets, lines_of, target_of
 from ...process.log_lines import fields
 from .settings import Oidc, secure_url

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ....core.access import Grant
 from ....core.errors import InvalidInput
 from ....core.limits import show
-from ....formats.values import Reader, duration_ms, setting, shown_as, text, texts
+from ....formats.settings.declaration import Reader, duration_ms, setting, shown_as, text, texts
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

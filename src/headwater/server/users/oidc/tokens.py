@@ -16,7 +16,7 @@ from typing import Any
 
 from ....core.access import Credentials, Grant, User
 from ....core.errors import InvalidInput
-from ....core.shown import cut
+from ....core.quoting import cut
 from ....formats.installing import how_to_install
 from ...errors import InvalidConfiguration
 from ...process.log_lines import fields

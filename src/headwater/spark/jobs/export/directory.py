@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from ....core.errors import InvalidInput
-from ....formats.local_paths import check_local
+from ....formats.settings.local_paths import check_local
 from ...durable import sync_one
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from ....formats.envelope import encode_event
-from ....formats.exported import COLUMNS, row_of
-from ....formats.parquet import SPARK_WRITES
+from ....formats.files.csv_rows import COLUMNS, row_of
+from ....formats.files.parquet import SPARK_WRITES
 from ...columns.rows import events_in
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 
 from ....core.errors import InvalidInput
 from ....core.limits import show
-from ....formats.arrow_columns import EVENT_SCHEMA
-from ....formats.detection import BEGINNING_BYTES, guess_format
-from ....formats.exported import is_exported
-from ....formats.parquet import open_parquet, refusing_damage
-from ....formats.tabular import TableMapping, guessed, heading
+from ....formats.arrow.columns import EVENT_SCHEMA
+from ....formats.files.csv_rows import is_exported
+from ....formats.files.detection import BEGINNING_BYTES, guess_format
+from ....formats.files.parquet import open_parquet, refusing_damage
+from ....formats.files.tabular import TableMapping, guessed, heading
 from ...options import nearest
 
 PARQUET = "parquet"

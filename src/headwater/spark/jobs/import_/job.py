@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from ....core.errors import EventLogError, InvalidInput, LogNotFound
 from ....core.mark import BATCH_MAX
 from ....core.settings import LogSettings
-from ....formats.tabular import TableMapping
+from ....formats.files.tabular import TableMapping
 from ...options import size
 from ...pipeline.option import check_directory, check_file, option
 from ...pipeline.run import Ending, Run, Summary

@@ -15,7 +15,7 @@ from typing import IO
 
 import pyarrow.parquet as pq
 
-from ....formats.parquet import check_pages
+from ....formats.files.parquet import check_pages
 from .files import PARQUET, InputFile, opened_parquet
 
 PIECE_BYTES = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....formats.parquet import parquet_writer
+from ....formats.files.parquet import parquet_writer
 
 RAW_BYTES_MAX = 64 * 1024
 """Of a row, so much is kept."""

@@ -18,13 +18,13 @@ from ....core.errors import EventLogError, InvalidInput
 from ....core.event import Event
 from ....core.settings import LogSettings
 from ....formats import cloudevents
-from ....formats.arrow_columns import EVENT_SCHEMA
-from ....formats.arrow_events import columns_of
+from ....formats.arrow.columns import EVENT_SCHEMA
+from ....formats.arrow.events import columns_of
 from ....formats.envelope import ndjson_event
-from ....formats.exported import exported_reader
+from ....formats.files.csv_rows import exported_reader
+from ....formats.files.ocel import ocel_events_and_refused
+from ....formats.files.tabular import TableMapping, row_reader
 from ....formats.foreign import derived_id
-from ....formats.ocel import ocel_events_and_refused
-from ....formats.tabular import TableMapping, row_reader
 from ...columns.schema import arrow_schema
 from .files import PARQUET, opened_parquet
 from .pieces import Piece

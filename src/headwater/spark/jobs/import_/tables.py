@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.errors import InvalidInput
-from ....formats.arrow_columns import EVENT_SCHEMA, content_of
+from ....formats.arrow.columns import EVENT_SCHEMA, content_of
+from ....formats.files.tabular import NOTHING, TableMapping, row_reader
 from ....formats.foreign import derived_id, fit_tag, rfc3339
-from ....formats.tabular import NOTHING, TableMapping, row_reader
 
 _ESCAPED = bytes(range(0x20)) + b'"\\'
 """What a text in JSON has another form for."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ....cne.addresses import Address, has_no_data, parse
-from ....cne.notification import ENUMERATION, NUMERIC, Value
-from ....cne.stored import Stored, stored_of
+from ....cne.notifications.addresses import Address, has_no_data, parse
+from ....cne.notifications.notification import ENUMERATION, NUMERIC, Value
+from ....cne.notifications.stored import Stored, stored_of
 from ....core.event import SequencedEvent
 from ....core.limits import APPEND_BYTES_MAX
 from ...columns.rows import events_in
@@ -97,7 +97,7 @@ def _resource(stored: Stored, value: Value) -> str:
 
 
 def _microseconds(time: str) -> int:
-    """Of a time that `cne.timestamps` has normalised."""
+    """Of a time that `cne.notifications.timestamps` has normalised."""
     whole, _, fraction = time.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))

@@ -1,0 +1,1 @@
+"""Settings: how they are declared and read, and those that several rooms share."""
