@@ -17,8 +17,8 @@ from headwater.cli.main import COMMANDS, exit_code, headwater, run
 from headwater.client import ServerUnreachable
 from headwater.core.build import HAS_PICK
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
+from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.server.config.settings import LOG_READERS, SETTINGS
-from headwater.server.errors import InvalidConfiguration
 from headwater.server.users.accounts import Account
 
 from ..server.running import environment

@@ -33,8 +33,7 @@ from headwater.flight.server.limits import Place, StreamLimits
 from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import Ticket
 from headwater.formats.clients.endpoints import Endpoints
-from headwater.formats.clients.retry import Attempts
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import Attempts, ServerUnreachable
 from headwater.storage.memory import MemoryStore
 
 from .conftest import batch

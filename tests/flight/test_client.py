@@ -19,7 +19,7 @@ from headwater.flight.errors import ServerFault
 from headwater.flight.server.limits import StreamLimits
 from headwater.flight.wire import Ticket
 from headwater.formats.arrow.tables import record_batch
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 
 from .conftest import batch
 from .memory_backend import MemoryBackend, serving

@@ -26,7 +26,7 @@ from headwater.core.errors import EventLogError
 from headwater.core.query import Query
 from headwater.core.settings import SYSTEM_LOG
 from headwater.core.watch.notification_types import NotificationType
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.server.starting import start
 from tests.soak.server import free_ports

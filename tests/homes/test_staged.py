@@ -17,7 +17,7 @@ from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.mark import Committed
 from headwater.flight.client import BulkClient
 from headwater.formats.arrow import events as arrow_events
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 from headwater.storage.log import StoredLog
 from headwater.storage.staging.batches import Staging, batch_directory
 from headwater.storage.staging.commit import commit_staged, discard_staged

@@ -24,8 +24,7 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     a second, one that does not at its next start.
     """
     from ..core.errors import StorageUnavailable
-    from ..storage.append.clock import show_ms
-    from ..storage.clock_memory import accept_clock, read_known
+    from ..storage.append.clock import accept_clock, read_known, show_ms
     from ..storage.state.data_directory import open_state
 
     config = load_config(file, flags)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import NotPrimary, StorageUnavailable
-from ..server.errors import InvalidConfiguration
+from ..formats.settings.declaration import InvalidConfiguration
 from .consent import confirm
 from .options import config_option, load_config, setting_options
 from .output import examples
@@ -162,7 +162,7 @@ def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: ob
 
 def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
     """Go on with the same incarnations in the database that this is now."""
-    from ..storage.moved_home import accept_move
+    from ..storage.state.data_directory import accept_move
 
     if (why := _hinders_move(opened)) is not None:
         click.echo(f"{why}; nothing is accepted")

@@ -21,8 +21,8 @@ import click
 from .. import __version__
 from ..core import errors as core
 from ..core.build import BUILD
-from ..formats.unreachable import ServerUnreachable
-from ..server.errors import InvalidArgument, InvalidConfiguration
+from ..formats.clients.retry import ServerUnreachable
+from ..formats.settings.declaration import InvalidArgument, InvalidConfiguration
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 5, 130, 141
 

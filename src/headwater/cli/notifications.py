@@ -15,10 +15,9 @@ import click
 from ..client.protocol.handshakes import why_tls_fails
 from ..core.errors import EventLogError
 from ..core.watch.notification_types import NotificationType
-from ..formats.clients.retry import Attempts
+from ..formats.clients.retry import Attempts, ServerUnreachable
 from ..formats.settings import client_variables
 from ..formats.settings.path_argument import LocalPath
-from ..formats.unreachable import ServerUnreachable
 from .output import examples, json_option, show_json, show_time, tell_waiting
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"

@@ -20,8 +20,8 @@ from ..core.event import SequencedEvent
 from ..core.query import ALL, Query
 from ..formats.querytext import parse_query
 from ..formats.settings import client_variables
+from ..formats.settings.declaration import InvalidArgument
 from ..formats.settings.path_argument import LocalPath
-from ..server.errors import InvalidArgument
 
 
 def examples(*commands: str) -> str:

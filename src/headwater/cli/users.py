@@ -215,8 +215,7 @@ class _Row(NamedTuple):
 def _state(config: Config) -> Iterator[StateStore]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ..storage.foreign import has_data, refuse_foreign
-    from ..storage.state.data_directory import open_state
+    from ..storage.state.data_directory import has_data, open_state, refuse_foreign
 
     if not has_data(config.data):
         refuse_foreign(config.data)

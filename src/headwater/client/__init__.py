@@ -5,7 +5,7 @@ orders = server.create("orders")
 orders.append([Event("OrderPlaced", b"{}", ("order:17",))])
 """
 
-from ..formats.unreachable import ServerUnreachable
+from ..formats.clients.retry import ServerUnreachable
 from .bulk import BulkProgress, append_all
 from .protocol.problems import UnexpectedAnswer
 from .protocol.share import Batch

@@ -14,14 +14,13 @@ from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded,
 from .event import Event
 from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
-from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection
+from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection, Subscription
 from .mark import Mark, WriterState, check_mark
 from .query import ALL, Query
 from .reading import LocalSubscription, PagedLog, PagedReading, read_pages
 from .settings import LogSettings
 from .state import StateStore
 from .streams import StreamPositions
-from .subscription import Subscription
 from .watch.bus import Bus
 from .watch.notification_types import NotificationType
 

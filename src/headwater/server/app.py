@@ -42,6 +42,7 @@ from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.notification_types import NotificationType
 from ..core.watch.threads import Threads
+from ..formats.settings.declaration import InvalidConfiguration
 from ..futoin import server as futoin
 from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
@@ -56,7 +57,6 @@ from .config.settings import Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management
 from .entities.server import Itself
-from .errors import InvalidConfiguration
 from .front.gate import Gate, State
 from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .front.meter import RequestMeter

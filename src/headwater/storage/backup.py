@@ -30,17 +30,14 @@ from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
 from .disk.checked_file import CheckedFile, earlier_struct
 from .disk.locks import BACKUP_LOCK
-from .disk.system import private_opener, sync_directory
-from .foreign import LOST_AND_FOUND, is_empty
+from .disk.system import make_directory, make_file, private_opener, refusal_of, sync_directory, tighten
 from .index.builder import range_of
-from .private import make_directory, make_file, tighten
-from .refusals import refusal_of
 from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
 from .segments.recovery import Scan
 from .segments.segment import Segment, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
-from .state.data_directory import PARTIAL_BACKUP
+from .state.data_directory import LOST_AND_FOUND, PARTIAL_BACKUP, is_empty
 from .state.files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
 from .state.journal import JOURNAL, read_journal
 from .state.journal_snapshot import replay

@@ -29,7 +29,7 @@ from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.threads import Threads
 from ..formats.decoders import json_decoder
-from .append.clock import PATIENCE_MS, TrustedClock
+from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned
 from .append.sequencer import WAITING_BYTES_MAX, end_process
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
 from .catalog.directories import (
@@ -47,10 +47,9 @@ from .catalog.directories import (
 )
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
-from .clock_memory import ClockMemory, poisoned
 from .disk.free_space import Room
 from .disk.locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
-from .disk.system import Disk, sync_directory
+from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
@@ -61,9 +60,7 @@ from .maintenance.follower import Follower
 from .maintenance.trash import Trash
 from .maintenance.worker import Worker
 from .notifications import notify_changed, notify_created, notify_deleted
-from .private import make_directory, tighten
 from .read.frame_cache import DecodedFrames
-from .refusals import refusal_of, refusing
 from .state.data_directory import lock_directory, refuse_missing
 from .state.journaled_state import JournalState
 from .state.recovery import open_journaled

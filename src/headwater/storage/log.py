@@ -26,7 +26,7 @@ from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from
 from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
 from .disk.free_space import Room
-from .disk.system import Disk
+from .disk.system import Disk, refusing
 from .frames.frame import Frame
 from .frames.frame_log import Head, new_term
 from .home.replicated_log import Homed, HomedLog, open_copy
@@ -37,7 +37,6 @@ from .index.loader import load_index
 from .index.postings import KEY, PARTITION, TAG, TYPE, write_postings
 from .read.frame_cache import DecodedFrames
 from .read.reader import Bounds, Reader
-from .refusals import refusing
 from .segments.meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
 from .segments.recovery import known_durable, open_segments
 from .segments.segment import Segment, bytes_between

@@ -12,11 +12,11 @@ import pytest
 from headwater.amqp.settings import AmqpSettings
 from headwater.cli.main import headwater
 from headwater.cne.settings import Settings as CneSettings
+from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.futoin.settings import Settings as FutoinSettings
 from headwater.server.config.effective import render
 from headwater.server.config.settings import SETTINGS, Config
 from headwater.server.config.sources import load
-from headwater.server.errors import InvalidConfiguration
 from headwater.server.users.accounts import hash_token
 
 from ..running import SILENCE_S_MAX

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from headwater.core import Event
+from headwater.server.config.settings import Tracing
 from headwater.server.monitoring.span_exporter import BATCH_SPANS_MAX, LINKS_MAX, QUEUE_SPANS_MAX, ExportedSpans
-from headwater.server.tracing.settings import Tracing
 from tests.waiting import eventually
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

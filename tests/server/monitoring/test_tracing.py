@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headwater.formats.installing import how_to_install
+from headwater.server.config.settings import Tracing, collector_url
 from headwater.server.monitoring.tracing import open_spans
-from headwater.server.tracing.settings import Tracing, collector_url
 from tests.server.running import RunningServer, environment
 
 PROGRAM = [sys.executable, "-c", "import sys; sys.modules['opentelemetry'] = None; "

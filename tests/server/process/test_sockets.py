@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.errors import InvalidConfiguration
+from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.server.process.sockets import CannotListen, Tls, certificates, close_all, is_loopback, listen, url
 from tests.amqp.certificates import Authority
 

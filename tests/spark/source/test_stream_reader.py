@@ -16,7 +16,7 @@ from headwater.core import LogSettings
 from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
 from headwater.flight.server import actions, reads
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 from headwater.spark import clients
 from headwater.spark.columns.schema import EVENT_SCHEMA
 from headwater.spark.options import InvalidOption

@@ -19,10 +19,10 @@ from headwater.storage.append.clock import (
     PATIENCE_MS,
     TOLERANCE_MS,
     TrustedClock,
+    accept_clock,
     elapsed_ms,
     show_ms,
 )
-from headwater.storage.clock_memory import accept_clock
 from headwater.storage.segments.meta import META_NAME
 
 from ...management.told import Told

@@ -16,7 +16,7 @@ import pytest
 from headwater.core import StateEntry, StateStore
 from headwater.core.errors import Closed, EventLogError, StorageCorrupted, StorageUnavailable
 from headwater.storage import Engine, SqliteState, accept_state_loss, backup
-from headwater.storage.private import make_directory
+from headwater.storage.disk.system import make_directory
 from headwater.storage.segments.segment import segment_paths
 from headwater.storage.state import journal_snapshot as snapshot
 from headwater.storage.state import recovery as module

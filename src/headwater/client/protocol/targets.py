@@ -15,8 +15,7 @@ from ...core.errors import Closed, EventLogError, InvalidInput, StorageUnavailab
 from ...core.limits import show
 from ...formats.clients.answer import Answer
 from ...formats.clients.endpoints import Endpoint, Endpoints
-from ...formats.clients.retry import Attempts
-from ...formats.unreachable import ServerUnreachable
+from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address
 from .problems import GatewayFailed
 from .request import Heads

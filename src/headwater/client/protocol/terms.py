@@ -10,8 +10,7 @@ from ...core.errors import EventLogError
 from ...formats.clients import retry
 from ...formats.clients.address import urls_of
 from ...formats.clients.answer import Answer
-from ...formats.clients.retry import Attempts
-from ...formats.unreachable import ServerUnreachable
+from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address, address_of
 from .problems import error_of
 from .request import Request

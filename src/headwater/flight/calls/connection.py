@@ -13,8 +13,8 @@ import pyarrow.flight as flight
 from ...core.access import Unauthenticated
 from ...core.errors import EventLogError, InvalidInput
 from ...formats.clients.endpoints import Endpoint
+from ...formats.clients.retry import ServerUnreachable
 from ...formats.decoders import json_decoder
-from ...formats.unreachable import ServerUnreachable
 from ..errors import ServerFault, core_error_of
 from ..wire import ActionShape, Answer, Body, encode
 from .address import BulkAddress

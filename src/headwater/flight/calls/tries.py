@@ -9,8 +9,7 @@ from ...core import errors as core
 from ...core.access import Unauthenticated
 from ...formats.clients import retry
 from ...formats.clients.endpoints import Endpoints
-from ...formats.clients.retry import Attempts
-from ...formats.unreachable import ServerUnreachable
+from ...formats.clients.retry import Attempts, ServerUnreachable
 from ..errors import Busy
 from .connection import Connection
 from .seen import NotHereYet, OtherEverywhere

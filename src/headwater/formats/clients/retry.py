@@ -19,6 +19,14 @@ BUSY_S = 600.0
 """How long to wait for a place at a server that is busy."""
 
 
+class ServerUnreachable(EventLogError):
+    """No answer came from the server. Whether an append went in is unknown: repeat it with the same ids."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url, self.problem = url, problem
+        super().__init__(f"no answer from {url}: {problem}")
+
+
 class Attempts:
     """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
 

@@ -18,10 +18,19 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...core.errors import InvalidLogName
+from ...core.errors import InvalidInput, InvalidLogName
 from ...core.limits import show
 from ...core.settings import check_log_name
 from .local_paths import scheme_of
+
+
+class InvalidConfiguration(InvalidInput):
+    """A setting is unknown, malformed or out of its range; `where` is the file and key, the variable, or the flag."""
+
+
+class InvalidArgument(InvalidInput):
+    """An argument or option of a command can never be right, whatever the server or a file holds."""
+
 
 T = TypeVar("T")
 Reader = Callable[[object], T]

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ...amqp.settings import AmqpSettings
 from ...cne.settings import Settings as CneSettings
 from ...console.settings import ConsoleSettings
-from ...core.limits import APPEND_BYTES_MAX
+from ...core.limits import APPEND_BYTES_MAX, show
 from ...core.settings import LogSettings
 from ...flight.settings import FlightSettings
 from ...formats.settings.declaration import (
@@ -31,15 +32,49 @@ from ...formats.settings.declaration import (
     origins,
     path,
     setting,
+    shown_as,
     text,
     texts,
     whole_number,
 )
 from ...futoin.settings import Settings as FutoinSettings
 from ..process.sockets import Tls
-from ..tracing.settings import Tracing
 from ..users.accounts import Account
 from ..users.oidc.settings import Oidc
+
+
+@shown_as("URL")
+def collector_url(value: object) -> str:
+    """Reads the URL of a collector: http or https, without user, query and fragment."""
+    given = text(value)
+    try:
+        parts = urlsplit(given)
+        is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_fit = is_fit and "@" not in parts.netloc and not parts.query and not parts.fragment
+    except ValueError:
+        is_fit = False
+    if not is_fit:
+        raise ValueError(f"{show(given)} given, a URL such as http://127.0.0.1:4318 is allowed")
+    return given
+
+
+_url: Reader[str | None] = collector_url
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Spans of what the server does, for a collector that takes OTLP over HTTP."""
+
+    endpoint: str | None = setting(None, _url, "collector that gets spans by OTLP over HTTP; takes the extra [otel]")
+    """The collector that gets spans by OTLP over HTTP (`http://127.0.0.1:4318`; `/v1/traces` is added). It takes the
+    extra `[otel]`, and turns [spans](../guides/tracing.md) on."""
+    sampled_percent: int = setting(
+        100, whole_number(0, 100), "how many of the traces that begin here are sampled, of a hundred"
+    )
+    """How many of the traces that begin here are sampled, of a hundred. Whether one that began elsewhere is
+    sampled was decided there."""
+    service_name: str = setting("headwater", text, "name of this server in its spans (service.name)")
+
 
 DEFAULT_LOG = "default"
 """The log that is created where none is configured, and there is none."""

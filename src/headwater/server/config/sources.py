@@ -16,7 +16,7 @@ from typing import Any
 from ...core.errors import InvalidInput
 from ...core.settings import LogSettings, check_log_name
 from ...formats.settings.client_variables import CLIENT_VARIABLES
-from ..errors import InvalidConfiguration
+from ...formats.settings.declaration import InvalidConfiguration
 from ..users.accounts import Account
 from .settings import DEFAULT_LOG, LOG_READERS, SECTIONS, SETTINGS, Config, Setting
 

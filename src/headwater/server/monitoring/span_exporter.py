@@ -27,8 +27,8 @@ from ... import __version__
 from ...core.event import Event
 from ...core.watch.spans import CallSpan, Spans
 from ...formats.tracing import TRACEPARENT, headers_of, trace_of_headers
+from ..config.settings import Tracing
 from ..front.meter import METHODS
-from ..tracing.settings import Tracing
 
 logger = logging.getLogger("headwater.server")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...formats.installing import how_to_install
-from ..errors import InvalidConfiguration
-from ..tracing.settings import Tracing
+from ...formats.settings.declaration import InvalidConfiguration
+from ..config.settings import Tracing
 
 LIBRARY = "opentelemetry"
 AGAIN_S = 60.0

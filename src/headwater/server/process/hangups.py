@@ -13,7 +13,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import InvalidConfiguration
+from ...formats.settings.declaration import InvalidConfiguration
 from .log_lines import fields
 from .sockets import Certificates
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...core.errors import EventLogError
-from ...formats.settings.declaration import path, setting, texts
-from ..errors import InvalidConfiguration
+from ...formats.settings.declaration import InvalidConfiguration, path, setting, texts
 
 BACKLOG = 2048
 """Connections that wait to be accepted."""

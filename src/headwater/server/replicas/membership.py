@@ -21,6 +21,7 @@ from ...core.store import LogStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
 from ...core.watch.threads import Threads
+from ...formats.settings.declaration import InvalidConfiguration
 from ...homes.commit_feed import Committed
 from ...homes.driver import Driver
 from ...homes.last_lease import LastLease
@@ -34,7 +35,6 @@ from ...storage.disk.locks import unserved
 from ...storage.home.replicated_log import CopyOutlived
 from ...storage.maintenance.follower import shown
 from ..config.settings import Config
-from ..errors import InvalidConfiguration
 from ..process.log_lines import fields
 from .frame_push import SECRET_RECORD
 from .replica import Replica

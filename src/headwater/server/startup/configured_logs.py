@@ -14,8 +14,8 @@ from ...core.local import LocalLog
 from ...core.newer import WrittenByNewer
 from ...core.settings import LogSettings, is_own
 from ...core.store import LogStore
+from ...formats.settings.declaration import InvalidConfiguration
 from ...storage.home.identifier import HOME_KIND
-from ..errors import InvalidConfiguration
 from ..process.log_lines import fields
 
 logger = logging.getLogger("headwater.server")

@@ -6,9 +6,9 @@ import socket
 import ssl
 from contextlib import AsyncExitStack
 
+from ...formats.settings.declaration import InvalidConfiguration
 from ..bulk.plane import BulkPlane
 from ..config.settings import Config
-from ..errors import InvalidConfiguration
 from ..process.sockets import CannotListen, UnixSocket, certificates, close_all, listen, url
 
 

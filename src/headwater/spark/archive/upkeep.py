@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ...core.access import LoginNotChecked
 from ...core.errors import EventLogError, Overloaded
 from ...flight.errors import Busy
-from ...formats.unreachable import ServerUnreachable
+from ...formats.clients.retry import ServerUnreachable
 from .compaction import compact, vacuum
 from .errors import CompactionOvertaken
 

@@ -21,8 +21,8 @@ from ...core.mark import BATCH_MAX, Mark, WriterState, advanced
 from ...core.state import StateStore, kinds_of_log
 from ...formats.decoders import json_decoder
 from ..disk.checked_file import CheckedFile, earlier_struct
+from ..disk.system import refusing
 from ..frames.mark import FrameMark
-from ..refusals import refusing
 from ..segments.meta import Meta
 from ..segments.segment_log import SegmentLog
 

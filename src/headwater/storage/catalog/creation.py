@@ -10,8 +10,7 @@ from pathlib import Path
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.state import StateStore
-from ..disk.system import sync_directory
-from ..private import make_directory
+from ..disk.system import make_directory, sync_directory
 from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from .directories import LOGS, known_logs, unknown_directories
 from .identity import known_identity, meta_of

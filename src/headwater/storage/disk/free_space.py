@@ -17,8 +17,7 @@ from typing import NamedTuple
 from ...core.errors import DiskFull
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
-from ..refusals import NO_SPACE, refusal_of, refusing
-from .system import Disk
+from .system import NO_SPACE, Disk, refusal_of, refusing
 
 RESERVE_BYTES = 256 * 1024 * 1024
 """Kept free, unless a tenth of the file system is less, or a reserve is given."""

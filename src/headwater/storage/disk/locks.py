@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import StorageUnavailable
-from ..refusals import refusal_of
-from .system import Disk, private_opener
+from .system import Disk, private_opener, refusal_of
 
 logger = logging.getLogger("headwater.storage")
 

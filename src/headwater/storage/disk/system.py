@@ -1,24 +1,47 @@
 """What the storage asks of the operating system, behind one small seam, so that tests can make it fail.
 
 Nothing here knows what a log is.
+
+A data directory holds hashes of passwords, keys of users and the seeds of checksums. So its files are 0600 and its
+directories 0700, whatever the umask.
+
+`refusal_of` is the one table from errors of the system to errors of the core. A frame never comes to it: if writing or
+syncing one fails, what the disk holds is unknown, and the process ends.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import shutil
+import sqlite3
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from ...core.errors import StorageUnavailable
+from ...core.errors import DiskFull, EventLogError, StorageUnavailable
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The disk is full, or the server's part of it is."""
+SMALL_BYTES = 4096
+"""What a small file needs at least."""
+_REMEDIES = {
+    errno.EIO: "the disk is failing: look at it, and have a backup",
+    errno.EROFS: "the disk is mounted read-only: it may be failing",
+    errno.ENOMEM: "the system is out of memory, or of maps (vm.max_map_count)",
+    errno.EMFILE: "raise the server's limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the system's limit of open files (fs.file-max)",
+}
 _IOV_MAX = 1024
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _ZEROS = bytes(1024 * 1024)
 FILE_MODE = 0o600
 """Of files with secrets: for their owner alone, whatever the umask."""
+DIRECTORY_MODE = 0o700
+_OTHERS = 0o077
 
 if sys.platform == "darwin":  # fdatasync does not reach the platter there
     import fcntl
@@ -150,3 +173,83 @@ def write_whole(path: Path, *parts: bytes) -> Path:
     os.replace(temporary, path)
     sync_directory(path.parent)
     return path
+
+
+logger = logging.getLogger("headwater.storage")
+
+
+def make_file(path: Path) -> None:
+    """An empty file, if there is none. Raises OSError."""
+    os.close(private_opener(str(path), os.O_CREAT | os.O_RDWR))
+
+
+def make_directory(path: Path) -> None:
+    """A directory and those above it that are missing, durably; one that is there stays as it is. Raises OSError."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    path.chmod(DIRECTORY_MODE)  # the umask may have taken from its owner's rights
+    if (owner := owner_above(path.parent)) is not None:
+        os.chown(path, *owner)
+    sync_directory(path.parent)
+
+
+def tighten(path: Path) -> int:
+    """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
+
+    A directory with the setgid bit was opened to a group on purpose: it stays as it is. A warning is logged for it, and
+    for a path whose mode this process may not change. Files that are made in it are private.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & _OTHERS and mode & stat.S_ISGID and path.is_dir():
+            problem = "%s: others have access to it (mode %04o), left so for its setgid bit; files in it are private"
+            logger.warning(problem, path, mode)
+        elif mode & _OTHERS:
+            path.chmod(mode & ~_OTHERS)
+            return mode
+    except FileNotFoundError:
+        pass  # it will be made as it should be
+    except OSError as error:
+        wanted = mode & ~_OTHERS
+        problem = "%s: others have access to it (mode %04o): %s; it holds secrets, make it %04o"
+        logger.warning(problem, path, mode, error.strerror, wanted)
+    return 0
+
+
+def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
+    """The error of the core: DiskFull where there is no space, StorageUnavailable for all else.
+
+    `doing` says what cannot be done (`the next segment cannot be made`); whoever asked is told, without the path.
+    """
+    if _is_without_space(error):
+        return DiskFull(str(path), free_bytes_at(path), needed)
+    problem, remedy = str(error), None
+    if isinstance(error, OSError):
+        problem, remedy = error.strerror or problem, _REMEDIES.get(error.errno or 0)
+    reason = f"{doing}: {problem}" + (f"; {remedy}" if remedy else "")
+    return StorageUnavailable(f"{path}: {reason}", reason=reason)
+
+
+def _is_without_space(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+@contextmanager
+def refusing(path: Path, doing: str) -> Iterator[None]:
+    """What the operating system refuses within becomes an error of the core. See `refusal_of`."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal_of(error, path, doing) from error
+
+
+def free_bytes_at(path: Path) -> int:
+    """What is free on the file system of a file or directory that is, or was to be, there; 0 if nobody can tell."""
+    try:
+        return shutil.disk_usage(path if path.is_dir() else path.parent).free
+    except OSError:
+        return 0

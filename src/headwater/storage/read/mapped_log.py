@@ -19,9 +19,9 @@ from ...core.extent import SplitSize
 from ...core.query import ALL, Query
 from ...formats.arrow.tables import SCHEMA
 from ..catalog.trim_point import RESTORE
+from ..disk.system import refusal_of
 from ..frames.columns import Rows
 from ..index.postings import PARTITION
-from ..refusals import refusal_of
 from ..segments.meta import FRAMES, INDEX, META_NAME, read_meta
 from ..segments.recovery import Ranges, highest_kept
 from ..segments.segment import segment_paths

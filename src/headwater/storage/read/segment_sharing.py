@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
+from ..disk.system import refusal_of
 from ..frames.columns import Content, Ints
 from ..frames.frame import BadFrame
-from ..refusals import refusal_of
 from .mapped_segment import Followed
 from .scan import Limits, Sized, all_batches, put_together
 

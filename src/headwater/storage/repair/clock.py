@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from ...core.clocks import wall_clock_ms
 from ...core.errors import LogNotFound
-from ..append.clock import TOLERANCE_MS
+from ..append.clock import TOLERANCE_MS, accept_clock
 from ..catalog.directories import LOGS, known_logs
 from ..catalog.identity import identified, record_identity
 from ..catalog.trim_point import take_over
-from ..clock_memory import accept_clock
 from ..index.builder import frames_of
 from ..segments.meta import FRAMES, Meta
 from ..segments.recovery import Scan

@@ -15,11 +15,10 @@ from pathlib import Path
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
 from ..disk.free_space import Room
 from ..disk.locks import LockLost
-from ..disk.system import Disk, make_private, private_opener, sync_directory
+from ..disk.system import NO_SPACE, Disk, make_private, private_opener, refusal_of, sync_directory
 from ..frames.encoding import EncodedFrame, StagedFile
 from ..frames.frame import Frame
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, Term, nobody
-from ..refusals import NO_SPACE, refusal_of
 from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 
 logger = logging.getLogger("headwater.storage")

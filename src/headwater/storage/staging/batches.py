@@ -32,9 +32,8 @@ from ...formats.arrow.lazy import pa
 from ..disk.checked_file import CheckedFile, earlier_struct, with_checksum
 from ..disk.free_space import Room
 from ..disk.locks import NoBackup
-from ..disk.system import Disk, sync_directory
+from ..disk.system import Disk, refusal_of, sync_directory
 from ..home.copy_file import COPY_NAME
-from ..refusals import refusal_of
 from .part import PART_SUFFIX, STAGE_AGAIN, PartFile
 from .rows import StagedRows
 from .segments import SEGMENT_SUFFIX, TABLE_SUFFIX, SegmentsPart

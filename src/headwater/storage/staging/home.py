@@ -15,10 +15,9 @@ from pathlib import Path
 
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ..disk.system import sync_directory
+from ..disk.system import refusing, sync_directory
 from ..home.port import Home, called
 from ..home.replicated_log import HomedLog
-from ..refusals import refusing
 from .batches import MANIFEST_NAME, Manifest, exclusively, manifest_bytes, writer_directory
 from .part import PART_SUFFIX
 from .reader import make_plain

@@ -19,8 +19,7 @@ from ...core.errors import StorageCorrupted
 from ...formats.decoders import json_decoder
 from ..append.writer_table import WRITERS_MAX
 from ..disk.checked_file import checksum_fits, with_checksum
-from ..disk.system import write_whole
-from ..refusals import refusing
+from ..disk.system import refusing, write_whole
 from .batches import exclusively, writer_directory
 
 OWNERS = "writers"

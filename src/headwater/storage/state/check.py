@@ -16,9 +16,9 @@ from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.newer import WrittenByNewer
 from ...core.state import StateStore
 from ..catalog.directories import left_over
+from ..disk.system import make_directory, make_file
 from ..home.copy_file import home_of
 from ..memory import MemoryState
-from ..private import make_directory, make_file
 from .data_directory import refuse_missing
 from .files import SHARED_MEMORY, STATE_NAME, files_of, witness_path
 from .journal import JOURNAL

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from ...core.errors import StorageCorrupted
 from ...core.newer import WrittenByNewer
 from ...core.state import USER_KIND
-from ..private import make_file
-from ..refusals import refusal_of
+from ..disk.system import make_file, refusal_of
 from . import rows as state_rows
 from .last_confirmed import REMEDY, make_witness, read_witness
 

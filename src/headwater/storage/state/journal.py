@@ -35,15 +35,13 @@ from ...core.newer import WrittenByNewer
 from ...formats.decoders import msgpack_decoder
 from ..disk.free_space import Room, Standing
 from ..disk.locks import LockLostMeanwhile
-from ..disk.system import Disk, sync_directory
+from ..disk.system import Disk, make_directory, refusing, sync_directory, tighten
 from ..frames.encoding import Chain, encode
 from ..frames.frame import Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, Term, new_term
 from ..home.copy_file import mark_copy
 from ..home.port import JOURNAL_KEY, Home
 from ..home.replicated_log import Homed, HomedLog, open_copy
-from ..private import make_directory, tighten
-from ..refusals import refusing
 from ..segments.meta import FRAMES, Meta, read_meta
 from ..segments.recovery import Scan, open_segments
 from ..segments.segment import Segment, id_in, segment_paths

@@ -18,8 +18,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, StateConflict, StorageUnavailable
 from ...core.state import USER_KIND, StateEntry, StateStore
 from ..disk.locks import HeldLock
+from ..disk.system import refusal_of
 from ..frames.frame_log import Head
-from ..refusals import refusal_of
 from .change_thread import Patient
 from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of

@@ -21,13 +21,10 @@ from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from ...core.newer import WrittenByNewer
 from ...formats.decoders import json_decoder
 from ..catalog.directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
-from ..disk.system import sync_directory, write_whole
-from ..foreign import refuse_foreign
-from ..private import make_directory
-from ..refusals import refusing
+from ..disk.system import make_directory, refusing, sync_directory, write_whole
 from ..segments.meta import META_NAME, read_meta
 from .check import copy_files
-from .data_directory import lock_directory
+from .data_directory import lock_directory, refuse_foreign
 from .files import ACCEPTED, STATE_NAME, files_of, is_plain, make_state, plain_entries, witness_path
 from .journal import JOURNAL, EntryRecord, salvaged
 from .journal_snapshot import entry_of

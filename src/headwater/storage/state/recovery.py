@@ -21,12 +21,10 @@ from ...core.clocks import wall_clock_ms
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ..catalog.directories import LOGS
 from ..disk.locks import HeldLock
-from ..disk.system import Disk, sync_directory
+from ..disk.system import Disk, make_directory, refusing, sync_directory
 from ..home.copy_file import home_of
 from ..home.port import HomeWentBack
 from ..home.replicated_log import CopyOutlived, Homed
-from ..private import make_directory
-from ..refusals import refusing
 from .files import STATE_NAME, Proven, files_of, make_state, prove, witness_path
 from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, Record, Snapshot, make_copy, make_journal, name_of
 from .journal_snapshot import STEP_BYTES, STEP_ENTRIES, record_of, replay

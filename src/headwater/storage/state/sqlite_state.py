@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import StateConflict, StorageCorrupted, StorageUnavailable
 from ...core.state import USER_KIND, StateEntry, StateStore
-from ..private import make_file, tighten
+from ..disk.system import make_file, tighten
 from .files import Proven, begin, files_of, prove, translated, translating, witness_path
 from .last_confirmed import REMEDY, Witness, make_witness
 from .rows import (

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from headwater.core.access import Credentials, IssuerUnavailable, Right, TooManyLogins, Unauthenticated, User
 from headwater.formats.installing import how_to_install
-from headwater.server.errors import InvalidConfiguration
+from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.server.users.accounts import Account, AccountDirectory, read_grant
 from headwater.server.users.guard import AccountGuard
 from headwater.server.users.oidc import tokens as tokens_module

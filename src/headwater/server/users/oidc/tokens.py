@@ -18,7 +18,7 @@ from ....core.access import Credentials, Grant, User
 from ....core.errors import InvalidInput
 from ....core.quoting import cut
 from ....formats.installing import how_to_install
-from ...errors import InvalidConfiguration
+from ....formats.settings.declaration import InvalidConfiguration
 from ...process.log_lines import fields
 from ..accounts import USER_NAME, read_grant
 from .keys import IssuerKeys

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.storage import SqliteState, accept_state_loss, backup, check_directory, private, restore
+from headwater.storage import SqliteState, accept_state_loss, backup, check_directory, restore
+from headwater.storage.disk import system
 from headwater.storage.disk.system import private_opener
 
-from .builders import engine, event
+from ..builders import engine, event
 
 SECRETS = ("state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "state.witness", "LOCK", "BACKUP.lock", "META.json")
 
@@ -148,7 +149,7 @@ def test_what_root_makes_belongs_to_the_owner_of_the_directory(tmp_path: Path, m
 
 def test_a_directory_is_made_durably_with_all_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(private, "sync_directory", synced.append)
-    private.make_directory(tmp_path / "a" / "b")
-    private.make_directory(tmp_path / "a" / "b")
+    monkeypatch.setattr(system, "sync_directory", synced.append)
+    system.make_directory(tmp_path / "a" / "b")
+    system.make_directory(tmp_path / "a" / "b")
     assert synced == [tmp_path, tmp_path / "a"]
