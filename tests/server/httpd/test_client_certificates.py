@@ -15,7 +15,7 @@ from headwater.server.httpd.peer import extensions_of, subject_of
 from tests.amqp.certificates import Authority
 from tests.passwords import HASH, PASSWORD
 
-from .running import RunningServer
+from ..running import RunningServer
 
 SUBJECT = ((("countryName", "DE"),), (("organizationName", "Näh, Co"),), (("commonName", "#worker"), ("userId", "7")))
 

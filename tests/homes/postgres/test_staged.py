@@ -23,11 +23,11 @@ from headwater.storage.staging.batches import Staging, batch_directory
 from headwater.storage.staging.commit import commit_staged, discard_staged
 from tests.soak.server import free_ports
 
-from ..storage.staging.test_batches import rows
-from ..storage.staging.test_batches import stage as staged_part
-from ..waiting import eventually
-from .test_engine import Serve, contents, serve
-from .test_servers import PATIENCE_S, Member, database, url
+from ...storage.staging.test_batches import rows
+from ...storage.staging.test_batches import stage as staged_part
+from ...waiting import eventually
+from ..test_engine import Serve, contents, serve
+from ..test_servers import PATIENCE_S, Member, database, url
 
 __all__ = ["database", "serve", "url"]
 ROWS = APPEND_EVENTS_MAX * 3 // 4

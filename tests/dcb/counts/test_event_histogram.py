@@ -16,7 +16,7 @@ from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 from tests.every import every
 
-from .conftest import Client
+from ..conftest import Client
 
 HOUR = 3_600_000
 DAY = 1_356_998_400_000

@@ -17,7 +17,7 @@ from headwater.storage.append.clock import TrustedClock
 from headwater.storage.memory import MemoryStore
 from headwater.storage.segments import segment_log
 
-from .conftest import Client
+from ..conftest import Client
 
 NAMES = ['it\'s "quoted"', "'; rm -rf ~", "<script>", "\u202etfel", "🛫", "a&b=c", "%2F", "order:\u2028"]
 

@@ -17,8 +17,8 @@ from headwater.homes.postgres.upgrade import upgrade
 from headwater.storage.home.port import JOURNAL_KEY
 from tests.waiting import eventually
 
-from .postgres_server import fresh_home
-from .test_servers import command
+from ..postgres_server import fresh_home
+from ..test_servers import command
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
