@@ -1,4 +1,4 @@
-"""`headwater consumers`: who is registered to read a log reliably, how far behind they are, and moving them."""
+"""`headwater consumers`: lists the registered consumers of a log with their lag, and moves them."""
 
 from __future__ import annotations
 

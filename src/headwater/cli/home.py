@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
 COMPARED_S = 5.0
-"""Who has compared its copy with the home within that time would have found that it is ahead."""
+"""A server that runs compares its copy with the home within that time, and reports it if the copy is ahead."""
 
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))

@@ -102,7 +102,7 @@ class _Opened:
         self.text: io.TextIOWrapper | None = None
 
     def lines(self) -> Iterable[str]:
-        """The lines of a text; kept here, because the wrapper closes the file when nobody holds it."""
+        """The lines of a text; kept here, because the wrapper closes the file when it is collected."""
         self.text = io.TextIOWrapper(self.unpacked, "utf-8-sig", newline="")
         return self.text
 

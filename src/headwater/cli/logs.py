@@ -167,7 +167,7 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
 
 
 def _ask_to_trim(log: RemoteLog, below: int) -> None:
-    """Say what would go, and ask. Raises click.UsageError where there is nobody to ask, and click.Abort."""
+    """Say what would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
     info = log.info()
     last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
     if last < info.first_retained or below > info.head + 1:

@@ -163,7 +163,7 @@ def _is_unread() -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; answers its exit code, and says what went wrong in one line on stderr."""
+    """Run one command; answers its exit code, and writes an error as one line to stderr."""
     try:
         code = headwater.main(list(arguments), prog_name="headwater", standalone_mode=False)
         return code if isinstance(code, int) else DONE

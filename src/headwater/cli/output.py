@@ -105,7 +105,7 @@ def _nearest(name: str, value: Any) -> Any:
 
 
 def tell_waiting(error: EventLogError) -> None:
-    """Say on stderr what is waited for, so that nobody sits before a command that says nothing."""
+    """Say on stderr why the command waits."""
     click.echo(f"headwater: {error}; trying again", err=True)
 
 

@@ -1,4 +1,4 @@
-"""`headwater connections`, `links` and `groups`: who is connected over AMQP, what they read, and cutting them off."""
+"""`headwater connections`, `links` and `groups`: lists AMQP connections, links and groups, and closes them."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _move(queue: QueueRelay, log: EventLog, owners: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _told(database: str) -> Iterator[None]:
-    """What the database raises, as an error that says so. The address is told without its password."""
+    """What the database raises, as an error that says so. The address is shown without its password."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""`headwater check`, `backup`, `restore`: what is done to a data directory as a whole."""
+"""`headwater check`, `backup`, `restore`: commands on a whole data directory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The nodes of one container by the names of their logs, and what is remembered of the links to them.
+"""The nodes of one container by the names of their logs, with the suspended links and stored positions of each.
 
-How long no server ran is noted here too: it counts for no receiver that stays away.
+It also records downtime of the server, which ages no stored position.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Settings: how they are declared and read, and those that several rooms share."""
+"""Settings: declaration, parsing, and the settings that several rooms share."""

@@ -1,4 +1,4 @@
-"""`/metrics`, for who may see it.
+"""`/metrics`, for users with the right to see it.
 
 Metrics name logs and consumers, so they need an authenticated user as soon as there are users: any, or, with
 `http.metrics_need_right`, one with `metrics:*` or `manage:*`.

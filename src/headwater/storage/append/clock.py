@@ -9,7 +9,7 @@ so. A step back is taken over at once, as ever: `recorded_at` waits for it.
 Where nothing is known (a new data directory), whatever the clock shows is believed; and a time before this software was
 made is that of a clock that was never set, so that the step to the right time is no jump.
 
-`ClockMemory` stores in the data directory what is known of the clock, so that the next process can judge it.
+`ClockMemory` stores the last trusted time in the data directory, so that the next process can judge the clock.
 """
 
 from __future__ import annotations
