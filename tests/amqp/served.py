@@ -18,7 +18,7 @@ from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.local import LocalLog
-from headwater.core.loop.gil_yield import GivesWay
+from headwater.core.loop.gil_yield import GilYield
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
 from headwater.core.watch.bus import Bus
@@ -44,7 +44,7 @@ class Served:
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")
         self.port = self._sockets[0].getsockname()[1]
         self.loop = asyncio.new_event_loop()
-        self._gives_way = GivesWay()
+        self._gives_way = GilYield()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Served:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ..core.access import Guard
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.spans import Spans
@@ -30,7 +30,7 @@ class Container:
         *,
         name: str = "headwater",
         bus: Bus | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         spans: Spans | None = None,
         remembers: bool = True,
         sent_away: Callable[[], ConnectionFault | None] = lambda: None,
@@ -41,7 +41,9 @@ class Container:
         For `remembers` see `Nodes`. `sent_away`: with what a connection is closed as soon as it is open, if it is.
         """
         self.sent_away = sent_away
-        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans, takes_messages=remembers)
+        self.shared = Shared(
+            guard, settings, bus or Bus(), name, turns or FairScheduler(), spans, takes_messages=remembers
+        )
         self.statistics = self.shared.statistics
         self.nodes = Nodes(store, self.shared, self._on_log_closed, remembers=remembers)
         self.connections: set[Transport] = set()

@@ -21,7 +21,7 @@ from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTri
 from ..core.event import Event, SequencedEvent
 from ..core.local import LocalLog
 from ..core.loop.async_log import AsyncLog
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.query import ALL
 from ..core.state import StateStore
 from ..core.watch.bus import Bus
@@ -152,11 +152,11 @@ class Feed(Upstream):
         delivery: Delivery,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
     ) -> None:
         """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
         self.log = log
-        self._turns = turns or Turns()
+        self._turns = turns or FairScheduler()
         self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
         self.states = States(settings.states_max)
         self.position = 0
@@ -330,7 +330,7 @@ class Feed(Upstream):
         return made
 
     def _take_all(self, events: Sequence[SequencedEvent]) -> None:
-        self._turns.doing.what = "cne", "feed"
+        self._turns.activity.what = "cne", "feed"
         for event in events:
             self._take(event)
 

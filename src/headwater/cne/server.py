@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from ..core.access import Guard
 from ..core.bounded_cache import remembered
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.spans import Spans
@@ -124,7 +124,7 @@ class Application(FrontEnd[Host, Exchange]):
         settings: Settings | None = None,
         *,
         bus: Bus | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
         """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time.

@@ -11,7 +11,7 @@ from ..core.clocks import wall_clock_ms
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
 from ..core.followers import Follower, FollowerKind, events_behind
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.loop.slices import Slices
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
@@ -48,7 +48,7 @@ class Service:
         store: LogStore,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
         """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop; `spans`

@@ -12,7 +12,7 @@ import logging
 
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.local import LocalLog
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from .delivery.delivery import Delivery
@@ -38,7 +38,7 @@ class Supervisor:
         delivery: Delivery,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
     ) -> None:
         """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery

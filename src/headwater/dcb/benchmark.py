@@ -15,7 +15,7 @@ from ..core.event import Event
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import misplaced
-from .appends.append import gathering_of, in_trace
+from .appends.append import builder_of, in_trace
 from .appends.large import LARGE_BYTES, Form, read_json
 from .events import suite_array
 from .host import Host
@@ -49,14 +49,14 @@ async def append(host: Host, exchange: Exchange) -> None:
     started = time.perf_counter_ns()
     opened = await host.log(exchange, Right.APPEND)
     body = await exchange.json_body()
-    gathering = gathering_of(exchange, opened)
+    builder = builder_of(exchange, opened)
     is_large = len(body) > LARGE_BYTES
-    given = await read_json(body, _FORM, gathering) if is_large else jsontext.decode(_append_decoder, body)
+    given = await read_json(body, _FORM, builder) if is_large else jsontext.decode(_append_decoder, body)
     condition = condition_of(given.condition, none_is_all=True)
     append, append_columns = opened.asynchronous.append, opened.asynchronous.append_columns
     try:
         if is_large:
-            result = await append_columns(gathering.columns(), condition)
+            result = await append_columns(builder.columns(), condition)
         else:
             result = await append(in_trace(exchange, _events_of(given.events)), condition)
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)

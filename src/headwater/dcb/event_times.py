@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..core.event import SequencedEvent
 from ..core.local import LocalLog
-from ..core.loop.scheduler import Pace
+from ..core.loop.scheduler import BatchSizer
 from ..core.query import Query
 
 EVENTS_MAX = 2_000_000
@@ -135,7 +135,7 @@ class Scan:
         self.blocks: deque[Block] = deque()
         self.events = 0
         self._types: set[str] = set()
-        self._pace = Pace(_PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S)
+        self._sizer = BatchSizer(_PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S)
 
     @property
     def bytes(self) -> int:
@@ -161,7 +161,7 @@ class Scan:
     def _read(self, log: LocalLog, query: Query, partition: int | None, head: int, *, backwards: bool) -> int:
         """One page of what is above, or below; the times that it has belong to the block at that end."""
         began = thread_time()
-        limit = self._pace.size
+        limit = self._sizer.size
         first_retained = log.first_retained  # before it is read: the log may be trimmed meanwhile, which `_forget` sees
         if backwards:
             page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit)
@@ -176,7 +176,7 @@ class Scan:
         self.events += len(page.events)
         while self.events - self.blocks[0].count >= EVENTS_MAX:
             self._drop_oldest()
-        self._pace.took(len(page.events), thread_time() - began)
+        self._sizer.took(len(page.events), thread_time() - began)
         return len(page.events)
 
     def _block(self, low: int, high: int, *, backwards: bool) -> Block:

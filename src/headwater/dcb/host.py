@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.access import Guard
 from ..core.local import LocalLog
 from ..core.loop.open_logs import OpenLog
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.workers import Workers
@@ -34,7 +34,7 @@ class Host(LogHost[Described]):
         self,
         store: LogStore,
         guard: Guard,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
         workers: Workers | None = None,
     ) -> None:

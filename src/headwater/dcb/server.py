@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from ..core.access import Guard
 from ..core.errors import LogNotFound
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.workers import Workers
@@ -43,7 +43,7 @@ class Application(FrontEnd[Host, Exchange]):
         guard: Guard,
         *,
         body_bytes_max: int = BODY_BYTES_MAX,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
         forms: EventForms | None = None,
         workers: Workers | None = None,

@@ -200,7 +200,7 @@ async def answer(
         call = checked(host, log_name, channel, message, caller)
         name = ".".join(call.function.key)
         host.statistics.calls[name] += 1
-        host.turns.doing.what = "futoin", name
+        host.turns.activity.what = "futoin", name
         if message.size > interface.MESSAGE_BYTES_MAX:
             await asyncio.sleep(0)
         result = await handlers[call.function.key](call)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ..core.access import Guard
-from ..core.loop.scheduler import Turns
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
@@ -48,7 +48,7 @@ class Application:
         store: LogStore,
         guard: Guard,
         settings: Settings | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
         """`guard` says who may do what; `turns` deals the loop's time to those who read, and `readers` are told of

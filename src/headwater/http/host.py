@@ -12,7 +12,7 @@ from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
 from ..core.loop.open_logs import OpenLog, OpenLogs
-from ..core.loop.scheduler import Flow, Turns
+from ..core.loop.scheduler import FairScheduler, Flow
 from ..core.readers import Readers
 from ..core.store import LogStore
 from .authentication import authenticate
@@ -125,13 +125,13 @@ class LogHost(Host, Generic[T]):
         store: LogStore,
         guard: Guard,
         view: Callable[[str, LocalLog], T],
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
         """`view`: see OpenLogs. `turns` deals the loop's time to those who read; `readers` are who is sent events."""
         super().__init__(guard)
         self.readers = readers or Readers()
-        self.turns = turns or Turns()
+        self.turns = turns or FairScheduler()
         self.logs = OpenLogs(store, view, self.turns)
         self.stale: Callable[[str], str | None] = lambda name: None
         """Why nothing of a log is to be read here at present; None if it may be."""

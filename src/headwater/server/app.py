@@ -34,8 +34,8 @@ from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.loop.byte_account import Unfinished
-from ..core.loop.gil_yield import GivesWay
-from ..core.loop.scheduler import Doing, Turns
+from ..core.loop.gil_yield import GilYield
+from ..core.loop.scheduler import FairScheduler, LoopActivity
 from ..core.message_check import messages_checked
 from ..core.readers import Readers
 from ..core.store import LogStore
@@ -56,7 +56,7 @@ from ..storage.home.replicated_log import CopyOutlived
 from .config.settings import Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management
-from .entities.server import Itself
+from .entities.server import ServerEntity
 from .front.gate import Gate, State
 from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .front.meter import RequestMeter
@@ -67,7 +67,7 @@ from .httpd.server import HttpServer
 from .httpd.websocket import MESSAGE_BYTES_MAX
 from .monitoring import room_metrics
 from .monitoring.console_samples import Lags, Measuring
-from .monitoring.loop_watchdog import Watchman
+from .monitoring.loop_watchdog import LoopWatchdog
 from .monitoring.metrics import ServerCollector
 from .monitoring.metrics_page import Metrics
 from .monitoring.notifications import Notifications
@@ -207,15 +207,15 @@ class Server:
         self._manager = manager
         largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
         unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
-        self._doing = Doing()
+        self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
-        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._doing)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._activity)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         if membership is not None:
             membership.bus = self._bus
-        self._watchman = Watchman(self._bus, self._doing, self._threads)
-        self._gives_way = GivesWay()
+        self._watchdog = LoopWatchdog(self._bus, self._activity, self._threads)
+        self._gil_yield = GilYield()
         self._readers = Readers()
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
@@ -353,7 +353,7 @@ class Server:
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         membership.replica = replica
-        turns = Turns(doing=self._doing)
+        turns = FairScheduler(activity=self._activity)
         data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
@@ -372,7 +372,7 @@ class Server:
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
-            partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchdog),
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
         ))  # fmt: skip
@@ -408,7 +408,7 @@ class Server:
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
     def _data(
-        self, store: LogStore, guard: AccountGuard, turns: Turns, workers: GroupWorkers | None
+        self, store: LogStore, guard: AccountGuard, turns: FairScheduler, workers: GroupWorkers | None
     ) -> dcb.Application:
         return dcb.Application(
             store,
@@ -427,7 +427,7 @@ class Server:
     ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
         """Make the rooms, and let requests in. Answers those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
-        turns = Turns(doing=self._doing)
+        turns = FairScheduler(activity=self._activity)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
         await container.nodes.begin()
         management = ManagementNode(container)
@@ -437,10 +437,18 @@ class Server:
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)
-        itself = Itself(container, store, self.unready, self.troubles, config.http.connections_max)
+        server_entity = ServerEntity(container, store, self.unready, self.troubles, config.http.connections_max)
         reports = None if self._membership is None else self._membership.driver.asked.servers
         serve_management(
-            management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)
+            management,
+            guard,
+            store.state,
+            clouds,
+            http,
+            bulk,
+            self._readers,
+            server_entity,
+            HomeServers(guard, reports),
         )
         front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:
@@ -456,10 +464,10 @@ class Server:
     def _look_after(self, ending: AsyncExitStack) -> None:
         """What watches over the process while it serves."""
         _tune_interpreter()
-        self._watchman.start()
-        ending.callback(self._watchman.stop)
-        self._gives_way.start()
-        ending.callback(self._gives_way.stop)
+        self._watchdog.start()
+        ending.callback(self._watchdog.stop)
+        self._gil_yield.start()
+        ending.callback(self._gil_yield.stop)
 
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
@@ -488,7 +496,7 @@ class Server:
         container: Container,
         clouds: cne.Application,
         ports: Ports,
-        turns: Turns,
+        turns: FairScheduler,
         entities: Management,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
@@ -510,7 +518,7 @@ class Server:
             partial(room_metrics.futoin_metrics, events.statistics),
             partial(room_metrics.webhook_metrics, clouds.service),
             partial(room_metrics.notification_metrics, self._bus),
-            partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.loop_metrics, self._watchdog),
             partial(room_metrics.follower_metrics, self._notifications.watch),
             partial(room_metrics.bulk_metrics, bulk),
         )

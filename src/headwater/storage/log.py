@@ -29,7 +29,7 @@ from .disk.free_space import Room
 from .disk.system import Disk, refusing
 from .frames.frame import Frame
 from .frames.frame_log import Head, new_term
-from .home.replicated_log import Homed, HomedLog, open_copy
+from .home.replicated_log import Homed, ReplicatedLog, open_copy
 from .index import id_files
 from .index.counts import Counting, events_with, terms_of
 from .index.ids import are_distinct, hash_ids, hashes_of
@@ -86,7 +86,7 @@ class StoredLog(LocalLog):
         self._homed = homed
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
-            if isinstance(self.frames, HomedLog) and not self.is_following:
+            if isinstance(self.frames, ReplicatedLog) and not self.is_following:
                 self.frames.catch_up()
             self._load(self.meta, clock, waiting_bytes_max, fatal)
             if self.is_following:
@@ -124,7 +124,7 @@ class StoredLog(LocalLog):
             room=room,
         )
 
-    def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> HomedLog:
+    def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> ReplicatedLog:
         """The copy of a log that is kept at a home."""
         directory, said = self.directory, trimmed_in(self._state, meta)
         meta = meta.changed(first_retained=said.first_retained, known_from=said.known_from)  # trimmed elsewhere
@@ -138,7 +138,7 @@ class StoredLog(LocalLog):
             disk=disk,
         )
         self._begin_epoch(meta, homed.home.term.number)
-        return HomedLog(
+        return ReplicatedLog(
             homed,
             meta.segments_id,
             directory / FRAMES,
@@ -208,16 +208,16 @@ class StoredLog(LocalLog):
         return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
     def follow(self, head: Head) -> None:
-        """Take up what others appended, as far as the log ends there at its home. Raises as `HomedLog.follow`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up what others appended, as far as the log ends there at its home. Raises as `ReplicatedLog.follow`."""
+        assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             self._sequencer.follow()
         if self._sequencer.durable_head != self.frames.head:  # the copy has it since an earlier time, which failed
             self._sequencer.follow()
 
     def take(self, content: bytes) -> bool:
-        """Take up a frame that was committed at the home; False: see `HomedLog.take`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up a frame that was committed at the home; False: see `ReplicatedLog.take`."""
+        assert isinstance(self.frames, ReplicatedLog)
         if not self.frames.take(content):
             return False
         self._sequencer.follow()
@@ -241,7 +241,7 @@ class StoredLog(LocalLog):
 
     def begin_term(self) -> None:
         """From now on it is appended to here: it has all that its home has."""
-        assert isinstance(self.frames, HomedLog)
+        assert isinstance(self.frames, ReplicatedLog)
         self.frames.begin_term()
         self.writer_table.merge_kept()
         self.writer_table.has_all = True

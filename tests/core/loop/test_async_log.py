@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
 from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent, Overloaded
-from headwater.core.loop.scheduler import Turns
+from headwater.core.loop.scheduler import FairScheduler
 from headwater.storage.memory import MemoryLog
 
 from ...builders import event, fill, numbers, unless
@@ -318,7 +318,7 @@ def test_every_page_of_a_read_or_a_subscription_is_a_step_of_its_flow() -> None:
     async def scenario() -> None:
         memory = MemoryLog()
         memory.append([Event("A", b"")] * 2500)
-        turns = Turns()
+        turns = FairScheduler()
         log, flow = AsyncLog(memory, turns), turns.flow("alice", "")
         pages = [page async for page in log.pages(ALL, memory.selection(None, None, False, None, None), flow)]
         assert (len(pages), turns.steps) == (3, 4)  # and one that finds the end

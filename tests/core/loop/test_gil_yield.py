@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from headwater.core.loop.gil_yield import BUSY_S, IDLE_S, PAUSE_S, GivesWay
+from headwater.core.loop.gil_yield import BUSY_S, IDLE_S, PAUSE_S, GilYield
 
 TURN_S = 0.0004
 """The length of a turn where a thread waited longest: it never gets the lock, and is never waited for too long."""
@@ -38,11 +38,11 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-def gives_way(clocks: Clocks) -> GivesWay:
-    return GivesWay(cpu=lambda: clocks.worked, wall=lambda: clocks.now, sleep=clocks.sleep)
+def gives_way(clocks: Clocks) -> GilYield:
+    return GilYield(cpu=lambda: clocks.worked, wall=lambda: clocks.now, sleep=clocks.sleep)
 
 
-def test_a_busy_loop_pauses_and_is_looked_at_again_soon(clocks: Clocks, gives_way: GivesWay) -> None:
+def test_a_busy_loop_pauses_and_is_looked_at_again_soon(clocks: Clocks, gives_way: GilYield) -> None:
     clocks.passed(0.02, worked=0.01)
     assert gives_way.tick() == BUSY_S
     clocks.passed(0.002, worked=0.002)
@@ -51,13 +51,13 @@ def test_a_busy_loop_pauses_and_is_looked_at_again_soon(clocks: Clocks, gives_wa
     assert gives_way.pauses == 2
 
 
-def test_an_idle_loop_does_not(clocks: Clocks, gives_way: GivesWay) -> None:
+def test_an_idle_loop_does_not(clocks: Clocks, gives_way: GilYield) -> None:
     clocks.passed(0.02, worked=0.001)
     assert gives_way.tick() == IDLE_S
     assert clocks.slept == []
 
 
-def test_the_pause_itself_is_not_held_against_the_loop(clocks: Clocks, gives_way: GivesWay) -> None:
+def test_the_pause_itself_is_not_held_against_the_loop(clocks: Clocks, gives_way: GilYield) -> None:
     clocks.passed(1.0, worked=1.0)
     gives_way.tick()
     clocks.passed(0.002, worked=0.0004)
@@ -74,7 +74,7 @@ def test_a_thread_gets_the_interpreter_though_the_loop_is_never_idle() -> None:
 
     async def scenario() -> None:
         nonlocal turns
-        gives_way = GivesWay()
+        gives_way = GilYield()
         gives_way.start()
         thread = threading.Thread(target=wait_often)
         thread.start()

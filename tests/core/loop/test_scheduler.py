@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.core.loop.scheduler import BUDGET_S, STEP_S, Flow, Pace, Turns
+from headwater.core.loop.scheduler import BUDGET_S, STEP_S, BatchSizer, FairScheduler, Flow
 
 
 class Loop:
@@ -18,7 +18,7 @@ class Loop:
     def __init__(self) -> None:
         self.cpu = self.wall = 0.0
         self.due: list[Callable[[], None]] = []
-        self.turns = Turns(self.due.append, cpu=lambda: self.cpu, wall=lambda: self.wall)
+        self.turns = FairScheduler(self.due.append, cpu=lambda: self.cpu, wall=lambda: self.wall)
         self.had: Counter[str] = Counter()
         self.order: list[str] = []
 
@@ -235,7 +235,7 @@ def test_a_step_that_fails_ends_no_other(caplog: pytest.LogCaptureFixture) -> No
 
 def test_awaited_work_gives_its_answer_or_raises_what_it_raises() -> None:
     async def scenario() -> None:
-        turns = Turns()
+        turns = FairScheduler()
         flow = turns.flow("alice", "")
         assert await turns.do(flow, lambda: 5) == 5
         with pytest.raises(ZeroDivisionError):
@@ -266,15 +266,15 @@ def test_work_that_nobody_waits_for_any_more_is_not_done() -> None:
 
 
 def test_a_step_is_as_much_as_takes_about_its_time() -> None:
-    pace = Pace(most=256, first=16)
-    assert pace.size == 16
+    sizer = BatchSizer(most=256, first=16)
+    assert sizer.size == 16
     for expected in (32, 64, 128, 256, 256):
-        pace.took(pace.size, STEP_S / 10)
-        assert pace.size == expected
-    pace.took(256, 64 * STEP_S)
-    assert pace.size == 4
-    pace.took(4, 100 * STEP_S)
-    assert pace.size == 1
-    pace.took(0, STEP_S / 10)  # nothing was there: nothing is known
-    pace.took(1, STEP_S * 0.7)  # neither long nor short
-    assert pace.size <= 2
+        sizer.took(sizer.size, STEP_S / 10)
+        assert sizer.size == expected
+    sizer.took(256, 64 * STEP_S)
+    assert sizer.size == 4
+    sizer.took(4, 100 * STEP_S)
+    assert sizer.size == 1
+    sizer.took(0, STEP_S / 10)  # nothing was there: nothing is known
+    sizer.took(1, STEP_S * 0.7)  # neither long nor short
+    assert sizer.size <= 2

@@ -10,7 +10,7 @@ from headwater.core import Event
 from headwater.core.errors import InvalidEvent, TooLarge
 from headwater.core.limits import check_append
 from headwater.core.loop import append_builder, slices
-from headwater.core.loop.append_builder import Gathering
+from headwater.core.loop.append_builder import AppendBuilder
 from headwater.core.loop.slices import Slices
 
 
@@ -74,7 +74,7 @@ def test_a_job_that_is_cancelled_holds_up_no_other(monkeypatch: pytest.MonkeyPat
 
 def test_what_is_gathered_in_parts_is_checked_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [Event("A", b"x" * number, (f"t:{number}",), id=str(number)) for number in range(20)]
-    parts = Gathering(1024)
+    parts = AppendBuilder(1024)
     parts.add(events[:7])
     parts.add([])
     parts.add(events[7:])
@@ -94,4 +94,4 @@ def test_what_is_gathered_in_parts_is_checked_as_a_whole(monkeypatch: pytest.Mon
     with pytest.raises(TooLarge, match="events: 21 events given, at most 20 are allowed"):
         parts.add([Event("A")])
     with pytest.raises(InvalidEvent, match="at least one event"):
-        Gathering(1024).columns()
+        AppendBuilder(1024).columns()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import InvalidInput
 from headwater.core.limits import APPEND_EVENTS_MAX
-from headwater.core.loop.append_builder import Gathering
+from headwater.core.loop.append_builder import AppendBuilder
 from headwater.dcb.appends import packed
 from headwater.dcb.wire import PackedAppendIn
 
@@ -36,9 +36,9 @@ bodies = st.fixed_dictionaries(
 
 def outcome(body: bytes) -> object:
     async def read() -> object:
-        gathering = Gathering(EVENT_BYTES_MAX, None)
-        given = await packed.read_packed(body, gathering)
-        return given, gathering.columns()
+        builder = AppendBuilder(EVENT_BYTES_MAX, None)
+        given = await packed.read_packed(body, builder)
+        return given, builder.columns()
 
     try:
         return asyncio.run(read())
@@ -49,10 +49,10 @@ def outcome(body: bytes) -> object:
 def decoded(body: bytes) -> object:
     """The same by one decoder, of the whole."""
     given = msgspec.msgpack.decode(body, type=PackedAppendIn)
-    gathering = Gathering(EVENT_BYTES_MAX, None)
-    gathering.add(given.events)
+    builder = AppendBuilder(EVENT_BYTES_MAX, None)
+    builder.add(given.events)
     given.events = []
-    return given, gathering.columns()
+    return given, builder.columns()
 
 
 @given(bodies, st.randoms(use_true_random=False))

@@ -1,4 +1,4 @@
-"""The watchman: the lag is measured, and who held the loop is named, seen from without and by the note."""
+"""The watchdog: the lag is measured, and who held the loop is named, seen from without and by the note."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import headwater
-from headwater.core.loop.scheduler import Doing
+from headwater.core.loop.scheduler import LoopActivity
 from headwater.core.watch.bus import Bus, Notification
 from headwater.core.watch.notification_types import NotificationType
 from headwater.server.front.gate import Gate
 from headwater.server.front.meter import RequestMeter
-from headwater.server.monitoring.loop_watchdog import HELD_S, TICK_S, Held, Watchman, of_frame, of_note
+from headwater.server.monitoring.loop_watchdog import HELD_S, TICK_S, Held, LoopWatchdog, of_frame, of_note
 from headwater.server.monitoring.metrics import ServerCollector, scrape
 from headwater.server.monitoring.room_metrics import loop_metrics
 from headwater.storage.memory import MemoryStore
@@ -35,20 +35,20 @@ PACKAGE = Path(headwater.__file__).parent
 
 
 class Watched:
-    """A watchman whose clock is set by hand, and what it tells."""
+    """A watchdog whose clock is set by hand, and what it tells."""
 
     def __init__(self) -> None:
         self.now, self.used = 100.0, 5.0
-        self.bus, self.doing = Bus(), Doing()
+        self.bus, self.activity = Bus(), LoopActivity()
         self.told: list[Notification] = []
         self.bus.subscribe(self.told.append)
-        self.watchman = Watchman(self.bus, self.doing, clock=lambda: self.now, used=lambda: self.used)
+        self.watchdog = LoopWatchdog(self.bus, self.activity, clock=lambda: self.now, used=lambda: self.used)
 
     def tick(self, lag_s: float, share: float = 1.0) -> None:
         """A tick that comes so late; the process had a CPU for that share of it."""
-        self.now = self.watchman._due + lag_s
+        self.now = self.watchdog._due + lag_s
         self.used += lag_s * share
-        self.watchman.tick()
+        self.watchdog.tick()
 
 
 def code_of(path: str, *functions: str, last: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_every_tick_is_measured() -> None:
     watched = Watched()
     for lag_s in (0.0, 0.002, 0.03, 0.3):
         watched.tick(lag_s)
-    lags = watched.watchman.lags
+    lags = watched.watchdog.lags
     assert (sum(lags.buckets), lags.sum_s) == (4, pytest.approx(0.332))
     counts = dict(lags.cumulated())
     assert (counts["0.001"], counts["0.0025"], counts["0.05"], counts["10.0"]) == (1, 2, 3, 4)
@@ -81,7 +81,7 @@ def test_every_tick_is_measured() -> None:
 
 def test_what_holds_the_loop_is_told_with_the_note_where_nothing_was_seen() -> None:
     watched = Watched()
-    watched.doing.what = "amqp", "receiver of orders"
+    watched.activity.what = "amqp", "receiver of orders"
     watched.tick(HELD_S - 0.01)
     assert watched.told == []
     watched.tick(0.25)
@@ -96,7 +96,7 @@ def test_what_holds_the_loop_is_told_with_the_note_where_nothing_was_seen() -> N
 def test_a_lag_is_not_told_of_a_process_that_did_not_run() -> None:
     watched = Watched()
     watched.tick(0.5, share=0.1)
-    assert watched.told == [] and watched.watchman.lags.sum_s == pytest.approx(0.5)
+    assert watched.told == [] and watched.watchdog.lags.sum_s == pytest.approx(0.5)
     watched.tick(0.5, share=0.3)
     assert [each.attributes["heldMs"] for each in watched.told] == [500]
 
@@ -126,7 +126,7 @@ def test_it_tells_once_a_second_and_counts_the_others() -> None:
     for _ in range(6):
         watched.tick(0.15)
     watched.now += 1
-    watched.watchman._due = watched.now
+    watched.watchdog._due = watched.now
     watched.tick(0.15)
     assert [each.attributes["untold"] for each in watched.told] == [0, 5]
 
@@ -179,54 +179,54 @@ def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> N
     assert found == [Held("dcb", "POST /logs/{log}/read", "dcb/reads/read.py:2 read")]
 
 
-def test_the_thread_sees_who_holds_a_loop_and_ends_with_the_watchman() -> None:
+def test_the_thread_sees_who_holds_a_loop_and_ends_with_the_watchdog() -> None:
     told: list[Notification] = []
 
     async def scenario() -> None:
         bus = Bus()
         bus.subscribe(told.append)
-        watchman = Watchman(bus, Doing(), used=itertools.count().__next__)
-        watchman.start()
+        watchdog = LoopWatchdog(bus, LoopActivity(), used=itertools.count().__next__)
+        watchdog.start()
         await asyncio.sleep(2 * TICK_S)
 
         def hold() -> None:
-            eventually(lambda: watchman._held is not None)
-            watchman._due -= 2 * HELD_S  # however soon that was
+            eventually(lambda: watchdog._held is not None)
+            watchdog._due -= 2 * HELD_S  # however soon that was
 
         code_run("amqp/filters/values.py", "matches", hold)
         while not told:
             await asyncio.sleep(TICK_S)
-        watchman.stop()
+        watchdog.stop()
 
     asyncio.run(scenario())
     assert (told[0].attributes["room"], told[0].attributes["kind"]) == ("amqp", "amqp/filters/values.py matches")
-    assert not any(thread.name == "headwater-watchman" for thread in threading.enumerate())
+    assert not any(thread.name == "headwater-watchdog" for thread in threading.enumerate())
 
 
 def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        watchman = Watchman(Bus(), Doing())
+        watchdog = LoopWatchdog(Bus(), LoopActivity())
         looks: list[int] = []
 
         def fail() -> None:
             looks.append(1)
             raise OSError("no")
 
-        monkeypatch.setattr(watchman, "look", fail)
-        watchman.start()
+        monkeypatch.setattr(watchdog, "look", fail)
+        watchdog.start()
         while len(looks) < 2:
             await asyncio.sleep(TICK_S)
-        watchman.stop()
+        watchdog.stop()
 
     asyncio.run(scenario())
-    assert any("watchman failed; it is restarted" in message for message in caplog.messages)
+    assert any("watchdog failed; it is restarted" in message for message in caplog.messages)
 
 
 def test_the_lag_is_a_metric() -> None:
     watched = Watched()
     watched.tick(0.002)
     gate = Gate(None, (), RequestMeter())  # type: ignore[arg-type]
-    collector = ServerCollector(MemoryStore(), gate, dict, rooms=[lambda: loop_metrics(watched.watchman)])
+    collector = ServerCollector(MemoryStore(), gate, dict, rooms=[lambda: loop_metrics(watched.watchdog)])
     families = {each.name: each for each in text_string_to_metric_families(scrape(collector).decode())}
     values = {sample.labels.get("le"): sample.value for sample in families["headwater_loop_lag_seconds"].samples}
     assert (values["0.001"], values["0.0025"], values["10.0"], values["+Inf"]) == (0, 1, 1, 1)

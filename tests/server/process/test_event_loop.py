@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.server.process import event_loop
-from headwater.server.process.event_loop import OPENED_MAX, EventLoop, Knocking, Listener
+from headwater.server.process.event_loop import OPENED_MAX, EventLoop, Listener, PendingConnections
 
 from ...amqp.certificates import Authority
 from ...waiting import WAIT_S_MAX
@@ -321,15 +321,15 @@ def _all_of(peer: socket.socket) -> bytes:
 
 def test_places_take_turns_and_of_many_that_wait_the_newest_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "MANY", 4)
-    knocking: Knocking[socket.socket] = Knocking()
+    pending: PendingConnections[socket.socket] = PendingConnections()
     pairs = [socket.socketpair() for _ in range(7)]
     ends = [one for one, _ in pairs]
     for place, end in zip("aaaaabb", ends, strict=True):
-        knocking.add(place, end)
-    assert len(knocking) == 7
-    assert knocking.take_surplus() is ends[0]
-    assert [ends.index(knocking.take()[1]) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
-    assert len(knocking) == 0
+        pending.add(place, end)
+    assert len(pending) == 7
+    assert pending.take_surplus() is ends[0]
+    assert [ends.index(pending.take()[1]) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
+    assert len(pending) == 0
     for pair in pairs:
         for end in pair:
             end.close()

@@ -1,4 +1,4 @@
-"""Who gets in: hashes, tokens, remembered logins, the brake, refusals."""
+"""Who gets in: hashes, tokens, remembered logins, the login back-off, refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headwater.server.users.accounts import (
     show_grant,
 )
 from headwater.server.users.guard import AccountGuard
-from headwater.server.users.login_backoff import WAIT_S_MAX, Brake
+from headwater.server.users.login_backoff import WAIT_S_MAX, LoginBackoff
 from headwater.storage.memory import MemoryState
 from tests import passwords
 
@@ -325,7 +325,7 @@ def test_failures_make_the_next_attempt_of_that_peer_at_that_user_wait() -> None
         assert await setting.is_in(RIGHT)  # the right password waits setting turn
         assert setting.clock.slept == [0.25, 0.5, 1.0, 2.0]
         setting.clock.pass_(61)
-        assert await setting.is_in(RIGHT)  # and cleared the brake
+        assert await setting.is_in(RIGHT)  # and cleared the login back-off
         assert len(setting.clock.slept) == 4
 
     asyncio.run(scenario())
@@ -344,15 +344,15 @@ def test_attempts_at_once_are_braked_too_and_in_the_end_refused_unchecked(monkey
 
 def test_the_brake_forgets_and_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    brake = Brake(clock)
-    waits = [brake.begin(("peer", "user")) for _ in range(10)]
+    backoff = LoginBackoff(clock)
+    waits = [backoff.begin(("peer", "user")) for _ in range(10)]
     assert waits[0] == 0 and waits == sorted(waits) and waits[-1] > WAIT_S_MAX
     clock.pass_(10_000)
-    assert brake.begin(("peer", "user")) == 0
+    assert backoff.begin(("peer", "user")) == 0
     monkeypatch.setattr(brake_module, "FAILURES_MAX", 10)
     for number in range(50):
-        brake.begin(("peer", f"user{number}"))
-    assert len(brake._failures) <= 11
+        backoff.begin(("peer", f"user{number}"))
+    assert len(backoff._failures) <= 11
 
 
 TOKEN = new_token()

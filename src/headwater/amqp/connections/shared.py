@@ -10,7 +10,7 @@ from typing import TypeVar
 from ... import __version__
 from ...core.access import Guard
 from ...core.loop.fair_semaphore import FairSemaphore
-from ...core.loop.scheduler import Flow, Turns
+from ...core.loop.scheduler import FairScheduler, Flow
 from ...core.watch.bus import Bus
 from ...core.watch.spans import Spans
 from ..protocol import conditions
@@ -85,7 +85,7 @@ class Shared:
         settings: AmqpSettings,
         bus: Bus,
         name: str,
-        turns: Turns,
+        turns: FairScheduler,
         spans: Spans | None = None,
         *,
         takes_messages: bool = True,

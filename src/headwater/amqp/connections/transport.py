@@ -17,7 +17,7 @@ from ...core.access import User
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ...core.loop.scheduler import Flow, Pace
+from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
 from ..errors import link_fault
 from ..protocol import conditions
@@ -149,7 +149,7 @@ class Transport(asyncio.Protocol):
         self._is_last = False
         """Whether the peer has closed its side, and nothing comes after what is unread."""
         """What has come and waits for the peer's next turn."""
-        self._pace = Pace(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
+        self._sizer = BatchSizer(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _NOT_PAUSED
         self._is_turn_due = False
         self._is_flushing = False
@@ -252,7 +252,7 @@ class Transport(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
         self.bytes_received += len(data)
-        if self._unread or len(data) > max(self._pace.size, TURN_BYTES_MIN):
+        if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
                 self._take_turn()
@@ -424,17 +424,17 @@ class Transport(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         turns = self.shared.turns
-        turns.doing.what = _DOING
+        turns.activity.what = _DOING
         began = turns.cpu()
         self._handle(self.engine.receive_data(data, self._loop.time()))
         self.flush()
-        self._pace.took(len(data), turns.cpu() - began)
+        self._sizer.took(len(data), turns.cpu() - began)
 
     def _take_turn(self) -> None:
         """Deal with some of what has come; the rest waits until others have had their turn."""
         self._is_turn_due = False
         if self._unread and self._pauses in (_Pause.TURN, _NOT_PAUSED):
-            data, size = self._unread.popleft(), max(self._pace.size, TURN_BYTES_MIN)
+            data, size = self._unread.popleft(), max(self._sizer.size, TURN_BYTES_MIN)
             if len(data) > size:
                 self._unread.appendleft(data[size:])
             self._receive(data[:size])

@@ -152,7 +152,7 @@ class Listener(LinkEnd):
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        self._turns.doing.what = _DOING
+        self._turns.activity.what = _DOING
         until = self._turns.cpu() + STEP_S
         queue, room = self._queue, self._room()
         if queue is None or self._is_over:

@@ -136,7 +136,7 @@ class Requests(LinkEnd):
         except Unauthenticated as error:
             refusal = refusal_of(error)
             return Answer(refusal.status, {}, refusal.description)
-        self._transport.shared.turns.doing.what = "amqp", f"management {show(request.properties.get('operation'))}"
+        self._transport.shared.turns.activity.what = "amqp", f"management {show(request.properties.get('operation'))}"
         return await self._node.management.perform(Request(user, request.properties, request.body))
 
     async def _message(self, answer: Answer, request: RequestMessage, replies: Replies) -> bytes:

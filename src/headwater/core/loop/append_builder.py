@@ -18,7 +18,7 @@ PART_MESSAGE_BYTES = 16 * 1024
 _INDEX = re.compile(r"events\[(\d+)\]")
 
 
-class Gathering:
+class AppendBuilder:
     """Events that come in parts, for one append: the limits are those of the whole."""
 
     def __init__(

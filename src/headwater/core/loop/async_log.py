@@ -19,18 +19,18 @@ from ..log import AppendResult, Page, Selection
 from ..query import ALL, Query
 from ..reading import read_pages
 from .batcher import AppendBatcher, settle
-from .scheduler import Flow, Turns
+from .scheduler import FairScheduler, Flow
 from .traffic import Traffic
 
 
 class AsyncLog:
     """The asyncio face of one local log; make one per event loop and log, on that loop."""
 
-    def __init__(self, log: LocalLog, turns: Turns | None = None, traffic: Traffic | None = None) -> None:
+    def __init__(self, log: LocalLog, turns: FairScheduler | None = None, traffic: Traffic | None = None) -> None:
         """`turns` deals the loop's time to readers who have a flow; `traffic` counts what is appended."""
         self.log = log
         self.traffic = traffic or Traffic()
-        self.turns = turns or Turns()
+        self.turns = turns or FairScheduler()
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
         self._is_awaited = False

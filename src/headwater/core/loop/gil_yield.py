@@ -26,7 +26,7 @@ works less waits for I/O, and threads run meanwhile."""
 Clock = Callable[[], float]
 
 
-class GivesWay:
+class GilYield:
     """Pauses of one event loop, from `start` to `stop`, both of which are called on it."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from ..local import LocalLog
 from ..store import LogStore
 from .async_log import AsyncLog
-from .scheduler import Turns
+from .scheduler import FairScheduler
 from .traffic import Traffic
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class OpenLog(Generic[T]):
 
     __slots__ = ("asynchronous", "log", "view")
 
-    def __init__(self, log: LocalLog, view: T, turns: Turns, traffic: Traffic) -> None:
+    def __init__(self, log: LocalLog, view: T, turns: FairScheduler, traffic: Traffic) -> None:
         self.log, self.view = log, view
         self.asynchronous = AsyncLog(log, turns, traffic)
 
@@ -30,7 +30,7 @@ class OpenLogs(Generic[T]):
     """The logs that one room has opened, by name."""
 
     def __init__(
-        self, store: LogStore, view: Callable[[str, LocalLog], T], turns: Turns, traffic: Traffic | None = None
+        self, store: LogStore, view: Callable[[str, LocalLog], T], turns: FairScheduler, traffic: Traffic | None = None
     ) -> None:
         """`view` makes of a log, and its name, what the room wants beside it. It is called where it may block.
 

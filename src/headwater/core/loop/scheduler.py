@@ -1,8 +1,9 @@
 """Whose turn it is on the event loop: work that scans gets a few ms of each turn, dealt to users, then to connections.
 
-A step is a callable that scans for about half a millisecond (`Pace` says how much that is) and asks for another turn if
-there is more: it may do so for ever. Each turn of the loop has 2 ms of CPU time for all steps; everything else on the
-loop gets its turn in between. Long jobs that end, because their input is bounded, run in slices instead (`slices`).
+A step is a callable that scans for about half a millisecond (`BatchSizer` says how much that is) and asks for another
+turn if there is more: it may do so for ever. Each turn of the loop has 2 ms of CPU time for all steps; everything else
+on the loop gets its turn in between. Long jobs that end, because their input is bounded, run in slices instead
+(`slices`).
 
 Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: users, and the connections of each user. A flow (a
 user, or a connection) has a start: the virtual time since which it is due.
@@ -44,7 +45,7 @@ from weakref import WeakValueDictionary
 from ..client_subnet import place_of
 
 
-class Doing:
+class LoopActivity:
     """The note of one event loop. To set it costs an attribute, so nothing is made of it before somebody asks."""
 
     __slots__ = ("what",)
@@ -160,7 +161,7 @@ class Flow(_Flow):
         self.steps: deque[Step] = deque()
 
 
-class Turns:
+class FairScheduler:
     """Deals the time of one event loop. All of it is called on that loop."""
 
     def __init__(
@@ -169,10 +170,10 @@ class Turns:
         *,
         cpu: Clock = time.thread_time,
         wall: Clock = time.perf_counter,
-        doing: Doing | None = None,
+        activity: LoopActivity | None = None,
     ) -> None:
         """`call_soon` has something done in the next turn of the loop; by default of the one that runs then."""
-        self.doing = doing or Doing()
+        self.activity = activity or LoopActivity()
         """Where a step notes what it is."""
         self._call_soon = call_soon
         self.cpu = cpu
@@ -272,7 +273,7 @@ class Turns:
         return cost
 
 
-class Pace:
+class BatchSizer:
     """How much of some work makes one step: more while steps are short, at once less where one was long."""
 
     __slots__ = ("_most", "_step_s", "size")

@@ -15,7 +15,7 @@ from ...core.errors import InvalidInput, TooLarge
 from ...core.event import Event
 from ...core.limits import EventColumns, show
 from ...core.log import AppendResult
-from ...core.loop.append_builder import Gathering
+from ...core.loop.append_builder import AppendBuilder
 from ...core.loop.slices import Slices
 from ...core.settings import LogSettings
 from ...formats import cloudevents, jsontext, packed
@@ -102,17 +102,17 @@ async def append(host: Host, exchange: Exchange) -> None:
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
     """The same of a long body: in slices."""
-    gathering = gathering_of(exchange, opened)
+    builder = builder_of(exchange, opened)
     try:
-        given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
+        given = await (read_packed(body, builder) if is_packed else read_json(body, _FORM, builder))
         is_strict = _is_strict(exchange, given)
         condition = condition_of(given.condition, is_strict=is_strict)
         if is_strict:
-            await _check_strictly(gathering.columns())
-        result = await _append_gathered(opened, gathering, condition, given.partition)
+            await _check_strictly(builder.columns())
+        result = await _append_gathered(opened, builder, condition, given.partition)
         await _answer_result(exchange, result)
     finally:
-        await gathering.let_go()
+        await builder.let_go()
 
 
 async def _check_strictly(columns: EventColumns) -> None:
@@ -122,17 +122,17 @@ async def _check_strictly(columns: EventColumns) -> None:
         await slices.pause()
 
 
-def gathering_of(exchange: Exchange, opened: Opened) -> Gathering:
+def builder_of(exchange: Exchange, opened: Opened) -> AppendBuilder:
     """Where the events of a long body gather, in the trace of their request where they are in none of their own."""
     trace = trace_of_headers(exchange.scope["headers"])
     completed = partial(traced, trace=trace) if trace else None
-    return Gathering(opened.log.settings.event_bytes_max, completed)
+    return AppendBuilder(opened.log.settings.event_bytes_max, completed)
 
 
 async def _append_gathered(
-    opened: Opened, gathering: Gathering, condition: AppendCondition | None = None, partition: int | None = None
+    opened: Opened, builder: AppendBuilder, condition: AppendCondition | None = None, partition: int | None = None
 ) -> AppendResult:
-    return await opened.asynchronous.append_columns(gathering.columns(), condition, partition=partition)
+    return await opened.asynchronous.append_columns(builder.columns(), condition, partition=partition)
 
 
 async def append_cloudevents(host: Host, exchange: Exchange) -> None:
@@ -145,12 +145,12 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         elif media_type == cloudevents.BATCH:
             body = await exchange.body()
             if len(body) > LARGE_BYTES:
-                gathering = gathering_of(exchange, opened)
+                builder = builder_of(exchange, opened)
                 try:
-                    await read_batch(body, gathering)
-                    await _answer_result(exchange, await _append_gathered(opened, gathering))
+                    await read_batch(body, builder)
+                    await _answer_result(exchange, await _append_gathered(opened, builder))
                 finally:
-                    await gathering.let_go()
+                    await builder.let_go()
                 return
             events = cloudevents.events_from_json_batch(body)
         elif exchange.header(b"ce-specversion") is not None:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from ...core.errors import InvalidInput, TooLarge
 from ...core.event import Event
-from ...core.loop.append_builder import Gathering, moved
+from ...core.loop.append_builder import AppendBuilder, moved
 from ...core.loop.slices import Slices
 from ...formats import cloudevents, jsontext
 from ...formats.budget import values
@@ -63,7 +63,7 @@ class _Members(Struct):
 _members = msgspec.json.Decoder(_Members)
 
 
-async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body:
+async def read_json(body: bytes, form: Form[Body], builder: AppendBuilder) -> Body:
     """Gather the events of an append. Answers the body, of whose `events` some, or all, are left.
 
     Raises InvalidInput, TooLarge, with paths into the body.
@@ -74,54 +74,54 @@ async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body
     def read(piece: bytes) -> list[Event]:
         return form.events_of(jsontext.decode(form.elements, piece))
 
-    start = await _gather_pieces(body, opening, gathering, slices, read)
-    with placed(body, gathering.count, start - opening):
-        rest = _rest(body, opening, start, gathering)
+    start = await _gather_pieces(body, opening, builder, slices, read)
+    with placed(body, builder.count, start - opening):
+        rest = _rest(body, opening, start, builder)
         _check_rest(rest, opening)
         given = jsontext.decode(form.body, rest)
         events = form.events_of(given.events)
-    await gathering.add_all(events, slices)
+    await builder.add_all(events, slices)
     return given
 
 
-async def read_batch(body: bytes, gathering: Gathering) -> None:
+async def read_batch(body: bytes, builder: AppendBuilder) -> None:
     """Gather the events of a batch of CloudEvents. Raises InvalidInput, TooLarge: paths are into `events`."""
     slices = Slices()
     found = _ARRAY.match(body)
     opening = found.end() if found else 0
     read = cloudevents.events_from_json_batch
-    start = await _gather_pieces(body, opening, gathering, slices, read)
-    with placed(body, gathering.count, start - opening):
-        rest = _rest(body, opening, start, gathering)
+    start = await _gather_pieces(body, opening, builder, slices, read)
+    with placed(body, builder.count, start - opening):
+        rest = _rest(body, opening, start, builder)
         values.check_values(rest, _PIECE_VALUES_MAX, "events")
         events = read(rest)
-    await gathering.add_all(events, slices)
+    await builder.add_all(events, slices)
 
 
 async def _gather_pieces(
-    body: bytes, start: int, gathering: Gathering, slices: Slices, read: Callable[[bytes], list[Event]]
+    body: bytes, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
 ) -> int:
     """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
-    while start and (piece := cut(body, start, _piece_bytes_max(gathering))) is not None:
-        with placed(body, gathering.count, start - 1):
+    while start and (piece := cut(body, start, _piece_bytes_max(builder))) is not None:
+        with placed(body, builder.count, start - 1):
             values.check_values(piece.text, _PIECE_VALUES_MAX, "events")
             events = read(piece.text)
-        await gathering.add_all(events, slices)
+        await builder.add_all(events, slices)
         start = piece.following
     return start
 
 
-def _rest(body: bytes, opening: int, start: int, gathering: Gathering) -> bytes:
+def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> bytes:
     """What of a body is left when pieces from `opening` to `start` are done, in one step. Raises TooLarge."""
-    length, at_most = len(body) - (start - opening), _piece_bytes_max(gathering)
+    length, at_most = len(body) - (start - opening), _piece_bytes_max(builder)
     if length > at_most:
         raise TooLarge(length, at_most, "bytes of one event", "events[0]")
     return body[:opening] + body[start:] if start > opening else body
 
 
-def _piece_bytes_max(gathering: Gathering) -> int:
+def _piece_bytes_max(builder: AppendBuilder) -> int:
     """How long the JSON of one event that the log takes can be, and what is not an event."""
-    return _ESCAPE * gathering.event_bytes_max + BESIDE_BYTES_MAX
+    return _ESCAPE * builder.event_bytes_max + BESIDE_BYTES_MAX
 
 
 def _opening(body: bytes, form: Form[Any]) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from ...core.errors import InvalidInput, TooLarge
 from ...core.event import Event
 from ...core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
-from ...core.loop.append_builder import Gathering
+from ...core.loop.append_builder import AppendBuilder
 from ...core.loop.slices import Slices
 from ...formats import packed
 from ...formats.budget.packed_pieces import Cut, array_at, array_head, map_at, span_at
@@ -43,19 +43,19 @@ class _Member(NamedTuple):
     """Where its value does."""
 
 
-async def read_packed(body: bytes, gathering: Gathering) -> PackedAppendIn:
+async def read_packed(body: bytes, builder: AppendBuilder) -> PackedAppendIn:
     """Gather the events of an append. Answers what else the body says, with no event in it.
 
     Raises InvalidInput, TooLarge, with paths into the body. Each member may be given once.
     """
     slices = Slices()
-    cut, rest = await _taken_apart(body, gathering.event_bytes_max, slices)
+    cut, rest = await _taken_apart(body, builder.event_bytes_max, slices)
     given = packed.decode(_rest, rest)
     for index, piece in _pieces(body, cut):
         await slices.pause()
         with placed(body, index, 0):
             events = packed.decode(_events, piece)
-        await gathering.add_all(events, slices)
+        await builder.add_all(events, slices)
     return given
 
 

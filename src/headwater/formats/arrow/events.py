@@ -37,7 +37,7 @@ from ...core.limits import (
     show,
 )
 from ...core.log import ArrowBatch
-from ...core.loop.append_builder import PART_EVENTS, Gathering
+from ...core.loop.append_builder import PART_EVENTS, AppendBuilder
 from ...core.message_check import check_message, checks_messages
 from ...core.settings import LogSettings
 from .columns import (
@@ -95,7 +95,7 @@ def columns_of(
     if completed is None:
         with suppress(Unclear, pa.ArrowInvalid):
             return _checked(batch, settings.event_bytes_max)
-    return _one_by_one(batch, Gathering(settings.event_bytes_max, completed))
+    return _one_by_one(batch, AppendBuilder(settings.event_bytes_max, completed))
 
 
 def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
@@ -406,12 +406,12 @@ def _chars(column: pa.StringArray) -> int:
 # Event by event: slowly, to say what is wrong.
 
 
-def _one_by_one(batch: pa.RecordBatch, gathering: Gathering) -> EventColumns:
+def _one_by_one(batch: pa.RecordBatch, builder: AppendBuilder) -> EventColumns:
     """In parts, because other threads wait while the values of a column are made."""
     _check_attribute_counts(batch)
     for start in range(0, batch.num_rows, PART_EVENTS):
-        gathering.add(_events(batch.slice(start, PART_EVENTS)))
-    return gathering.columns()
+        builder.add(_events(batch.slice(start, PART_EVENTS)))
+    return builder.columns()
 
 
 def _check_attribute_counts(batch: pa.RecordBatch) -> None:

@@ -10,10 +10,10 @@ import importlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LateModule", "arrow_is_loaded", "pa", "pc"]
+__all__ = ["LazyModule", "arrow_is_loaded", "pa", "pc"]
 
 
-class LateModule:
+class LazyModule:
     """A module that is imported when something of it is asked for; from then on it is as quick as the module itself."""
 
     def __init__(self, name: str) -> None:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    pa = LateModule("pyarrow")
-    pc = LateModule("pyarrow.compute")
+    pa = LazyModule("pyarrow")
+    pc = LazyModule("pyarrow.compute")
 
 _loading = threading.Lock()
 _has_begun = False

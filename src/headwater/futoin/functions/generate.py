@@ -9,7 +9,7 @@ from ...core.access import Right
 from ...core.errors import EventLogError
 from ...core.event import Event
 from ...core.log import AppendResult
-from ...core.loop.append_builder import PART_EVENTS, Gathering
+from ...core.loop.append_builder import PART_EVENTS, AppendBuilder
 from ...core.loop.slices import Slices
 from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from ..calls import Call, Channel, check_size, checked
@@ -65,17 +65,17 @@ async def add_events(call: Call) -> bytes:
     """addEvents: all of them, under consecutive numbers, or none."""
     opened = await call.log(Right.APPEND)
     event_bytes_max = opened.log.settings.event_bytes_max
-    slices, gathering = Slices(), Gathering(event_bytes_max)
+    slices, builder = Slices(), AppendBuilder(event_bytes_max)
     some: list[Event] = []
     for new in new_events(call, event_bytes_max):
         if new is not None:
             some.append(_event(call, new.type, new.data, new.key, new.trace))
         if len(some) == PART_EVENTS or slices.is_over:
-            gathering.add(some)
+            builder.add(some)
             some = []
             await slices.pause()
-    gathering.add(some)
-    columns = gathering.columns()
+    builder.add(some)
+    columns = builder.columns()
     call.begun()
     result = await opened.asynchronous.append_columns(columns)  # begins before anything else has its turn
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])

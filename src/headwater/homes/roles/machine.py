@@ -31,7 +31,7 @@ OVER = "it is over"
 """What is told of an obstacle that is one no more."""
 
 
-class Chance(Protocol):
+class Rng(Protocol):
     """Where jitter and nonces come from; a `random.Random`. Two servers must not draw the same."""
 
     def random(self) -> float:
@@ -77,7 +77,7 @@ class Roles:
     `may_act` is asked: a process that was stopped in between learns there that its time is over.
     """
 
-    def __init__(self, times: LeaseTimes, chance: Chance) -> None:
+    def __init__(self, times: LeaseTimes, rng: Rng) -> None:
         self.times = times
         self.role = Role.STARTING
         self.stage: Stage | None = None
@@ -85,7 +85,7 @@ class Roles:
         """Who had the lease when the home was asked last, as far as it was another."""
         self.obstacles: set[str] = set()
         """Why this server takes no lease: `clock-off`, `copy-failed`."""
-        self._chance = chance
+        self._rng = rng
         self._lease: Lease | None = None
         self._nonce: int | None = None
         """That of the lease which is asked for: the same until an answer is known, so that an answer which was lost
@@ -200,7 +200,7 @@ class Roles:
 
     def _try(self) -> None:
         if self._nonce is None:
-            self._nonce = self._chance.getrandbits(_NONCE_BITS)
+            self._nonce = self._rng.getrandbits(_NONCE_BITS)
         self._try_at = self._now + self.times.patience_s + self._jitter()
         self._do(actions.TryLease(self._nonce, self._now))
 
@@ -431,7 +431,7 @@ class Roles:
         return self._lease is not None and self._lease.term == term
 
     def _jitter(self) -> float:
-        return self._chance.random() * self.times.jitter_s
+        return self._rng.random() * self.times.jitter_s
 
     def _do(self, action: actions.RoleAction) -> None:
         self._actions.append(action)

@@ -21,7 +21,7 @@ from ..users.guard import AccountGuard
 from .clients import Clients
 from .home_servers import HomeServers
 from .readers import ReaderEntities, RefusalEntities
-from .server import Itself
+from .server import ServerEntity
 from .tokens import Tokens
 from .users import Users
 
@@ -34,11 +34,11 @@ def serve_management(
     http: HttpServer,
     bulk: BulkPlane | None,
     readers: Readers,
-    itself: Itself,
+    server_entity: ServerEntity,
     home_servers: HomeServers,
 ) -> None:
     """Let management clients see the server, users, subscriptions and who does not speak AMQP too."""
-    node.management.serve(SERVER, itself)
+    node.management.serve(SERVER, server_entity)
     node.management.serve(HOME_SERVER, home_servers)
     node.management.serve(CLIENT, Clients(guard, http, bulk))
     node.management.serve(READER, ReaderEntities(guard, readers))

@@ -13,7 +13,7 @@ from ...core.store import LogStore
 from ...management.ports import Attributes, ReadOnly
 
 
-class Itself(ReadOnly):
+class ServerEntity(ReadOnly):
     """The server; see `management.entities`."""
 
     def __init__(

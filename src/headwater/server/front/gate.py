@@ -17,7 +17,7 @@ from enum import StrEnum
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
 from ...core.loop.byte_account import Unfinished
-from ...core.loop.scheduler import Doing
+from ...core.loop.scheduler import LoopActivity
 from ...core.watch.spans import Spans
 from ...formats.problem import Problem
 from ...futoin.http import answer_problem
@@ -53,14 +53,14 @@ class Gate:
         meter: RequestMeter,
         unfinished: Unfinished | None = None,
         web: WebGuard | None = None,
-        doing: Doing | None = None,
+        activity: LoopActivity | None = None,
     ) -> None:
         """`unfinished` bounds bodies that have come in part, collected answers, and whatever else draws from it.
 
         `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
         request.
         """
-        self._doing = doing or Doing()
+        self._activity = activity or LoopActivity()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
@@ -98,7 +98,7 @@ class Gate:
         if not (self._is_open() or (self.state is State.READING and self._may_read(scope))):
             await self._not_now(scope, receive, answering(send))
             return
-        self._doing.what = scope
+        self._activity.what = scope
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         send = answering(passage.send)
         if collects := scope.get("http_version", "1.1") < "1.1":

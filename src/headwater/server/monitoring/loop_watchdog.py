@@ -1,7 +1,7 @@
-"""The watchman: measures how late the event loop is, and says who held it when that was long.
+"""The watchdog: measures how late the event loop is, and says who held it when that was long.
 
 One thread serves everybody on the loop, so whatever holds it holds all up. A tick on the loop measures its lag. While
-no tick comes, a thread of the watchman looks where the loop's thread is. Code in C may keep the interpreter, and so
+no tick comes, a thread of the watchdog looks where the loop's thread is. Code in C may keep the interpreter, and so
 that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
 note of what was done last (`core.loop.scheduler`) counts.
 
@@ -20,7 +20,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import NamedTuple
 
-from ...core.loop.scheduler import Doing
+from ...core.loop.scheduler import LoopActivity
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
 from ...core.watch.threads import Threads
@@ -56,19 +56,19 @@ class Held(NamedTuple):
     """The innermost line of this package, as `amqp/filters/values.py:251 end_of_first`; None if it is not known."""
 
 
-class Watchman:
+class LoopWatchdog:
     """Watches one event loop, from `start` to `stop`, both of which are called on it."""
 
     def __init__(
         self,
         bus: Bus,
-        doing: Doing,
+        activity: LoopActivity,
         threads: Threads | None = None,
         clock: Callable[[], float] = time.monotonic,
         used: Callable[[], float] = time.process_time,
     ) -> None:
         """`threads` sees to it that the thread goes on looking. `used` answers for how long the process had a CPU."""
-        self._bus, self._doing, self._clock, self._used = bus, doing, clock, used
+        self._bus, self._activity, self._clock, self._used = bus, activity, clock, used
         self._threads = threads or Threads(bus)
         self.lags = Histogram(BOUNDS_S)
         """How late each tick came."""
@@ -89,7 +89,7 @@ class Watchman:
         """Begin to watch the loop that runs."""
         self._loop_thread = threading.get_ident()
         self._due = self._clock()
-        self._thread = self._threads.start("watchman", self._watch, self._stopping)
+        self._thread = self._threads.start("watchdog", self._watch, self._stopping)
         self._go_on()
 
     def stop(self) -> None:
@@ -115,7 +115,7 @@ class Watchman:
         self._due = now + TICK_S
         self.lags.add(lag_s)
         if lag_s >= HELD_S and busy_s >= HELD_S:
-            self._tell(now, lag_s, held or of_note(self._doing.what))
+            self._tell(now, lag_s, held or of_note(self._activity.what))
 
     def _tell(self, now: float, lag_s: float, held: Held) -> None:
         if now - self._told_at < TELL_S:
@@ -142,7 +142,7 @@ class Watchman:
         if self._held is None and self._clock() - self._due > LOOK_S:
             frame = sys._current_frames().get(self._loop_thread)
             if frame is not None:
-                self._held = of_frame(frame, self._doing.what)
+                self._held = of_frame(frame, self._activity.what)
 
 
 def of_note(what: object) -> Held:

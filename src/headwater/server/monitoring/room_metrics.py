@@ -22,7 +22,7 @@ from ..bulk.plane import BulkPlane
 from ..httpd.server import HttpServer
 from ..replicas.membership import Membership
 from ..replicas.replica import Replica
-from .loop_watchdog import Watchman
+from .loop_watchdog import LoopWatchdog
 from .metrics import counter, gauge, histogram
 from .protocol_traffic import IN, OUT, TrafficNow
 
@@ -147,9 +147,9 @@ def notification_metrics(bus: Bus) -> Iterator[Metric]:
     yield counter("management_events", "Notifications, by type.", samples, ["type"])
 
 
-def loop_metrics(watchman: Watchman) -> Iterator[Metric]:
+def loop_metrics(watchdog: LoopWatchdog) -> Iterator[Metric]:
     """How late the event loop is, measured twenty-five times a second."""
-    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchman.lags)])
+    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchdog.lags)])
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:

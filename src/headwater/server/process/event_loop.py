@@ -93,8 +93,8 @@ class Listener(asyncio.AbstractServer):
         """`protocols` makes the protocol of each connection."""
         self._loop, self._protocols, self._socket = loop, protocols, sock
         self._tls: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
-        self._waiting: Knocking[socket.socket] = Knocking()
-        self._opening: Knocking[asyncio.Task[None]] = Knocking()
+        self._waiting: PendingConnections[socket.socket] = PendingConnections()
+        self._opening: PendingConnections[asyncio.Task[None]] = PendingConnections()
         self._is_reading = self._is_due = False
         self._pause: asyncio.TimerHandle | None = None
         sock.setblocking(False)
@@ -226,7 +226,7 @@ class _Newcomer(asyncio.Protocol):
             transport.abort()
 
 
-class Knocking(Generic[T]):
+class PendingConnections(Generic[T]):
     """What is under way to a connection (a socket, say), by the place that it comes from."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from ...amqp.redirect import Elsewhere, attach_reading, connection_redirect
 from ...amqp.server import AmqpServer
 from ...amqp.settings import AmqpSettings
 from ...core.access import Guard
-from ...core.loop.scheduler import Turns
+from ...core.loop.scheduler import FairScheduler
 from ...core.store import LogStore
 from ...core.watch.bus import Bus
 from ...core.watch.threads import Threads
@@ -36,7 +36,7 @@ class ReplicaAmqp:
         threads: Threads,
         *,
         bus: Bus,
-        turns: Turns,
+        turns: FairScheduler,
     ) -> None:
         """Who comes to `sockets` while this server stands by is sent away; who comes to `reading_sockets` receives.
 

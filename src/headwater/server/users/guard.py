@@ -5,8 +5,8 @@ A wrong one costs the same, whether the user exists or not, and makes the next a
 token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait. So it
 is with tokens of an issuer (`oidc`), which are known by their signature.
 
-Who fails, or asks for too much, holds up his own place only (`brake.place_of`). What is not looked at is TooManyLogins,
-never a wrong password.
+A client that fails, or asks too often, slows down its own place only (`login_backoff.place_of`). A login that was not
+checked is TooManyLogins, never a wrong password.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
 from ..process.log_lines import fields
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
-from .login_backoff import WAIT_S_MAX, Attempt, Brake, Seats
+from .login_backoff import WAIT_S_MAX, Attempt, LoginBackoff, WaitSlots
 from .oidc.tokens import KeyUnknown, TokenLogins
 from .refusals import Refusals
 
@@ -82,7 +82,7 @@ LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to come again where too many passwords wait: in that time as many are checked as one place may have waiting."""
-BRAKED_OF_PLACE_MAX, BRAKED_MAX = 32, 512
+ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX = 32, 512
 """Attempts that wait because others failed; those beyond are refused unchecked."""
 LOG_NAME_SHOWN = 100
 """Characters of a name in the line that logs a refusal: who has no right to it may have made it up."""
@@ -110,8 +110,8 @@ class AccountGuard(Guard):
         self._bus = bus or Bus()
         self.directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
-        self._brake = Brake(clock)
-        self._braked = Seats(BRAKED_OF_PLACE_MAX, BRAKED_MAX)
+        self._backoff = LoginBackoff(clock)
+        self._wait_slots = WaitSlots(ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX)
         self._running: dict[tuple[str, bytes], asyncio.Task[User | None]] = {}
         """Checks under way: the connections that a client opens at once with one password cost one scrypt."""
         self._checks = PasswordChecks()
@@ -235,7 +235,7 @@ class AccountGuard(Guard):
         attempt = place_of(peer), ""
         await self._wait(attempt, peer)
         if (user := self._recalled(credentials, self.directory.newest())) is not None:
-            self._brake.release(attempt)
+            self._backoff.release(attempt)
         return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
@@ -258,7 +258,7 @@ class AccountGuard(Guard):
         try:
             await tokens.keys.refresh()
         except IssuerUnavailable:
-            self._brake.take_back(attempt)
+            self._backoff.take_back(attempt)
             self._count("unchecked", credentials.name, peer)
             raise
         try:
@@ -266,7 +266,7 @@ class AccountGuard(Guard):
         except KeyUnknown:
             return None
         if user is not None:
-            self._brake.release(attempt)
+            self._backoff.release(attempt)
         return user
 
     async def _checked(self, credentials: Credentials, peer: str) -> User | None:
@@ -297,10 +297,10 @@ class AccountGuard(Guard):
                     self._logins.put(digest, account, accounts)
                     user = account.user
         except NoRoom:
-            self._brake.take_back(attempt)
+            self._backoff.take_back(attempt)
             raise self._hasty(credentials.name, peer) from None
         if user is not None:
-            self._brake.release(attempt)
+            self._backoff.release(attempt)
         return user
 
     async def _account_of_password(self, accounts: Accounts, credentials: Credentials) -> Account | None:
@@ -312,17 +312,17 @@ class AccountGuard(Guard):
     async def _wait(self, attempt: Attempt, peer: str) -> None:
         """Wait as long as failures before this attempt make it. Raises TooManyLogins, at once if no peer is known."""
         place, name = attempt
-        wait_s = self._brake.begin(attempt)
+        wait_s = self._backoff.begin(attempt)
         if wait_s > WAIT_S_MAX:
             raise self._hasty(name, peer, wait_s)
         if wait_s > 0:
-            if not place or not self._braked.take(place):
-                self._brake.take_back(attempt)
+            if not place or not self._wait_slots.take(place):
+                self._backoff.take_back(attempt)
                 raise self._hasty(name, peer, wait_s)
             try:
                 await self._sleep(wait_s)
             finally:
-                self._braked.leave(place)
+                self._wait_slots.leave(place)
 
     def _hasty(self, name: str, peer: str, retry_after_s: float = RETRY_AFTER_S) -> TooManyLogins:
         self._count("hasty", name, peer)

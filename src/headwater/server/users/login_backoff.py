@@ -18,7 +18,7 @@ Attempt = tuple[str, str]
 """The place that an attempt comes from, and the name that it is for (empty for a token)."""
 
 
-class Brake:
+class LoginBackoff:
     """Makes attempts that follow failures wait, longer each time, per place and name; the table is bounded.
 
     An attempt counts as a failure until it is released, so that opening many connections at once gains nothing.
@@ -56,7 +56,7 @@ class Brake:
         self._failures.pop(attempt, None)
 
 
-class Seats:
+class WaitSlots:
     """How many may wait at the same time, of each place and in all."""
 
     def __init__(self, each_max: int, all_max: int) -> None:

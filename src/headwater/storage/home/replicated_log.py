@@ -57,7 +57,7 @@ class CopyBehind(StorageUnavailable):
         )
 
 
-class HomedLog(SegmentLog):
+class ReplicatedLog(SegmentLog):
     """A FrameLog at a home, with its copy in a directory. It begins where the copy ends: see `catch_up`."""
 
     def __init__(self, homed: Homed, key: str, directory: Path, log_id: bytes, segments: Sequence[Segment], *,

@@ -22,7 +22,7 @@ LISTED_MAX = 8192
 """So many numbers at most are listed for one page; what may take more is walked."""
 
 
-class Passed(int):
+class SkipMarker(int):
     """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
 
 
@@ -44,7 +44,7 @@ def matching(
 ) -> Iterator[int]:
     """The numbers that match, ascending (or descending), each once. The pieces are ascending and disjoint.
 
-    After about `looks_max` numbers that do not match, the last is a `Passed`: go on another time.
+    After about `looks_max` numbers that do not match, the last is a `SkipMarker`: go on another time.
     """
     items = query.items if query.items is not None else (QueryItem(),)
     pause = None if looks_max is None else max(LOOKS_MIN, looks_max // max(1, len(items)))
@@ -53,7 +53,7 @@ def matching(
         if walks and pause is not None and _is_probed(query, partition):
             for number in walks[0] if len(walks) == 1 else _distinct(heapq.merge(*walks, reverse=backwards)):
                 yield number
-                if number.__class__ is Passed:
+                if number.__class__ is SkipMarker:
                     return
         elif len(walks) == 1:
             yield from walks[0]
@@ -172,14 +172,14 @@ def _probing(
         if all([each.has(number) for each in required]) and (not any_of or any(each.has(number) for each in any_of)):
             yield number
         elif pause is not None and (looks := looks + 1) >= pause:
-            yield Passed(number)
+            yield SkipMarker(number)
             looks = 0
 
 
 def _distinct(ordered: Iterable[int]) -> Iterator[int]:
     previous = None
     for number in ordered:
-        if number.__class__ is Passed:
+        if number.__class__ is SkipMarker:
             yield number
         elif number != previous:
             yield number

@@ -18,7 +18,7 @@ from ...core.watch.notification_types import NotificationType
 from ..catalog.retention import kept_from, silent
 from ..catalog.trim_point import unused_segments
 from ..disk.system import sync_directory
-from ..home.replicated_log import HomedLog
+from ..home.replicated_log import ReplicatedLog
 from ..index import id_files
 from ..index.builder import postings_ranges, range_of
 from ..index.id_files import IdFile
@@ -166,7 +166,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
             log.writer_table.save()  # what the marks in these frames say must outlive them
-            if isinstance(log.frames, HomedLog) and not (log.settings.keeps_history or log.is_following):
+            if isinstance(log.frames, ReplicatedLog) and not (log.settings.keeps_history or log.is_following):
                 log.writer_table.keep_all()
                 flush_state()
                 log.frames.forget_at_home(gone[-1].last + 1)

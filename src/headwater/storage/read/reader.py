@@ -14,7 +14,7 @@ from ...core.log import Page
 from ...core.query import Query
 from ..frames.frame import Frame
 from ..index.index import Index
-from ..index.matches import Passed, listed, matching
+from ..index.matches import SkipMarker, listed, matching
 from ..segments.segment import Segment
 from ..segments.segment_log import SegmentLog
 from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
@@ -134,7 +134,7 @@ class Reader:
 
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
         """Fetch what was found, frame by frame."""
-        passed = wanted.pop() if wanted and wanted[-1].__class__ is Passed else None
+        passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()

@@ -20,7 +20,7 @@ from ..append.prepared import PreparedColumns
 from ..frames.encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
 from ..frames.frame_log import NotAdopted
 from ..frames.mark import FrameMark
-from ..home.replicated_log import HomedLog
+from ..home.replicated_log import ReplicatedLog
 from ..index.ids import are_distinct, hashes_of
 from ..index.runs import Run
 from ..segments.segment_log import SegmentLog
@@ -88,6 +88,6 @@ def _body(frame: StagedFrame) -> EncodedBody:
 def takes_segments(log: LocalLog) -> bool:
     """Whether a log takes segments: it is in local files, which may have two names, and has one partition."""
     frames = getattr(log, "frames", None)
-    if not isinstance(frames, SegmentLog) or isinstance(frames, HomedLog):
+    if not isinstance(frames, SegmentLog) or isinstance(frames, ReplicatedLog):
         return False
     return frames.has_links and log.settings.partitions == 1

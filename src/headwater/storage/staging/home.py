@@ -17,7 +17,7 @@ from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ..disk.system import refusing, sync_directory
 from ..home.port import Home, called
-from ..home.replicated_log import HomedLog
+from ..home.replicated_log import ReplicatedLog
 from .batches import MANIFEST_NAME, Manifest, exclusively, manifest_bytes, writer_directory
 from .part import PART_SUFFIX
 from .reader import make_plain
@@ -39,7 +39,7 @@ class StagedAtHome:
     def of(log: LocalLog, directory: Path) -> StagedAtHome | None:
         """That of a log; None: it has no home."""
         frames = getattr(log, "frames", None)
-        return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, HomedLog) else None
+        return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, ReplicatedLog) else None
 
     def keep(self, folder: Path, manifest: Manifest) -> None:
         """Its parts and then its manifest are in the home, durably, when this returns; a commit can begin.

@@ -41,7 +41,7 @@ from ..frames.frame import Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, Term, new_term
 from ..home.copy_file import mark_copy
 from ..home.port import JOURNAL_KEY, Home
-from ..home.replicated_log import Homed, HomedLog, open_copy
+from ..home.replicated_log import Homed, ReplicatedLog, open_copy
 from ..segments.meta import FRAMES, Meta, read_meta
 from ..segments.recovery import Scan, open_segments
 from ..segments.segment import Segment, id_in, segment_paths
@@ -204,17 +204,17 @@ class Journal:
     @property
     def is_following(self) -> bool:
         """Whether it is the copy of a journal that another server writes."""
-        return isinstance(self.frames, HomedLog) and self.frames.is_following
+        return isinstance(self.frames, ReplicatedLog) and self.frames.is_following
 
     def follow(self, head: Head) -> Iterator[list[Written]]:
-        """Take up what its home has, where it ends there: what each step brought. Raises as `HomedLog.follow`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up what its home has, where it ends there: what each step brought. Raises as `ReplicatedLog.follow`."""
+        assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             yield self._news()
 
     def take(self, content: _Content) -> list[Written] | None:
-        """Take up a frame that was committed at the home; None: see `HomedLog.take`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up a frame that was committed at the home; None: see `ReplicatedLog.take`."""
+        assert isinstance(self.frames, ReplicatedLog)
         return self._news() if self.frames.take(content) else None
 
     def _news(self) -> list[Written]:
@@ -224,7 +224,7 @@ class Journal:
 
     def begin_term(self) -> None:
         """From now on it is written here. Raises OSError."""
-        assert isinstance(self.frames, HomedLog)
+        assert isinstance(self.frames, ReplicatedLog)
         self.frames.begin_term()
         self._nonce = self.frames.term.nonce
         self._synced = self.head
@@ -239,7 +239,7 @@ class Journal:
             meta.write(self.directory)
             self.meta = meta
             self.frames.trim(below)
-        if isinstance(self.frames, HomedLog) and not self.is_following:
+        if isinstance(self.frames, ReplicatedLog) and not self.is_following:
             self.frames.forget_at_home(below)
 
     def close(self) -> None:
@@ -281,13 +281,13 @@ def _local_frames(directory: Path, meta: Meta, confirmed: int, term: Term, disk:
                       room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
 
 
-def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: Room) -> tuple[Meta, HomedLog]:
+def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: Room) -> tuple[Meta, ReplicatedLog]:
     """The copy, brought up to the home, and what is to be said of it: the home may have forgotten more."""
     frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
     segments = open_copy(
         frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk
     )
-    copy = HomedLog(homed, JOURNAL_KEY, frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor,
+    copy = ReplicatedLog(homed, JOURNAL_KEY, frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor,
                     disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
     copy.catch_up()
     meta = meta.changed(epoch=homed.home.term.number)

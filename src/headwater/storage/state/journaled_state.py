@@ -166,7 +166,7 @@ class JournalState(StateStore):
     def follow(self, head: Head, kinds: set[str]) -> None:
         """Take up what another server changed, as far as the journal ends there at its home.
 
-        `kinds` gets those of the entries, also where it ends in the middle. Raises what `HomedLog.follow` does.
+        `kinds` gets those of the entries, also where it ends in the middle. Raises what `ReplicatedLog.follow` does.
         """
         has_news = False
         for written in self.journal.follow(head):
@@ -177,7 +177,7 @@ class JournalState(StateStore):
 
     @_change
     def take(self, content: bytes, kinds: set[str]) -> bool:
-        """As `follow`, of one frame that was committed at the home; False: see `HomedLog.take`."""
+        """As `follow`, of one frame that was committed at the home; False: see `ReplicatedLog.take`."""
         written = self.journal.take(content)
         if written is None:
             return False

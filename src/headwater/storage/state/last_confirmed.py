@@ -37,7 +37,7 @@ class Testimony(NamedTuple):
     had_users: bool
 
 
-class Witness:
+class LastConfirmed:
     """The witness of one state, open to be written to. Safe to call under the lock of that state alone."""
 
     def __init__(self, path: Path) -> None:

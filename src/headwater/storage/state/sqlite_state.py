@@ -19,7 +19,7 @@ from ...core.errors import StateConflict, StorageCorrupted, StorageUnavailable
 from ...core.state import USER_KIND, StateEntry, StateStore
 from ..disk.system import make_file, tighten
 from .files import Proven, begin, files_of, prove, translated, translating, witness_path
-from .last_confirmed import REMEDY, Witness, make_witness
+from .last_confirmed import REMEDY, LastConfirmed, make_witness
 from .rows import (
     GUARDED_VERSION,
     SCHEMA_VERSION,
@@ -106,8 +106,8 @@ class SqliteState(StateStore):
             if version < GUARDED_VERSION:
                 begin(self._connection, witness_path(path))
             self._cursor = self._connection.cursor()
-            self._witness = Witness(witness_path(path))
-            opened.callback(self._witness.close)
+            self._last_confirmed = LastConfirmed(witness_path(path))
+            opened.callback(self._last_confirmed.close)
             if version < GUARDED_VERSION:
                 self.flush()
             opened.pop_all()
@@ -250,7 +250,7 @@ class SqliteState(StateStore):
         with self._lock:
             self._is_closed = True
             self._connection.close()
-            self._witness.close()
+            self._last_confirmed.close()
 
     def _find(self, kind: str, key: str) -> tuple[bytes, int, int]:
         """Value, version and guard; zeros where there is no such entry."""
@@ -291,9 +291,9 @@ class SqliteState(StateStore):
     def _tell(self, serial: int, had_users: bool) -> None:
         """What has been confirmed is not to be missed from now on."""
         try:
-            self._witness.tell(serial, had_users)
+            self._last_confirmed.tell(serial, had_users)
         except OSError as error:  # the change is durable all the same, and the next one is told of too
-            logger.error("%s: %s; a loss of state could go unnoticed", self._witness.path, error.strerror)
+            logger.error("%s: %s; a loss of state could go unnoticed", self._last_confirmed.path, error.strerror)
 
 
 class _Change:
