@@ -14,7 +14,14 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.cli.main import REFUSED, UNREACHABLE, USAGE, run
-from headwater.cli.notifications import Listener, selector_of, show_notification, tls_of, types_of, with_credentials
+from headwater.cli.notifications import (
+    NotificationListener,
+    selector_of,
+    show_notification,
+    tls_of,
+    types_of,
+    with_credentials,
+)
 from headwater.client import connect
 from headwater.core.watch.notification_types import NotificationType
 
@@ -149,7 +156,7 @@ def test_a_connection_that_is_lost_is_made_again(tmp_path: Path, capsys: Any) ->
     seen: list[object] = []
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
         url = amqp_url(server)
-        listener = Listener(url, selector_of(("log.created",), (), None), None, retry_s=20)
+        listener = NotificationListener(url, selector_of(("log.created",), (), None), None, retry_s=20)
         thread = Thread(target=lambda: seen.extend(each["log"] for each in islice(listener, 2)), daemon=True)
         with Client(url) as client:
             witness = client.receiver("$events")

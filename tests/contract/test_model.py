@@ -318,7 +318,7 @@ def test_a_log_of_many_small_segments_answers_as_the_model_does(
     ):
         assert hasattr(module, name)
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(worker.Worker, "run", lambda self, job: worker.do(job).problem)
+    monkeypatch.setattr(worker.IndexWorker, "run", lambda self, job: worker.do(job).problem)
     bounds = settings_of_run(stateful_step_count=50)
     twins = type("Twins", (Twins,), {"kind": "segments", "place": tmp_path})
     run_state_machine_as_test(twins, settings=bounds)  # type: ignore[no-untyped-call]

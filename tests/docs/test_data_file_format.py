@@ -61,7 +61,7 @@ def _of_code(marker: str) -> list[tuple[int, int]]:
     """Those of the structs that its comment names."""
     widths: list[int] = []
     for name in marker.removeprefix("layout: ").split():
-        module, _, attribute = name.partition(".")
+        module, _, attribute = name.rpartition(".")
         widths += _fields(getattr(importlib.import_module(f"headwater.storage.{module}"), attribute))
     return list(zip(accumulate(widths[:-1], initial=0), widths, strict=True))
 
@@ -69,11 +69,11 @@ def _of_code(marker: str) -> list[tuple[int, int]]:
 def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
     for name in (
-        "frame_layout.LEAD frame_layout.HEADER",
-        "segment._HEADER",
-        "postings._HEADER",
-        "places._HEADER",
-        "id_files._HEADER",
+        "frames.layout.LEAD frames.layout.HEADER",
+        "segments.segment._HEADER",
+        "index.postings._HEADER",
+        "segments.places._HEADER",
+        "index.id_files._HEADER",
     ):
         assert name in described
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.management.entities import CONSUMER, LINK, LOG, PARTITION, USER
 from headwater.management.query_filter import CHARS_MAX, TERMS_MAX, selection
-from headwater.management.statuses import Refusal
+from headwater.management.statuses import OperationRefused
 
 from .asking import CONSUMER_TYPE, LOG_TYPE, Node
 
@@ -66,12 +66,12 @@ def test_a_list_is_equal_to_each_of_its_elements() -> None:
     ],
 )
 def test_what_is_no_filter_is_refused(text: str, told: str) -> None:
-    with pytest.raises(Refusal, match=told):
+    with pytest.raises(OperationRefused, match=told):
         selection(text, [LOG, USER])
 
 
 def test_a_map_is_not_compared() -> None:
-    with pytest.raises(Refusal, match="map"):
+    with pytest.raises(OperationRefused, match="map"):
         selection("filter=x", [LINK])
 
 

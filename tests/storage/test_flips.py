@@ -18,10 +18,10 @@ from headwater.storage.append.writer_table import WRITERS_NAME, read_writers
 from headwater.storage.index import id_files, index
 from headwater.storage.index.postings import FilePostings
 from headwater.storage.maintenance import tasks
-from headwater.storage.maintenance.worker import Worker, do
+from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments import segment_log
 from headwater.storage.segments.meta import META_NAME, read_meta
-from headwater.storage.segments.places import Places
+from headwater.storage.segments.places import FramePlaces
 from headwater.storage.staging.batches import MANIFEST_NAME, STAGED, Staging, read_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged
 from headwater.storage.staging.part import check_part
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(segment_log, "SEGMENT_BYTES_MAX", 8 * 1024)
         patch.setattr(log, "CLEAN_POSTINGS_MIN", 20)
         patch.setattr(arrow_events, "APPEND_EVENTS_MAX", 20)
-        patch.setattr(Worker, "run", lambda self, job: do(job).problem)
+        patch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
         with engine(data) as one:
             orders = one.create("orders")
             fill(orders, 90, tags=lambda n: (f"n:{n % 5}",))
@@ -81,7 +81,7 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 def flips(path: Path, bits: range = range(8), step: int = 1) -> Iterator[str]:
@@ -226,7 +226,7 @@ def content_of(path: Path) -> object:
         postings.verify()
         return postings.first, postings.last, list(postings.entries())
     if path.suffix == ".places":
-        places = Places(path)
+        places = FramePlaces(path)
         return places.first, places.end, list(places.firsts), list(places.offsets), places.id_hashes.tolist()
     file = id_files.load(path)
     hashes, offsets = file.between(0, None)

@@ -27,7 +27,7 @@ LOOK_S = 0.5
 """How often an interruption and the connection's heartbeats have their turn."""
 
 
-class Refused(EventLogError):
+class ListenerRefused(EventLogError):
     """The server does not let us listen, or has ended it; the message says why."""
 
 
@@ -75,7 +75,7 @@ def events(
     """
     wanted = selector_of(types, logs, selector)
     url = with_credentials(amqp_url, user, password)
-    listener = Listener(url, wanted, tls_of(ca_file, is_verified=not no_verify), retry_s)
+    listener = NotificationListener(url, wanted, tls_of(ca_file, is_verified=not no_verify), retry_s)
     for attributes in islice(listener, count):
         if as_json:
             show_json(attributes)
@@ -137,8 +137,8 @@ def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
     return context
 
 
-class Listener:
-    """The attributes of each notification, one after the other, for ever. Raises Refused, ServerUnreachable."""
+class NotificationListener:
+    """The attributes of each notification, one after the other, for ever. Raises ListenerRefused, ServerUnreachable."""
 
     def __init__(self, url: str, selector: str | None, tls: ssl.SSLContext | None, retry_s: float) -> None:
         """The first connection is tried for `retry_s`; one that was lost until it is there again, unless that is 0."""
@@ -156,7 +156,7 @@ class Listener:
                 yield from self._received()
             except AmqpError as error:
                 if error.condition not in (CONNECTION_FORCED, LINK_DETACH_FORCED):
-                    raise Refused(str(error)) from None
+                    raise ListenerRefused(str(error)) from None
                 self._failed(error)
             except OSError as error:
                 self._failed(error)

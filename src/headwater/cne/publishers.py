@@ -16,7 +16,7 @@ from ..core.loop.slices import Slices
 from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
 from ..http.errors import json_path
-from .errors import Refused, too_large
+from .errors import RequestRefused, too_large
 from .exchange import Exchange
 from .host import Host
 from .notifications import envelope, records, rules, stored, writer
@@ -68,7 +68,7 @@ async def get_publisher(host: Host, exchange: Exchange) -> None:
     await host.reader(exchange)
     found = host.service.publishers.by_id.get(exchange.arguments[0])
     if found is None:
-        raise Refused(400, "publisher not found")
+        raise RequestRefused(400, "publisher not found")
     await exchange.answer_json(200, found.info(exchange.dialect))
 
 
@@ -118,7 +118,7 @@ async def _append(
         error.where = _in_document(error.where, given)
         raise
     except IdReused as error:
-        raise Refused(409, str(error), json_path(_joined(given[error.index].where, "id"))) from None
+        raise RequestRefused(409, str(error), json_path(_joined(given[error.index].where, "id"))) from None
 
 
 async def write_diary(host: Host, exchange: Exchange) -> None:
@@ -149,9 +149,9 @@ async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: b
 async def _read_all(
     texts: Sequence[bytes], exchange: Exchange, slices: Slices, is_strict: bool, where: str = ""
 ) -> list[Given]:
-    """The events of a batch, or of an envelope. Raises Refused, InvalidEvent with the path."""
+    """The events of a batch, or of an envelope. Raises RequestRefused, InvalidEvent with the path."""
     if len(texts) > BATCH_EVENTS_MAX:
-        raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
+        raise RequestRefused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
     found = []
     for index, text in enumerate(texts):
         await slices.pause()
@@ -204,7 +204,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
 
 
 def _check_size(notification: Notification, sent_bytes: int, bytes_max: int) -> None:
-    """Raises Refused where the event is larger than that, both as it was sent and as it is delivered."""
+    """Raises RequestRefused where the event is larger than that, both as it was sent and as it is delivered."""
     if sent_bytes <= bytes_max or writer.size_at_most(notification) <= bytes_max:
         return
     size = len(writer.structured(notification, _WIDEST_NUMBER))
@@ -215,14 +215,16 @@ def _check_size(notification: Notification, sent_bytes: int, bytes_max: int) -> 
 def _publisher_of(host: Host, notification: Notification) -> Publisher | None:
     publisher = host.service.publishers.by_id.get(notification.id)
     if publisher is None and not notification.is_wrapped:
-        raise Refused(400, f"no publisher data for id {show(notification.id)[1:-1]} found to publish event for", "$.id")
+        raise RequestRefused(
+            400, f"no publisher data for id {show(notification.id)[1:-1]} found to publish event for", "$.id"
+        )
     return publisher
 
 
 def _is_strict(host: Host, exchange: Exchange) -> bool:
     given = exchange.parameter("strict")
     if given not in (None, "true", "false"):
-        raise Refused(400, f"{show(given)} given, true or false is allowed", "strict")
+        raise RequestRefused(400, f"{show(given)} given, true or false is allowed", "strict")
     return host.settings.strict if given is None else given == "true"
 
 

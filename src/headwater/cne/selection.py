@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from .conflicts import Conflicts, origins
-from .errors import Refused
+from .errors import RequestRefused
 from .exchange import Exchange
 from .host import is_address
 from .notifications.records import Record
@@ -25,7 +25,7 @@ def chosen(exchange: Exchange, owner: str, records: Iterable[R], conflicts: Conf
     address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if their
     owner is known by an address only.
 
-    Raises Refused (400) where there is none.
+    Raises RequestRefused (400) where there is none.
     """
     conflicting = conflicts.callers(owner) if conflicts is not None and is_address(owner) else set()
     own = [
@@ -42,4 +42,4 @@ def chosen(exchange: Exchange, owner: str, records: Iterable[R], conflicts: Conf
     if conflicts is not None and (origin := conflicts.take(owner)) is not None:
         return [record for record in own if origins(record.endpoint) == origin]
     problem = f"those of {len(callers)} callers may be from your address"
-    raise Refused(400, f"{problem}; say ?EndpointUri=HOST:PORT, delete them one by one by their ids, or log in")
+    raise RequestRefused(400, f"{problem}; say ?EndpointUri=HOST:PORT, delete them one by one by their ids, or log in")

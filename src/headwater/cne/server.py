@@ -21,7 +21,7 @@ from ..http.errors import RouteNotFound
 from ..http.front_end import Handler
 from ..http.routing import of_method
 from . import errors, publishers, subscriptions
-from .errors import Refused
+from .errors import RequestRefused
 from .exchange import TEXT, Exchange
 from .host import Host
 from .notifications.notification import Dialect
@@ -70,7 +70,7 @@ async def schema(host: Host, exchange: Exchange) -> None:
     """GET /schemas/{name}"""
     name = exchange.arguments[0].removesuffix(".json")
     if name not in SCHEMAS:
-        raise Refused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
+        raise RequestRefused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
     await exchange.answer(200, SCHEMAS[name], SCHEMA_TYPE)
 
 
@@ -149,7 +149,7 @@ class Application(FrontEnd[Host, Exchange]):
         refused = errors.refusal_of(error)
         if refused is None or refused.status == 500:
             _logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
-        refused = refused or Refused(500, "internal error; see the server's log")
+        refused = refused or RequestRefused(500, "internal error; see the server's log")
         exchange.check_unanswered(refused.detail)
         headers = (*refused.headers, refused.to_header())
         if exchange.dialect is Dialect.V1 or exchange.says_why:

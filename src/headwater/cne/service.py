@@ -29,7 +29,7 @@ from .notifications.records import MODES, STRUCTURED, Publisher, Request, Subscr
 from .notifications.stored import Stored
 from .registry import AlreadyThere, Registry, ResourceUnknown, StatesFull
 from .settings import Settings
-from .supervision import Supervisor
+from .supervision import FeedSupervisor
 
 APPEND_ATTEMPTS = 5
 """How often an append is tried whose ids others append at the same time."""
@@ -62,7 +62,7 @@ class Service:
         self._bus, self._may_act = bus, store.may_act
         self._delivery = Delivery(self.webhooks, settings, spans)
         self.traffic = self._delivery.traffic
-        self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
+        self._supervisor = FeedSupervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
         self._tasks: list[asyncio.Task[None]] = []
 

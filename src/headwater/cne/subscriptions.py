@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.access import Right
 from ..core.limits import show
 from .delivery.endpoint import Endpoint
-from .errors import Refused
+from .errors import RequestRefused
 from .exchange import Exchange
 from .host import Host
 from .notifications import records, writer
@@ -70,7 +70,7 @@ async def ping(host: Host, exchange: Exchange) -> None:
     await host.owner(exchange, Right.READ)
     found = host.service.subscriptions.by_id.get(exchange.arguments[0])
     if found is None:
-        raise Refused(400, "subscription not found")
+        raise RequestRefused(400, "subscription not found")
     await host.service.ping(found)
     await exchange.answer_json(202, {"status": "ping sent"})
 
@@ -98,7 +98,7 @@ async def current_state(host: Host, exchange: Exchange) -> None:
     found = await host.service.states(resource)
     if not found:
         is_v2 = exchange.dialect is Dialect.V2
-        raise Refused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
+        raise RequestRefused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
     texts = []
     for stored, notification in about(found, resource):
         if exchange.dialect is Dialect.V2:
@@ -114,7 +114,7 @@ async def current_state(host: Host, exchange: Exchange) -> None:
 def _found(host: Host, exchange: Exchange) -> Subscription:
     found = host.service.subscriptions.by_id.get(exchange.arguments[0])
     if found is None:
-        raise Refused(404 if exchange.dialect is Dialect.V2 else 400, "subscription not found")
+        raise RequestRefused(404 if exchange.dialect is Dialect.V2 else 400, "subscription not found")
     return found
 
 

@@ -28,7 +28,7 @@ READY_S = 10.0
 _logger = logging.getLogger("headwater.cne")
 
 
-class Supervisor:
+class FeedSupervisor:
     """Keeps a feed running, on one event loop: `start` it when the subscriptions are loaded, and `close` it."""
 
     def __init__(

@@ -126,7 +126,7 @@ class Seen(NamedTuple):
             yield block.counted(borders)
 
 
-class Scan:
+class TimeScan:
     """The times of the events that match one query, from the number `low` to `high`."""
 
     def __init__(self, head: int) -> None:
@@ -213,11 +213,11 @@ class EventTimes:
 
     def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._scans: OrderedDict[Hashable, Scan] = OrderedDict()
+        self._scans: OrderedDict[Hashable, TimeScan] = OrderedDict()
 
-    def scan(self, key: Hashable, head: int) -> Scan:
+    def scan(self, key: Hashable, head: int) -> TimeScan:
         """The scan of that question (of one incarnation of a log); a new one begins at the head."""
-        scan = self._scans.setdefault(key, Scan(head))
+        scan = self._scans.setdefault(key, TimeScan(head))
         self._scans.move_to_end(key)
         self.bound()  # whoever left in the middle of a scan has not
         return scan

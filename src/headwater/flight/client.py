@@ -27,7 +27,7 @@ from . import wire
 from .calls.address import RETRIES, TIMEOUT_S, BulkAddress
 from .calls.batches import Batches, pieces_of, schema_and_batches
 from .calls.calls import FAILURES, Calls
-from .calls.connection import Connection, decoded
+from .calls.connection import FlightConnection, decoded
 from .errors import ServerFault
 from .schemas import schema_of
 from .wire import Appended, OnDuplicate, Split, Ticket
@@ -39,7 +39,7 @@ APPENDS_AHEAD = 4
 
 
 def put_once(
-    connection: Connection,
+    connection: FlightConnection,
     command: wire.PutCommand,
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
@@ -375,7 +375,7 @@ class BulkClient(Closing):
         answers: list[T] = []
         is_cautious = not (self._calls.is_single or is_idempotent)
 
-        def put(connection: Connection, schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> None:
+        def put(connection: FlightConnection, schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> None:
             answers.clear()
             put_once(connection, command, schema, rest, answers, kind, is_cautious=is_cautious)
 
@@ -397,7 +397,7 @@ class BulkClient(Closing):
         return answers
 
 
-def _stream(connection: Connection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+def _stream(connection: FlightConnection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     reader = connection.client().do_get(flight.Ticket(wire.encode(ticket)), connection.options(is_stream=True))
     is_whole = False
     try:

@@ -39,7 +39,7 @@ Pushes = dict[tuple[object, ...], Stoppable]
 """Of each key there is one at a time."""
 
 
-class Connection(Protocol):
+class CallbackConnection(Protocol):
     """A connection on which the peer can be called back (FTN3, BiDirectChannel)."""
 
     @property
@@ -93,7 +93,7 @@ class Channel(Protocol):
         """The trace that the head of the HTTP request names (W3C Trace Context); of a connection none."""
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> CallbackConnection | None:
         """The connection, if it is one."""
 
 

@@ -18,7 +18,7 @@ from .functions.push import Pushing
 from .host import Host
 from .messages import interface
 from .settings import Settings
-from .websocket import Connection
+from .websocket import FutoinConnection
 
 ENDPOINT = "/futoin/{log}"
 _GEN, _POLL, _PUSH = "futoin.evt.gen", "futoin.evt.poll", "futoin.evt.push"
@@ -99,6 +99,6 @@ class Application:
         if len(path) != 1:
             await refuse_websocket(send)
             return
-        connection = Connection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
+        connection = FutoinConnection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
         with suppress(OSError):  # the peer has left
             await connection.serve()

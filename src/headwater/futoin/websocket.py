@@ -72,7 +72,7 @@ class Slots:
             await self._changed.wait()
 
 
-class Connection:
+class FutoinConnection:
     """A connection of one peer to one log's endpoint."""
 
     trace = NO_ATTRIBUTES
@@ -121,7 +121,7 @@ class Connection:
         self._closing: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> FutoinConnection:
         """See calls.Channel: the peer can be called back."""
         return self
 

@@ -21,7 +21,7 @@ LISTENERS_MAX = 16
 ALIVE = LENGTHS.pack(0, 0)
 
 
-class Listener:
+class CommitListener:
     """One replica that is told. `wake` is called by other threads."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class Committed:
         who listen now: it says who may.
         """
         self._ends_with = ends_with
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[CommitListener, ...] = ()
         self._changing = threading.Lock()
 
     def tell(self, key: str, frames: Sequence[EncodedFrame]) -> None:
@@ -85,12 +85,12 @@ class Committed:
         for each in listeners:
             each.put(message)
 
-    def listen(self, wake: Callable[[], None]) -> Listener | None:
+    def listen(self, wake: Callable[[], None]) -> CommitListener | None:
         """Somebody is told from now on; None: too many are."""
         with self._changing:
             if len(self._listeners) >= LISTENERS_MAX:
                 return None
-            listener = Listener(wake)
+            listener = CommitListener(wake)
             self._listeners = (*self._listeners, listener)
             return listener
 
@@ -99,7 +99,7 @@ class Committed:
         """Whether a replica is told at present."""
         return bool(self._listeners)
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: CommitListener) -> None:
         """It is told no more."""
         with self._changing:
             self._listeners = tuple(each for each in self._listeners if each is not listener)

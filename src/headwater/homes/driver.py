@@ -102,11 +102,11 @@ class Driver:
 
         Before, those who could go on at once would wait for what is fetched here.
         """
-        self._events.put(events.Opened())
+        self._events.put(events.CopyOpened())
 
     def closed(self) -> None:
         """The copy is being closed, and is to be opened again: until then this server tries for no lease."""
-        self._events.put(events.Closed())
+        self._events.put(events.CopyClosed())
 
     @property
     def role(self) -> Role:
@@ -172,9 +172,9 @@ class Driver:
             if turn is not None and error.head.term != turn.term:  # else it was asked under an earlier term of its own
                 self._events.put(events.ForeignTerm(turn.term, error.head.term))
         elif isinstance(error, HomeWentBack):
-            self._events.put(events.HomeWentBack(error.log, error.copy_head, error.home_head))
+            self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeChanged):
-            self._events.put(events.HomeChanged())
+            self._events.put(events.HomeChangeSeen())
         elif isinstance(error, CopyBehind):
             self.failed(str(error))
         else:
@@ -304,7 +304,7 @@ class Driver:
         elif self._is_given(standing, nonce):
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
-            self._events.put(events.HomeChanged())
+            self._events.put(events.HomeChangeSeen())
         else:
             self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
 
@@ -319,7 +319,7 @@ class Driver:
             self._events.put(events.LeaseRenewed(term, sent_at))
             self._answer_of(self._stands)
         elif (standing := self._answer_of(self._stands)) is not None:
-            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChanged())
+            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChangeSeen())
 
     def _is_given(self, standing: LeaseStanding, nonce: int) -> bool:
         """Whether this server has the lease that it asked for with that nonce, though the answer was lost."""
@@ -340,7 +340,7 @@ class Driver:
             self._events.put(done)
         elif (head := self._answer_of(lambda: self.asked.head(JOURNAL_KEY))) is not None:
             is_foreign = head.term != granted.term
-            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChanged())
+            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChangeSeen())
 
     def _ask(self, ask: Callable[[], None], done: events.RoleEvent) -> None:
         def answered() -> bool:

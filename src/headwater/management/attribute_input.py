@@ -10,7 +10,7 @@ from ..core.limits import show
 from .attributes import Kind
 from .entities import Attribute, EntityType, identity_of
 from .ports import Attributes
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 STRINGS_MAX = 1000
 """Elements of one list."""
@@ -19,7 +19,7 @@ MEMBERS_MAX = 1024
 
 
 def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, Any]:
-    """What a CREATE gives, null values included. Raises Refusal: not what the type takes at creation."""
+    """What a CREATE gives, null values included. Raises OperationRefused: not what the type takes at creation."""
     given = _map(body)
     fixed = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
     found: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, A
 def changed_attributes(type: EntityType, body: object, present: Attributes) -> dict[str, Any]:
     """What an UPDATE changes, None where a value is taken away. What cannot be changed may be given as it is.
 
-    Raises Refusal: not what the type lets be changed.
+    Raises OperationRefused: not what the type lets be changed.
     """
     found: dict[str, Any] = {}
     for key, value in _map(body).items():
@@ -116,5 +116,5 @@ def _listed(type: EntityType, which: str) -> str:
     return ", ".join(attribute.name for attribute in type.own if getattr(attribute, which)) or "none"
 
 
-def _bad(description: str) -> Refusal:
-    return Refusal(Status.BAD_REQUEST, description)
+def _bad(description: str) -> OperationRefused:
+    return OperationRefused(Status.BAD_REQUEST, description)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..core.limits import show
 from .attributes import Kind
 from .entities import EntityType
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 TERMS_MAX = 32
 CHARS_MAX = 4096
@@ -45,7 +45,7 @@ class Selection:
 
 
 def selection(text: str | None, types: Sequence[EntityType]) -> Selection | None:
-    """What a filter says of entities of these types; None for no filter. Raises Refusal."""
+    """What a filter says of entities of these types; None for no filter. Raises OperationRefused."""
     if text is None:
         return None
     if len(text) > CHARS_MAX:
@@ -85,5 +85,5 @@ def _texts(value: object) -> tuple[str, ...]:
     return (str(value),)
 
 
-def _bad(problem: str) -> Refusal:
-    return Refusal(Status.BAD_REQUEST, f"filter: {problem}")
+def _bad(problem: str) -> OperationRefused:
+    return OperationRefused(Status.BAD_REQUEST, f"filter: {problem}")

@@ -16,7 +16,7 @@ from ..http.errors import InvalidParameter
 from ..http.exchange import whole_number
 from .entities import TYPES, EntityType
 from .operations import Answer
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 BODY_BYTES_MAX = 64 * 1024
 """Of every request; as much as a message to `$management` may have."""
@@ -106,7 +106,7 @@ def pieces_of_types(found: Mapping[str, Answer]) -> Iterator[bytes]:
     yield b"}}"
 
 
-def problem_of(refusal: Refusal) -> Problem:
+def problem_of(refusal: OperationRefused) -> Problem:
     """The problem document of an operation that is not done."""
     status, code, title = _PROBLEMS[refusal.status]
     return Problem(status, code, title, refusal.description)

@@ -120,7 +120,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         manager = ending.enter_context(closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))))
         if config.home is None:
             with asyncio.Runner(loop_factory=EventLoop) as runner:
-                runner.run(Server(config, announce, hangups, manager).run())
+                runner.run(ServerRun(config, announce, hangups, manager).run())
         else:
             _serve_home(config, announce, hangups, manager)
 
@@ -134,7 +134,7 @@ def _serve_home(config: Config, announce: Callable[[str], None], hangups: Hangup
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(Server(config, announce, hangups, manager, membership).run())
+                    runner.run(ServerRun(config, announce, hangups, manager, membership).run())
             except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
@@ -192,7 +192,7 @@ class FrontEnd(Protocol):
         """Let go of the logs."""
 
 
-class Server:
+class ServerRun:
     """One run of the server."""
 
     def __init__(

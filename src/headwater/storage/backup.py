@@ -33,7 +33,7 @@ from .disk.locks import BACKUP_LOCK
 from .disk.system import make_directory, make_file, private_opener, refusal_of, sync_directory, tighten
 from .index.builder import range_of
 from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
-from .segments.recovery import Scan
+from .segments.recovery import SegmentScan
 from .segments.segment import Segment, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
@@ -60,7 +60,7 @@ class BackupReport:
     bytes: int
 
 
-class Manifest(msgspec.Struct):
+class BackupManifest(msgspec.Struct):
     """The last file of a backup: it is whole if this is there."""
 
     created_at: int
@@ -70,10 +70,10 @@ class Manifest(msgspec.Struct):
 
 _MANIFEST = CheckedFile(
     MANIFEST,
-    Manifest,
+    BackupManifest,
     newest=MANIFEST_FORMAT,
     checked_from=MANIFEST_FORMAT,
-    earlier=lambda content: earlier_struct(content, Manifest),
+    earlier=lambda content: earlier_struct(content, BackupManifest),
     remedy="take another backup",
 )
 
@@ -94,7 +94,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
         _copy_witnesses(source, target)
     _sync_directories(target)
-    _MANIFEST.write(target, Manifest(time.time_ns() // 1_000_000, heads))
+    _MANIFEST.write(target, BackupManifest(time.time_ns() // 1_000_000, heads))
     (target / PARTIAL_BACKUP).unlink()
     sync_directory(target)
     return BackupReport(heads, copy.files, copy.bytes)
@@ -125,7 +125,7 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
     return BackupReport(manifest.logs, copy.files, copy.bytes)
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> BackupManifest:
     """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
     try:
         return _MANIFEST.read(directory)
@@ -279,7 +279,7 @@ class _Copy:
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         segment = Segment(source, bytes.fromhex(meta.segments_id))
-        Scan(segment, meta.gaps).run()
+        SegmentScan(segment, meta.gaps).run()
         with open(self._target / relative, "wb", opener=private_opener) as file:
             file.write(segment.buffer[: segment.end])
         self._done(self._target / relative)

@@ -58,7 +58,7 @@ from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
 from .maintenance.trash import Trash
-from .maintenance.worker import Worker
+from .maintenance.worker import IndexWorker
 from .notifications import notify_changed, notify_created, notify_deleted
 from .read.frame_cache import DecodedFrames
 from .state.data_directory import lock_directory, refuse_missing
@@ -135,7 +135,7 @@ class Engine(LogStore, Closing):
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
-        self._worker = Worker()
+        self._worker = IndexWorker()
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False

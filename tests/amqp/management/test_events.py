@@ -12,7 +12,7 @@ from tests.passwords import HASH
 
 from headwater.amqp.client import Client
 from headwater.amqp.management import event_filter, groups, notifications
-from headwater.amqp.management.listener import Listener
+from headwater.amqp.management.listener import NotificationLink
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
 from headwater.amqp.positions.stored import GroupRecord
@@ -277,7 +277,7 @@ def test_an_undescribed_transformation_is_taken_under_its_name(served: Served, c
 def are_looked_at(served: Served) -> bool:
     """Whether the server has looked at all that waits for listeners."""
     ends = [end for transport in served.container.connections for _, _, end in transport.links]
-    queues = [end._queue for end in ends if isinstance(end, Listener)]
+    queues = [end._queue for end in ends if isinstance(end, NotificationLink)]
     return all(queue is not None and queue.is_looked_at for queue in queues)
 
 

@@ -9,7 +9,7 @@ HOUR_MS = 3_600_000
 START_MS = 1_790_000_000_000
 
 
-def begun(state: MemoryState, now_ms: int) -> downtime.Run:
+def begun(state: MemoryState, now_ms: int) -> downtime.UptimeRun:
     """A run that is noted at its start, as a container does."""
     run = downtime.begin(state, now_ms)
     downtime.note(state, run, now_ms)

@@ -11,7 +11,7 @@ from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.event import SequencedEvent
 from headwater.core.log import Page
 from headwater.dcb import Application, event_times
-from headwater.dcb.event_times import Block, EventTimes, Scan, happened_at
+from headwater.dcb.event_times import Block, EventTimes, TimeScan, happened_at
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 from tests.every import every
@@ -151,7 +151,7 @@ def test_who_scans_leaves_the_loop_to_others_and_ends_with_the_client(asked, mon
             taken += 1
             yield 0
 
-    monkeypatch.setattr(Scan, "steps", steps)
+    monkeypatch.setattr(TimeScan, "steps", steps)
     monkeypatch.setattr("headwater.dcb.counts.histograms.HISTOGRAM_S_MAX", 60.0)
 
     async def scenario():
@@ -181,7 +181,7 @@ def test_two_who_ask_at_once_share_one_scan(asked, monkeypatch):
 def test_an_answer_is_of_one_moment_while_another_reads_on(asked, monkeypatch):
     monkeypatch.setattr("headwater.dcb.counts.histograms.HISTOGRAM_S_MAX", 1e-12)
     monkeypatch.setattr(event_times, "_PAGE_EVENTS", 10)
-    steps, counted, others, read = Scan.steps, Block.counted, [], []
+    steps, counted, others, read = TimeScan.steps, Block.counted, [], []
 
     def begun(scan, *given):
         others.append(steps(scan, *given))
@@ -192,7 +192,7 @@ def test_an_answer_is_of_one_moment_while_another_reads_on(asked, monkeypatch):
             read.append(sum(others.pop()))
         return counted(block, borders)
 
-    monkeypatch.setattr(Scan, "steps", begun)
+    monkeypatch.setattr(TimeScan, "steps", begun)
     monkeypatch.setattr(Block, "counted", counted_meanwhile)
     found = histogram(asked)
     assert (found["events"], found["first"], found["is_complete"]) == (10, 39, False) and sum(events(found)) == 10

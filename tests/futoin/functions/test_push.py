@@ -12,7 +12,7 @@ import pytest
 from headwater.core import Event
 from headwater.futoin.functions.push import LATE_MAX
 from headwater.futoin.settings import Settings
-from headwater.futoin.websocket import Connection
+from headwater.futoin.websocket import FutoinConnection
 from headwater.storage.memory import MemoryStore
 
 from ..conftest import LOG
@@ -179,13 +179,13 @@ class TestReliable:
 
     def test_of_calls_without_an_answer_a_few_are_remembered(self, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         calls: list[dict[str, Any]] = []
-        call = Connection.call
+        call = FutoinConnection.call
 
-        async def noted(connection: Connection, *args: Any) -> Any:
+        async def noted(connection: FutoinConnection, *args: Any) -> Any:
             calls.append(connection._calls)
             return await call(connection, *args)
 
-        monkeypatch.setattr(Connection, "call", noted)
+        monkeypatch.setattr(FutoinConnection, "call", noted)
 
         async def scenario() -> None:
             socket = await ready(peer)

@@ -30,7 +30,7 @@ class One:
         return self.tell(events.Tick())
 
     def following(self):
-        self.tell(events.Opened())
+        self.tell(events.CopyOpened())
         self.tell(events.ClockCompared(0.1, 0.01))
         return self
 
@@ -228,7 +228,7 @@ def test_a_clock_is_judged_by_what_is_sure():
 
 def test_a_clock_that_was_never_compared_takes_no_lease():
     one = One()
-    one.tell(events.Opened())
+    one.tell(events.CopyOpened())
     [one.question] = one.wake()
     assert kinds(one.got()) == [actions.ReleaseLease]
 
@@ -275,12 +275,12 @@ def test_who_handed_over_leaves_the_lease_to_the_other_for_a_while():
 @pytest.mark.parametrize("start", [One.following, One.asked, One.primary])
 def test_a_home_that_went_back_stops_appends_and_is_marked(start):
     one = start(One())
-    done = one.tell(events.HomeWentBack("a", 100, 90))
+    done = one.tell(events.HomeRollbackSeen("a", 100, 90))
     assert one.roles.role is Role.WENT_BACK
     assert told(done) == ["home-went-back"] and actions.MarkHome("a", 100, 90) in done
     assert (actions.RefuseAppends in kinds(done)) is (start is One.primary)
     assert kinds(one.wake()) == [actions.MarkHome]
-    one.tell(events.HomeChanged())
+    one.tell(events.HomeChangeSeen())
     assert one.roles.wake_at == float("inf")
     assert told(one.tell(events.HomeAccepted())) == ["home-accepted"]
     assert actions.TryLease in kinds(one.wake())
@@ -288,16 +288,21 @@ def test_a_home_that_went_back_stops_appends_and_is_marked(start):
 
 def test_a_home_of_another_history_stops_appends_and_who_is_ahead_of_it_says_so():
     one = One().primary()
-    done = one.tell(events.HomeChanged())
+    done = one.tell(events.HomeChangeSeen())
     assert (one.roles.role, told(done)) == (Role.WENT_BACK, ["home-changed"])
-    assert kinds(one.tell(events.HomeWentBack("a", 100, 90))) == [actions.MarkHome]
+    assert kinds(one.tell(events.HomeRollbackSeen("a", 100, 90))) == [actions.MarkHome]
 
 
 def test_what_is_told_to_who_stopped_changes_nothing_but_a_lease_is_given_back():
     one = One().asked()
     assert kinds(one.tell(events.StopAsked())) == [actions.Drain]
     assert kinds(one.got()) == [actions.ReleaseLease]
-    for event in (events.HomeChanged(), events.HomeWentBack("a", 2, 1), events.HomeAccepted(), events.Opened()):
+    for event in (
+        events.HomeChangeSeen(),
+        events.HomeRollbackSeen("a", 2, 1),
+        events.HomeAccepted(),
+        events.CopyOpened(),
+    ):
         assert one.tell(event) == []
     assert (one.roles.role, one.roles.wake_at) == (Role.STOPPED, float("inf"))
 
@@ -310,7 +315,7 @@ def test_an_operator_is_told_whether_the_home_is_reached():
 
 
 _SOME = [
-    events.Opened(),
+    events.CopyOpened(),
     events.Tick(),
     events.ClockCompared(0.0, 0.01),
     events.ClockCompared(9.0, 0.01),
@@ -323,8 +328,8 @@ _SOME = [
     events.LeaseOffered(),
     events.HomeUnreachable(),
     events.HomeReachable(),
-    events.HomeWentBack("a", 2, 1),
-    events.HomeChanged(),
+    events.HomeRollbackSeen("a", 2, 1),
+    events.HomeChangeSeen(),
     events.HomeAccepted(),
 ]
 _OF_TERM = [
@@ -377,25 +382,25 @@ def test_any_events_in_any_order_keep_what_always_holds():
 
 def test_who_closes_its_copy_takes_no_lease_until_it_is_open_again():
     one = One().primary()
-    one.tell(events.Closed())
+    one.tell(events.CopyClosed())
     one.tell(events.CoordinatorsStopped(one.term))
     one.tell(events.LeaseReleased(one.term))
     assert (one.roles.role, one.roles.wake_at) == (Role.STARTING, float("inf"))
     assert not kinds(one.tell(events.LeaseOffered())) and not kinds(one.tell(events.Tick(), 60.0))
-    one.tell(events.Opened())
+    one.tell(events.CopyOpened())
     assert one.roles.role is Role.FOLLOWING and kinds(one.wake()) == [actions.TryLease]
 
 
 def test_who_closes_its_copy_while_it_takes_over_gives_the_lease_back():
     one = One().asked()
     one.got()
-    assert kinds(one.tell(events.Closed())) == [actions.ReleaseLease]
+    assert kinds(one.tell(events.CopyClosed())) == [actions.ReleaseLease]
     one.tell(events.LeaseReleased(one.term))
     assert one.roles.role is Role.STARTING
 
 
 def test_a_replica_that_closes_its_copy_does_not_wait_for_a_lease_that_it_asked_for():
     one = One().asked()
-    one.tell(events.Closed())
+    one.tell(events.CopyClosed())
     assert one.roles.role is Role.STARTING
     assert kinds(one.got()) == [actions.ReleaseLease]

@@ -31,7 +31,7 @@ from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
 from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
 from headwater.server.bulk.streams import About, Sendings
-from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
+from headwater.server.bulk.supervisor import BulkSettings, BulkSupervisor, Reservation
 from headwater.storage import Engine
 from headwater.storage.staging.batches import Staging
 
@@ -239,7 +239,7 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
         return started[-1]
 
     async def scenario() -> None:
-        supervisor = Supervisor(settings, reservation, {})
+        supervisor = BulkSupervisor(settings, reservation, {})
         await supervisor.start()
         started[0].kill()
         async with asyncio.timeout(60):

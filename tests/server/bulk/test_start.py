@@ -18,8 +18,8 @@ import pyarrow.flight as flight
 import pytest
 
 from headwater.flight.client import BulkClient
-from headwater.server.bulk.early_connections import Held
-from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
+from headwater.server.bulk.early_connections import EarlyConnections
+from headwater.server.bulk.supervisor import BulkSettings, BulkSupervisor, Reservation
 from tests.waiting import eventually
 
 from ..running import RunningServer
@@ -158,7 +158,7 @@ def test_a_start_that_fails_is_told_to_who_waits_and_tried_for_the_next(monkeypa
         return answer
 
     async def scenario() -> None:
-        supervisor = Supervisor(settings, reservation, {}, waits=True)
+        supervisor = BulkSupervisor(settings, reservation, {}, waits=True)
         await supervisor.start()
         assert supervisor.is_up and not supervisor.is_serving
         assert await ask() == b""
@@ -179,7 +179,7 @@ def test_held_connections_are_relayed_with_their_ends_and_their_address() -> Non
     holder = socket.create_server(("127.0.0.1", 0))
     port = holder.getsockname()[1]
     client = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.9", 0))
-    held = Held(holder)
+    held = EarlyConnections(holder)
     held.take()
     with client, socket.create_server(("127.0.0.1", port)) as server:  # nobody holds the port any more
         held.relay_to("127.0.0.1", port)
@@ -199,7 +199,7 @@ def test_addresses_of_ipv4_are_the_same_on_a_socket_for_both() -> None:
     holder = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     port = holder.getsockname()[1]
     client = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.9", 0))
-    held = Held(holder)
+    held = EarlyConnections(holder)
     held.take()
     with client, socket.create_server(("127.0.0.1", port)) as server:
         held.relay_to("127.0.0.1", port)
@@ -214,7 +214,7 @@ def test_a_side_that_takes_nothing_holds_up_the_other() -> None:
     holder = socket.create_server(("127.0.0.1", 0))
     port = holder.getsockname()[1]
     client = socket.create_connection(("127.0.0.1", port))
-    held = Held(holder)
+    held = EarlyConnections(holder)
     held.take()
     with client, socket.create_server(("127.0.0.1", port)) as server:
         held.relay_to("127.0.0.1", port)

@@ -20,7 +20,7 @@ from headwater.amqp.protocol.types import Timestamp
 from headwater.core import Grant, Right, User
 from headwater.core.access import ANYBODY, OpenGuard
 from headwater.management.entities import TYPES
-from headwater.management.statuses import Refusal, Status
+from headwater.management.statuses import OperationRefused, Status
 from headwater.server.bulk import callers
 from headwater.server.bulk.callers import BulkCaller, BulkCallers
 from headwater.server.entities.clients import Clients
@@ -150,7 +150,7 @@ def test_callers_of_flight_are_seen_by_who_manages_and_by_themselves() -> None:
     assert asyncio.run(entities.read(alice, names[0]))["seenAt"] == 5
     with pytest.raises(Exception, match="no right to manage"):
         asyncio.run(entities.read(alice, names[1]))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(OperationRefused) as refused:
         asyncio.run(Clients(OpenGuard(), NoHttp(), bulk).delete(ANYBODY, names[1]))  # type: ignore[arg-type]
     assert refused.value.status is Status.CONFLICT
 

@@ -12,7 +12,7 @@ from headwater.core.access import ANYBODY, Grant, Right, User
 from headwater.core.errors import StorageUnavailable
 from headwater.homes.postgres.servers import ServerReport
 from headwater.management.entities import TYPES
-from headwater.management.statuses import Refusal
+from headwater.management.statuses import OperationRefused
 from headwater.server.entities.home_servers import KEPT_S, HomeServers
 
 PRIMARY = ServerReport("a:8080", {"http": "http://a:8080"}, "primary", 7, 0, 0.0, "", "1.0", 1, 0.2)
@@ -51,7 +51,7 @@ def test_each_server_has_its_role_and_how_far_it_is_behind() -> None:
         assert [(each["runs"], each["heardMs"]) for each in told] == [(True, 200), (False, 90_000), (True, 400)]
         assert told[1]["ahead"] == "log x: the copy has 3, its home 2" and told[0]["ahead"] is None
         assert list(told[0]) == [each.name for each in TYPES["io.headwater.homeServer"].own]
-        with pytest.raises(Refusal, match="there is no server 'c:1' of this home"):
+        with pytest.raises(OperationRefused, match="there is no server 'c:1' of this home"):
             await servers.read(ANYBODY, "c:1")
 
     asyncio.run(run())

@@ -13,7 +13,7 @@ import pytest
 from headwater.core.access import Credentials, Forbidden, Right, Unauthenticated, User
 from headwater.core.errors import InvalidInput
 from headwater.management.entities import TYPES
-from headwater.management.statuses import Refusal, Status
+from headwater.management.statuses import OperationRefused, Status
 from headwater.server.entities.tokens import TOKENS_MAX, Tokens
 from headwater.server.entities.users import Users
 from headwater.server.users.accounts import (
@@ -117,7 +117,7 @@ def test_a_new_token_ends_no_login_and_one_that_is_taken_away_ends_those_of_its_
         with pytest.raises(Unauthenticated):
             await kept.login(first["secret"])
         assert (await kept.login(second["secret"])).name == "alice"
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(OperationRefused) as refused:
             await kept.tokens.delete(ROOT, "alice/first")
         assert refused.value.status is Status.NOT_FOUND
         sealed = kept.guard.seal("alice")
@@ -133,10 +133,10 @@ def test_tokens_without_a_label_are_listed_and_can_be_taken_away(kept: Kept) -> 
         of_bob, of_root = await unnamed(kept)
         assert of_bob.startswith("bob/") and of_root.startswith("root/")
         assert (await kept.tokens.read(ROOT, of_bob))["origin"] == "configuration"
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(OperationRefused) as refused:
             await kept.tokens.delete(ROOT, of_bob)
         assert refused.value.status is Status.CONFLICT
-        with pytest.raises(Refusal):
+        with pytest.raises(OperationRefused):
             await kept.tokens.create(ROOT, "bob/ci", {})
         assert (await kept.login("of root")).name == "root"
         await kept.tokens.delete(ROOT, of_root)
@@ -148,7 +148,7 @@ def test_tokens_without_a_label_are_listed_and_can_be_taken_away(kept: Kept) -> 
 
 @pytest.mark.parametrize("label", ["", "-x", "x" * 65, "a b", "a\n", "unnamed-1", "é", "../x"])
 def test_labels_are_checked(kept: Kept, label: str) -> None:
-    with pytest.raises((InvalidInput, Refusal)):
+    with pytest.raises((InvalidInput, OperationRefused)):
         run(kept.tokens.create(ROOT, f"alice/{label}", {}))
 
 
@@ -160,7 +160,7 @@ def test_lifetimes_are_checked(kept: Kept, lifetime_ms: int) -> None:
 
 @pytest.mark.parametrize("name", ["", "alice", "alice/a/b", "nobody/ci", "/ci"])
 def test_names_are_checked(kept: Kept, name: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(OperationRefused) as refused:
         run(kept.tokens.create(ROOT, name, {}))
     assert refused.value.status is Status.NOT_FOUND
 
@@ -170,7 +170,7 @@ def test_a_user_has_so_many_tokens_each_under_a_label_of_its_own(kept: Kept) -> 
         for number in range(TOKENS_MAX):
             await kept.tokens.create(ROOT, f"alice/n{number}", {})
         for label in ("n1", "more"):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(OperationRefused) as refused:
                 await kept.tokens.create(ROOT, f"alice/{label}", {})
             assert refused.value.status is Status.CONFLICT
 

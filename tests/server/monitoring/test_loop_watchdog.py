@@ -23,7 +23,7 @@ from headwater.core.watch.bus import Bus, Notification
 from headwater.core.watch.notification_types import NotificationType
 from headwater.server.front.gate import Gate
 from headwater.server.front.meter import RequestMeter
-from headwater.server.monitoring.loop_watchdog import HELD_S, TICK_S, Held, LoopWatchdog, of_frame, of_note
+from headwater.server.monitoring.loop_watchdog import HELD_S, TICK_S, LoopHold, LoopWatchdog, of_frame, of_note
 from headwater.server.monitoring.metrics import ServerCollector, scrape
 from headwater.server.monitoring.room_metrics import loop_metrics
 from headwater.storage.memory import MemoryStore
@@ -133,17 +133,17 @@ def test_it_tells_once_a_second_and_counts_the_others() -> None:
 
 def test_a_request_is_named_by_method_and_route_and_not_by_its_path() -> None:
     scope = {"type": "http", "method": "POST", "path": "/logs/secret/append", "route": "/logs/{log}/append"}
-    assert of_note(scope) == Held("http", "POST /logs/{log}/append")
-    assert of_note({"type": "websocket", "path": "/futoin/x"}) == Held("http", "WEBSOCKET unmatched")
-    assert of_note(None) == Held("unknown", "unknown")
+    assert of_note(scope) == LoopHold("http", "POST /logs/{log}/append")
+    assert of_note({"type": "websocket", "path": "/futoin/x"}) == LoopHold("http", "WEBSOCKET unmatched")
+    assert of_note(None) == LoopHold("unknown", "unknown")
 
 
 def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
     frame = frame_in("amqp/streams/consumer.py", "_turn", "_send_next")
     inner = frame_in("storage/read/reader.py", "page", through=lambda call: code_run("cne/feed.py", "_take", call))
     held = of_frame(frame, ("amqp", "receiver of orders"))
-    assert held == Held("amqp", "receiver of orders", "amqp/streams/consumer.py:4 _send_next")
-    assert of_frame(inner, ("amqp", "receiver of orders")) == Held(
+    assert held == LoopHold("amqp", "receiver of orders", "amqp/streams/consumer.py:4 _send_next")
+    assert of_frame(inner, ("amqp", "receiver of orders")) == LoopHold(
         "cne", "cne/feed.py _take", "storage/read/reader.py:2 page"
     )
 
@@ -151,8 +151,8 @@ def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
 def test_where_only_a_room_that_works_for_others_is_seen_the_note_names_for_whom() -> None:
     noted = "amqp", "receiver of orders"
     frame = frame_in("core/loop/scheduler.py", "_run", through=lambda call: code_run("server/app.py", "serve", call))
-    assert of_frame(frame, noted) == Held(*noted, "core/loop/scheduler.py:2 _run")
-    assert of_frame(frame, None) == Held("core", "core/loop/scheduler.py _run", "core/loop/scheduler.py:2 _run")
+    assert of_frame(frame, noted) == LoopHold(*noted, "core/loop/scheduler.py:2 _run")
+    assert of_frame(frame, None) == LoopHold("core", "core/loop/scheduler.py _run", "core/loop/scheduler.py:2 _run")
     assert of_frame(frame_in("server/app.py", "serve"), noted) is None
 
 
@@ -162,7 +162,7 @@ def code_run(path: str, function: str, call: Callable[[], Any]) -> Any:
 
 
 def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> None:
-    found: list[Held | None] = []
+    found: list[LoopHold | None] = []
 
     async def handle(scope: Any, receive: Any, send: Any) -> None:
         scope["route"] = "/logs/{log}/read"
@@ -176,7 +176,7 @@ def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> N
         await gate(scope, None, None)  # type: ignore[arg-type]
 
     asyncio.run(scenario())
-    assert found == [Held("dcb", "POST /logs/{log}/read", "dcb/reads/read.py:2 read")]
+    assert found == [LoopHold("dcb", "POST /logs/{log}/read", "dcb/reads/read.py:2 read")]
 
 
 def test_the_thread_sees_who_holds_a_loop_and_ends_with_the_watchdog() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.server.process import event_loop
-from headwater.server.process.event_loop import OPENED_MAX, EventLoop, Listener, PendingConnections
+from headwater.server.process.event_loop import OPENED_MAX, BoundListener, EventLoop, PendingConnections
 
 from ...amqp.certificates import Authority
 from ...waiting import WAIT_S_MAX
@@ -50,9 +50,9 @@ async def answer(peer: socket.socket) -> bytes:
         return await asyncio.to_thread(peer.recv, 100)
 
 
-async def listening(bound: socket.socket) -> Listener:
+async def listening(bound: socket.socket) -> BoundListener:
     found = await asyncio.get_running_loop().create_server(Greeting, sock=bound, backlog=1000)
-    assert isinstance(found, Listener)
+    assert isinstance(found, BoundListener)
     return found
 
 
@@ -183,7 +183,7 @@ def test_no_room_for_one_more_is_told_and_tried_again(
             return getattr(self.inner, name)
 
     async def scenario() -> None:
-        listener = Listener(asyncio.get_running_loop(), Greeting, sock=Full(bound))  # type: ignore[arg-type]
+        listener = BoundListener(asyncio.get_running_loop(), Greeting, sock=Full(bound))  # type: ignore[arg-type]
         assert await answer(knock(bound)) == b"127.0.0.1"
         listener.close()
 
@@ -209,7 +209,7 @@ def test_what_is_wrong_with_one_connection_keeps_nobody_waiting(
             return getattr(self.inner, name)
 
     async def scenario() -> None:
-        listener = Listener(asyncio.get_running_loop(), Greeting, sock=Unlucky(bound))  # type: ignore[arg-type]
+        listener = BoundListener(asyncio.get_running_loop(), Greeting, sock=Unlucky(bound))  # type: ignore[arg-type]
         assert await answer(knock(bound)) == b"127.0.0.1"
         listener.close()
 
@@ -362,7 +362,7 @@ def test_a_connection_that_is_made_while_its_listener_closes_stays_and_hears_of_
 
     async def scenario() -> None:
         protocol = Noting(lambda: listener.close())
-        listener: Listener = await asyncio.get_running_loop().create_server(
+        listener: BoundListener = await asyncio.get_running_loop().create_server(
             lambda: protocol, sock=bound, ssl=context if is_secured else None
         )
         client = None
@@ -381,7 +381,7 @@ def test_a_connection_that_is_made_while_its_listener_closes_stays_and_hears_of_
 def test_a_connection_that_is_not_made_when_its_listener_closes_is_dropped(bound: socket.socket) -> None:
     async def scenario() -> None:
         protocol = Noting()
-        listener: Listener = await asyncio.get_running_loop().create_server(lambda: protocol, sock=bound)
+        listener: BoundListener = await asyncio.get_running_loop().create_server(lambda: protocol, sock=bound)
         with knock(bound) as peer:
             while not listener._opening:
                 await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from headwater.spark.pipeline import run as running
 from headwater.spark.pipeline.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
 from headwater.spark.pipeline.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.pipeline.run import Ending, Run, Server
-from headwater.spark.pipeline.stop import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
+from headwater.spark.pipeline.stop import StopGate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
 from headwater.spark.session.java import copy_to_stderr, is_noise, let_end_quietly
 from tests.night import night
 from tests.waiting import eventually
@@ -90,7 +90,7 @@ def test_a_gate_that_is_closed_lets_the_batch_end_and_none_begin() -> None:
         may_end.wait(10)
         done.append(number)
 
-    gate = Gate(batch)
+    gate = StopGate(batch)
     thread = threading.Thread(target=gate, args=(None, 1))
     thread.start()
     assert inside.wait(10)
@@ -107,7 +107,7 @@ def test_a_batch_that_fails_leaves_the_gate() -> None:
     def fail(frame: object, number: int) -> None:
         raise ValueError
 
-    gate = Gate(fail)
+    gate = StopGate(fail)
     with pytest.raises(ValueError):
         gate(None, 1)
     assert gate.close()

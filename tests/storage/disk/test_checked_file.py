@@ -17,7 +17,7 @@ from headwater.core import OpenGuard
 from headwater.dcb import Application
 from headwater.storage import check_directory
 from headwater.storage.disk.checked_file import checksum_fits, with_checksum
-from headwater.storage.maintenance.worker import Worker, do
+from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments.meta import META_NAME
 
 from ...dcb.conftest import Client
@@ -148,7 +148,7 @@ def written(data: Path) -> Iterator[Written]:
 def test_check_writes_nothing(
     data: Path, written: Written, is_served_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
     with engine(data) as one:
         orders = one.create("orders")
         fill(orders, 100, data=b"d" * 60)

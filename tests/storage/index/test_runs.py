@@ -16,9 +16,9 @@ from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index import index as index_module
 from headwater.storage.index import runs as runs_module
 from headwater.storage.index.index import Index
-from headwater.storage.index.matches import Piece, matching
+from headwater.storage.index.matches import PostingsPiece, matching
 from headwater.storage.index.postings import KEY, PARTITION, TAG, TYPE, ActivePostings, Postings
-from headwater.storage.index.runs import MERGED_RUNS, Run, RunPostings
+from headwater.storage.index.runs import MERGED_RUNS, RunPostings, SortedRun
 
 from ...builders import event
 
@@ -82,7 +82,7 @@ class Both:
             found = [n for piece in pieces for n in numbers_of(piece.postings, kind, term)]
             assert found == numbers_of(self.table, kind, term), (kind, term)
         for low in (1, last // 3, last - 5):
-            whole = [Piece(self.table, low, last)]
+            whole = [PostingsPiece(self.table, low, last)]
             for query in QUERIES:
                 for backwards in (False, True):
                     expected = list(matching(whole, query, backwards=backwards))
@@ -127,8 +127,8 @@ def test_a_rollback_drops_runs_and_cuts_those_that_were_merged() -> None:
 
 def test_a_run_that_was_made_before_its_numbers_were_known_is_the_same() -> None:
     columns = arrow(some(ARROW_MIN, 5))
-    known = Run.of(1001, columns.type_terms, columns.tag_terms, None)
-    before = Run.of(1, columns.type_terms, columns.tag_terms, None)
+    known = SortedRun.of(1001, columns.type_terms, columns.tag_terms, None)
+    before = SortedRun.of(1, columns.type_terms, columns.tag_terms, None)
     kinds = [(kind, term) for kind, term in TERMS if kind != PARTITION]
     assert any(numbers_of(before, kind, term) for kind, term in kinds)  # what was asked for then is not kept
     moved = before.at(1001)
@@ -182,7 +182,7 @@ def test_a_run_takes_less_memory_than_a_table() -> None:
     columns = arrow(check_append(events, LogSettings().event_bytes_max))
     table, run = (
         ActivePostings(1, has_partitions=False),
-        Run.of(1, columns.type_terms, columns.tag_terms, None),
+        SortedRun.of(1, columns.type_terms, columns.tag_terms, None),
     )
     table.apply(1, columns.types, columns.tags, [])
     assert run.nbytes < sum(map(size_of, table._tags[0].items())) / 2

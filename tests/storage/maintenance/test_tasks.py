@@ -34,7 +34,7 @@ from headwater.storage.disk.locks import BACKUP_LOCK, NoBackup
 from headwater.storage.index import id_files, ids, index, loader
 from headwater.storage.index.index import Index
 from headwater.storage.maintenance import tasks
-from headwater.storage.maintenance.worker import Job, Worker, do
+from headwater.storage.maintenance.worker import IndexWorker, Job, do
 from headwater.storage.segments import segment_log
 from tests.management.told import Told
 from tests.waiting import eventually
@@ -55,7 +55,7 @@ class Clock:
 @pytest.fixture
 def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do the worker's jobs here, because a process takes a second to start."""
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 def given(number: int) -> Event:
@@ -376,11 +376,11 @@ def test_a_job_that_fails_is_told_and_done_again_later(data: Path, caplog: pytes
         problem = do(Job(str(log_directory(data)), "00000000000000000099.log", 120)).problem
         assert "FileNotFoundError" in problem
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Worker, "run", lambda self, job: "no luck")
+            patch.setattr(IndexWorker, "run", lambda self, job: "no luck")
             one.maintain()
         assert "no luck" in caplog.text
         patched = pytest.MonkeyPatch()
-        patched.setattr(Worker, "run", lambda self, job: do(job).problem)
+        patched.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
         one.maintain()
         patched.undo()
         assert list((log_directory(data) / "idx").glob("*.places"))
@@ -501,7 +501,7 @@ def test_maintenance_goes_on_after_a_time_without_descriptors(data: Path, monkey
     monkeypatch.setattr(NoBackup, "__enter__", short_of_descriptors)
     monkeypatch.setattr(engine_module, "MAINTENANCE_INTERVAL_S", 0.001)
     monkeypatch.setattr(engine_module, "RETENTION_INTERVAL_S", 0.002)
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
     with engine(data, maintains=True) as one:
         log = one.create("orders", LogSettings(retention_bytes=20_000))
         fill(log, 500)

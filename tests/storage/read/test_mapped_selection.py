@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core import Query
-from headwater.storage.index.matches import Piece, matching
+from headwater.storage.index.matches import PostingsPiece, matching
 from headwater.storage.index.postings import FilePostings, write_postings
 from headwater.storage.read.selection import matching_numbers, matching_rows
 
@@ -42,4 +42,4 @@ def test_numbers_match_as_walks_find_them(
     high = data.draw(st.integers(low, run.last))
     found = matching_numbers(postings, low, high, query, partition)
     assert found.dtype == np.int64
-    assert found.tolist() == list(matching([Piece(postings, low, high)], query, partition))
+    assert found.tolist() == list(matching([PostingsPiece(postings, low, high)], query, partition))

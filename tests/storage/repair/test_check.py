@@ -13,7 +13,7 @@ from headwater.core.errors import EventLogError, LogNotFound, StorageUnavailable
 from headwater.storage import accept_loss, check_directory
 from headwater.storage import log as log_module
 from headwater.storage.index.postings import write_postings
-from headwater.storage.maintenance.worker import Worker, do
+from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.staging.owners import claim
 
 from ..builders import change, crashed, engine, event, log_directory
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("small_segments")
 
 @pytest.fixture(autouse=True)
 def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 @pytest.fixture

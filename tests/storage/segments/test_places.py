@@ -15,12 +15,12 @@ from headwater.core.settings import LogSettings
 from headwater.formats.arrow.columns import ArrowColumns, batch_of
 from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index.ids import hash_ids, hashes_of
-from headwater.storage.segments.places import Places, write_places
+from headwater.storage.segments.places import FramePlaces, write_places
 
 
 def test_places_come_back_from_their_file(tmp_path: Path) -> None:
     hashes = np.array([5, 2**64 - 1, 7], np.uint64)
-    places = Places(write_places(tmp_path, 10, 900, [10, 12], [64, 400], hashes))
+    places = FramePlaces(write_places(tmp_path, 10, 900, [10, 12], [64, 400], hashes))
     assert (places.first, places.end) == (10, 900)
     assert list(places.firsts) == [10, 12]
     assert list(places.offsets) == [64, 400]
@@ -28,7 +28,7 @@ def test_places_come_back_from_their_file(tmp_path: Path) -> None:
 
 
 def test_places_of_an_empty_segment_are_whole(tmp_path: Path) -> None:
-    places = Places(write_places(tmp_path, 10, 64, [], [], np.zeros(0, np.uint64)))
+    places = FramePlaces(write_places(tmp_path, 10, 64, [], [], np.zeros(0, np.uint64)))
     assert list(places.firsts) == []
     assert places.id_hashes.tolist() == []
 
@@ -41,11 +41,11 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
             continue
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
         with pytest.raises(ValueError):
-            Places(path)
+            FramePlaces(path)
     for length in range(0, len(whole), 5):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError):
-            Places(path)
+            FramePlaces(path)
 
 
 def test_hashes_tell_source_and_id_apart_and_are_never_zero() -> None:

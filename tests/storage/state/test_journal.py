@@ -15,8 +15,8 @@ from headwater.storage.state.journal import (
     EntryRecord,
     HadUsers,
     Journal,
+    JournalSnapshot,
     Record,
-    Snapshot,
     Written,
     make_journal,
     read_journal,
@@ -36,7 +36,7 @@ def opened(directory: Path, confirmed: int = 0, disk: Disk | None = None) -> Jou
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    make_journal(tmp_path / "journal", 0, iter([[HadUsers(False), Snapshot(1, 0)]]), lambda: 1000)
+    make_journal(tmp_path / "journal", 0, iter([[HadUsers(False), JournalSnapshot(1, 0)]]), lambda: 1000)
     return tmp_path / "journal"
 
 
@@ -50,9 +50,9 @@ def test_records_are_numbered_and_read_back(journal: Journal, place: Path) -> No
     records: list[Record] = [put("a"), put("é\n", b"\x00\xff" * 10, 2**62), put("gone", b"", 0)]
     assert journal.head == 2
     assert journal.append(records, is_durable=False) == 5
-    assert journal.append([HadUsers(True), Snapshot(3, -5)], is_durable=True) == 7
-    expected = [*map(Written, range(1, 3), [HadUsers(False), Snapshot(1, 0)])]
-    expected += [*map(Written, range(3, 6), records), Written(6, HadUsers(True)), Written(7, Snapshot(3, -5))]
+    assert journal.append([HadUsers(True), JournalSnapshot(3, -5)], is_durable=True) == 7
+    expected = [*map(Written, range(1, 3), [HadUsers(False), JournalSnapshot(1, 0)])]
+    expected += [*map(Written, range(3, 6), records), Written(6, HadUsers(True)), Written(7, JournalSnapshot(3, -5))]
     assert list(journal.read(0)) == list(read_journal(place, 0)) == expected
     assert list(journal.read(4)) == list(read_journal(place, 4)) == expected[4:]
     journal.close()

@@ -55,7 +55,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         transformation, properties = _transformation(wanted, link.remote.properties)
     except InvalidFilter as error:
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
-    count = sum(isinstance(end, Listener) for _, _, end in transport.links)
+    count = sum(isinstance(end, NotificationLink) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
         problem = f"this connection has {count} links from $events, and no more are allowed"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
@@ -73,12 +73,12 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         snd_settle_mode=UNSETTLED if link.remote.snd_settle_mode == UNSETTLED else SETTLED,
     )
     waiting_max = _waiting_max(transport.shared.settings.listener_events_max, count)
-    listener = Listener(node, transport, link, user, wanted, transformation, waiting_max)
+    listener = NotificationLink(node, transport, link, user, wanted, transformation, waiting_max)
     transport.adopt(link, listener)
     listener.start(wanted)
 
 
-class Listener(LinkEnd):
+class NotificationLink(LinkEnd):
     """One link on which notifications go out."""
 
     def __init__(

@@ -15,7 +15,7 @@ NOTE_S = 600.0
 """How often it is written down that the server still runs. A crash adds as much to the time without one, at most."""
 
 
-class Run(NamedTuple):
+class UptimeRun(NamedTuple):
     """One run of a server."""
 
     since_ms: int
@@ -26,14 +26,14 @@ class Run(NamedTuple):
     """The latest time that an earlier run wrote down, in ms since 1970; a clock that is behind it does not count."""
 
 
-def begin(state: StateStore, now_ms: int) -> Run:
+def begin(state: StateStore, now_ms: int) -> UptimeRun:
     """The run that begins now; blocks. Raises what the store raises."""
     entry = state.get(KIND, KEY)
     last = {"until_ms": now_ms, "down_ms": 0} if entry is None else json.loads(entry.value)
-    return Run(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]), last["until_ms"])
+    return UptimeRun(now_ms, last["down_ms"] + max(0, now_ms - last["until_ms"]), last["until_ms"])
 
 
-def note(state: StateStore, run: Run, now_ms: int) -> None:
+def note(state: StateStore, run: UptimeRun, now_ms: int) -> None:
     """Write down that this run goes on; blocks. Raises what the store raises."""
     value = {"until_ms": max(now_ms, run.known_ms), "down_ms": run.down_ms}
     state.put(KIND, KEY, json.dumps(value).encode(), is_durable=False)

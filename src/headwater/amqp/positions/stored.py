@@ -22,7 +22,7 @@ from ...core.limits import show
 from ...core.state import StateStore, kinds_of_log
 from ...formats.settings.declaration import MIB
 from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
-from .downtime import Run
+from .downtime import UptimeRun
 from .position import Position
 
 NAME_CHARS_MAX = 256
@@ -319,13 +319,13 @@ def load(
     now_ms: int,
     termini_max: int,
     abandoned_ms: int | None = None,
-    run: Run | None = None,
+    run: UptimeRun | None = None,
 ) -> Positions:
     """What the store has of one incarnation of a log; blocks.
 
     The connections of its receivers ended when this run of the server began, at the latest; without `run`, now.
     """
-    since_ms, down_ms, _ = run or Run(now_ms, 0)
+    since_ms, down_ms, _ = run or UptimeRun(now_ms, 0)
     positions = Positions(termini_max, abandoned_ms, down_ms)
     kind = kinds_of_log(incarnation)[1]
     for key, entry in state.items(kind, "amqp-"):

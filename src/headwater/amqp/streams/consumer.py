@@ -36,7 +36,7 @@ TURN_EVENTS_FIRST = 16
 """What a consumer whose filter is evaluated looks at in its first step."""
 
 
-class Consumer(LinkEnd):
+class ConsumerLink(LinkEnd):
     """One consumer's link to one log."""
 
     def __init__(

@@ -26,7 +26,7 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
-from .consumer import Consumer, is_final
+from .consumer import ConsumerLink, is_final
 from .link_properties import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, decoded_source, encoded_source, unsettled_of
@@ -72,12 +72,12 @@ class Attaching:
         on_ended: Callable[[Ending], None],
         properties: dict[Symbol, object],
         unsettled: Unsettled = NOTHING_UNSETTLED,
-    ) -> Consumer:
+    ) -> ConsumerLink:
         """Attach, and begin to send."""
         remote, source = self.remote, self.source
         first_retained = self.skip_trimmed(position)
         self.accept(properties, unsettled)
-        consumer = Consumer(
+        consumer = ConsumerLink(
             self.transport,
             self.link,
             self.node,
@@ -228,7 +228,7 @@ class GroupMember(LinkEnd):
         self._attaching, self._group, self._is_reset = attaching, binding.group, binding.is_reset
         self._node = attaching.node
         self.log = attaching.node.log
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerLink | None = None
         self._position: Position | None = None
         self._owned: tuple[int, int] | None = None
         """The partition that it has, and its epoch."""

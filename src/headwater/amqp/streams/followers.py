@@ -13,7 +13,7 @@ from ...core.local import LocalLog
 from ...core.loop.slices import Slices
 from ...core.settings import is_own
 from ..positions.stored import Positions
-from .consumer import Consumer
+from .consumer import ConsumerLink
 from .node import EventLogNode
 from .nodes import Nodes
 
@@ -58,7 +58,7 @@ class Following:
 
 def _of_node(node: EventLogNode) -> Iterator[Follower]:
     """Those of one log; what goes away while this is iterated may be among them."""
-    readers = {id(consumer.position): consumer for consumer in node.consumers if isinstance(consumer, Consumer)}
+    readers = {id(consumer.position): consumer for consumer in node.consumers if isinstance(consumer, ConsumerLink)}
     users = {position: consumer.user for position, consumer in readers.items()}
     for position in node.positions.all():
         readers.pop(id(position), None)

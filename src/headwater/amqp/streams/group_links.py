@@ -22,7 +22,7 @@ from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
-from .consumer import Consumer
+from .consumer import ConsumerLink
 from .consumer_attach import Attaching, is_browse, read_attach
 from .groups import ASK_AGAIN_S
 from .link_properties import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
@@ -206,7 +206,7 @@ class GroupLink(LinkEnd):
             member.detach()
 
 
-class Part(Consumer):
+class Part(ConsumerLink):
     """Reads one partition of a group link, with a position of its own, which is the group's."""
 
     def __init__(self, shared: GroupLink, partition: int) -> None:

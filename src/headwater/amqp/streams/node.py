@@ -17,7 +17,7 @@ from ...core.state import StateStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
 from ..messages.outbound import Outbound
-from ..positions.downtime import Run
+from ..positions.downtime import UptimeRun
 from ..positions.position import Position
 from ..positions.stored import Positions, Remembered, load, store
 from ..protocol.conditions import INTERNAL_ERROR
@@ -113,7 +113,7 @@ class EventLogNode:
         *,
         remembers: bool = True,
         may_act: Callable[[], bool] = lambda: True,
-        run: Run | None = None,
+        run: UptimeRun | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 

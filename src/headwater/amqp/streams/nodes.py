@@ -19,7 +19,7 @@ from ..connections.addresses import parse_address, shown_address
 from ..connections.shared import Shared
 from ..connections.transport import Transport
 from ..positions import downtime
-from ..positions.downtime import Run
+from ..positions.downtime import UptimeRun
 from ..positions.stored import Positions, load
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
@@ -47,7 +47,7 @@ class Nodes:
         self.store = store
         self.suspended = SuspendedLinks()
         self._shared, self._on_log_closed, self._remembers = shared, on_log_closed, remembers
-        self._run = Run(wall_clock_ms(), 0)
+        self._run = UptimeRun(wall_clock_ms(), 0)
         self._noted_at = 0.0
         """When it was last written down that this run goes on, by the clock of the loop."""
         self._nodes: dict[str, EventLogNode] = {}

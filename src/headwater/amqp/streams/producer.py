@@ -29,7 +29,7 @@ from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver, deliveries_of
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, Target
-from ..protocol.runs import Run
+from ..protocol.runs import TransferRun
 from .consumer_attach import bound_partition
 from .link_properties import binding_of, bound_properties, partition_number
 from .node import EventLogNode
@@ -98,7 +98,7 @@ class _RunAppend:
 
     __slots__ = ("_producer", "node", "partition", "run")
 
-    def __init__(self, producer: Producer, run: Run, node: EventLogNode, partition: int | None) -> None:
+    def __init__(self, producer: Producer, run: TransferRun, node: EventLogNode, partition: int | None) -> None:
         self._producer, self.run, self.node, self.partition = producer, run, node, partition
 
     def ended(self, outcome: Outcome) -> None:
@@ -157,7 +157,7 @@ class Producer(LinkEnd):
             return
         count = size = 0
         for each in received:
-            count += len(each.tags) if isinstance(each, Run) else 1
+            count += len(each.tags) if isinstance(each, TransferRun) else 1
             size += each.bytes
         self._statistics.messages_received += count
         self.deliveries += count
@@ -169,17 +169,17 @@ class Producer(LinkEnd):
                 [
                     delivery
                     for each in received
-                    for delivery in (deliveries_of(each) if isinstance(each, Run) else (each,))
+                    for delivery in (deliveries_of(each) if isinstance(each, TransferRun) else (each,))
                 ]
             )
         else:
             self._take(received, self._node)
 
-    def _take(self, received: Sequence[Delivery | Run], node: EventLogNode) -> None:
+    def _take(self, received: Sequence[Delivery | TransferRun], node: EventLogNode) -> None:
         """Append runs of plain messages as such, and what comes between them one by one, in their order."""
         between: list[Delivery] = []
         for each in received:
-            if not isinstance(each, Run):
+            if not isinstance(each, TransferRun):
                 between.append(each)
             elif self._spans is not None or self._unlike_left > 0:
                 self._unlike_left -= len(each.tags)
@@ -242,7 +242,7 @@ class Producer(LinkEnd):
 
     # How messages become events
 
-    def _is_gathered(self, run: Run, node: EventLogNode) -> bool:
+    def _is_gathered(self, run: TransferRun, node: EventLogNode) -> bool:
         """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not.
 
         Raises DecodeError: they are, but not every receiver can decode one of them. Nothing is done.
@@ -384,7 +384,7 @@ class Producer(LinkEnd):
         if first >= 0:
             link.settle(first, last, _ACCEPTED)
 
-    def _accept_run(self, run: Run) -> None:
+    def _accept_run(self, run: TransferRun) -> None:
         if self._is_over or run.is_settled:
             return
         if self._link.is_second:

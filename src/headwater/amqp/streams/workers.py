@@ -49,7 +49,7 @@ class GroupWorkers(Workers):
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, Worker]] = WeakKeyDictionary()
+        self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, GroupWorker]] = WeakKeyDictionary()
         self._versions = count(time.time_ns() // 1000)
         """Of all workers, so that none is told one of another's; other ones after each restart."""
 
@@ -76,7 +76,9 @@ class GroupWorkers(Workers):
             worker = None
         if worker is None:
             _check_places(workers.values(), key, peer)
-            worker = workers[key] = Worker(node, key, peer, version, self._versions, lambda: workers.pop(key, None))
+            worker = workers[key] = GroupWorker(
+                node, key, peer, version, self._versions, lambda: workers.pop(key, None)
+            )
         worker.begins_earliest = begins_earliest
         return await worker.beat(lease_ms / 1000, wait_ms / 1000, version)
 
@@ -101,7 +103,7 @@ class GroupWorkers(Workers):
             worker.end()
 
 
-class Worker:
+class GroupWorker:
     """One worker, from its first beat until it leaves or its lease ends."""
 
     def __init__(
@@ -239,7 +241,7 @@ class Worker:
 class WorkerMember:
     """A partition that a worker has, or wants: what `Groups` knows it by."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: GroupWorker) -> None:
         self._worker, self._node, self._group = worker, worker.node, worker.key.group
         self.owned: tuple[int, int] | None = None
         """The partition that it has, and its epoch."""
@@ -330,7 +332,7 @@ class WorkerMember:
         self._node.notify_owner(type, self._group, *self.owned, CONTAINER, self.link_name)
 
 
-def _check_places(workers: Iterable[Worker], key: WorkerKey, peer: str) -> None:
+def _check_places(workers: Iterable[GroupWorker], key: WorkerKey, peer: str) -> None:
     """Raises Overloaded where there is no place for one more."""
     of_user = total = 0
     for each in workers:

@@ -61,7 +61,7 @@ class Item(NamedTuple):
     """Whether it is one of the states that are owed."""
 
 
-class _Suspended(Exception):
+class _EndpointSuspended(Exception):
     """Nothing more is sent to the endpoint."""
 
 
@@ -227,7 +227,7 @@ class Endpoint:
                     self._note_caught_up()
                     self._wake.clear()
                     await self._wake.wait()
-            except _Suspended:
+            except _EndpointSuspended:
                 self._put_back(item)
             except _Stopped:
                 return
@@ -296,7 +296,7 @@ class Endpoint:
             self.cursor = piece.cursor
 
     async def _deliver(self, item: Item) -> None:
-        """Send until it is delivered, or a dead letter. Raises _Suspended, _Stopped.
+        """Send until it is delivered, or a dead letter. Raises _EndpointSuspended, _Stopped.
 
         Whoever is broken off in the middle has it in flight for ever: it is not done with, and the cursor says so.
         """
@@ -346,7 +346,7 @@ class Endpoint:
             self._bus.emit(NotificationType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
-        """Wait before the next try, longer each time. Raises _Suspended instead where it has failed for too long."""
+        """Wait before the next try, longer each time. Raises _EndpointSuspended if it has failed for too long."""
         now = time.monotonic()
         self.failures += 1
         self.kept.problem = outcome.text
@@ -361,7 +361,7 @@ class Endpoint:
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
             self.kept.suspend(self.cursor)
             self._upstream.changed(self.uri)
-            raise _Suspended
+            raise _EndpointSuspended
         if self._is_stopping:
             raise _Stopped
         self._resumed.clear()

@@ -8,7 +8,7 @@ from ..notifications.addresses import Pattern
 from ..notifications.stored import Stored
 
 
-class Piece(NamedTuple):
+class FeedPiece(NamedTuple):
     """A piece of the log, read for a replay."""
 
     notifications: list[Stored]
@@ -23,7 +23,7 @@ class Upstream(Protocol):
     position: int
     """Every event up to this number has been offered."""
 
-    def read(self, after: int) -> Piece:
+    def read(self, after: int) -> FeedPiece:
         """A bounded piece of the log above `after`, up to the position. Does not block."""
 
     def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:

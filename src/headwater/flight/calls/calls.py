@@ -15,7 +15,7 @@ from ...core.log import LogInfo
 from ...formats.clients.endpoints import Endpoints
 from ..wire import HEAD, HEADS, ActionShape, HeadsBody, LogBody
 from .address import BulkAddress
-from .connection import Connection
+from .connection import FlightConnection
 from .seen import NotHereYet, OtherEverywhere, SeenLogs
 from .tries import Tries
 
@@ -33,7 +33,7 @@ class Calls:
         """Nothing is sent yet."""
         self.address = address
         each = address.each
-        self._connections = [Connection(one, is_single=len(each) == 1) for one in each]
+        self._connections = [FlightConnection(one, is_single=len(each) == 1) for one in each]
         self._endpoints = Endpoints(self._connections)
         self.seen = SeenLogs()
 
@@ -58,7 +58,7 @@ class Calls:
 
     def call(
         self,
-        call: Callable[[Connection], T],
+        call: Callable[[FlightConnection], T],
         *,
         log: str | None = None,
         has_positions: bool = True,
@@ -82,7 +82,11 @@ class Calls:
             return self._call(call, log, is_idempotent, is_untouched)
 
     def _call(
-        self, call: Callable[[Connection], T], log: str | None, is_idempotent: bool, is_untouched: Callable[[], bool]
+        self,
+        call: Callable[[FlightConnection], T],
+        log: str | None,
+        is_idempotent: bool,
+        is_untouched: Callable[[], bool],
     ) -> T:
         tries = self.tries(may_lag=log is None)
         while True:
@@ -99,7 +103,7 @@ class Calls:
                 tries.succeeded()
                 return answer
 
-    def once(self, call: Callable[[Connection], T]) -> T:
+    def once(self, call: Callable[[FlightConnection], T]) -> T:
         """The same, tried once at the address in use."""
         tries = self.tries()
         try:
@@ -114,7 +118,7 @@ class Calls:
     def look(self, shape: ActionShape[LogBody, Looked], log: str) -> Looked:
         """What an action says of a log as it is now: at no address less than was known before."""
 
-        def look(connection: Connection) -> Looked:
+        def look(connection: FlightConnection) -> Looked:
             failures = connection.failures
             answer = connection.act(shape, LogBody(log))
             if not self.is_single:
@@ -133,7 +137,7 @@ class Calls:
         It is empty where a server of 0.1.0 has no such action.
         """
 
-        def look(connection: Connection) -> dict[str, Extent]:
+        def look(connection: FlightConnection) -> dict[str, Extent]:
             failures = connection.failures
             found = connection.act(HEADS, HeadsBody(logs)).heads
             return {log: extent for log, extent in found.items() if self._is_whole(connection, failures, log, extent)}
@@ -145,7 +149,7 @@ class Calls:
                 raise
             return {}
 
-    def _is_whole(self, connection: Connection, failures: int, log: str, extent: Extent) -> bool:
+    def _is_whole(self, connection: FlightConnection, failures: int, log: str, extent: Extent) -> bool:
         if self.is_single:
             return True
         try:
@@ -154,7 +158,7 @@ class Calls:
             return False
         return True
 
-    def _check(self, connection: Connection, log: str) -> None:
+    def _check(self, connection: FlightConnection, log: str) -> None:
         if self.seen.is_checked(connection, log):
             return
         failures = connection.failures

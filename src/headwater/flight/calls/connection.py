@@ -33,7 +33,7 @@ ONE_OF_SEVERAL_CONNECTS_WITHIN_MS = 5_000
 """The same where there are others to turn to."""
 
 
-class Connection(Endpoint):
+class FlightConnection(Endpoint):
     """The way to one address. Safe to use from any thread."""
 
     def __init__(self, address: BulkAddress, *, is_single: bool = True) -> None:

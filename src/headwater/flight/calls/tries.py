@@ -11,7 +11,7 @@ from ...formats.clients import retry
 from ...formats.clients.endpoints import Endpoints
 from ...formats.clients.retry import Attempts, ServerUnreachable
 from ..errors import Busy
-from .connection import Connection
+from .connection import FlightConnection
 from .seen import NotHereYet, OtherEverywhere
 
 PASSING = (ServerUnreachable, Busy, *retry.PASSING)
@@ -30,20 +30,22 @@ CATCHES_UP_S = 2.0
 class Tries:
     """The attempts of one call. For one thread."""
 
-    def __init__(self, endpoints: Endpoints[Connection], retries: int, *, may_lag: bool, is_read: bool = False) -> None:
+    def __init__(
+        self, endpoints: Endpoints[FlightConnection], retries: int, *, may_lag: bool, is_read: bool = False
+    ) -> None:
         """`may_lag`: whether a position above the head is one that an address need not have yet.
 
         `is_read`: any address can do it, so one that is busy is left for another.
         """
         self._endpoints, self._may_lag, self._is_read = endpoints, may_lag, is_read
         self._attempts = Attempts(retries=retries * len(endpoints))
-        self._doubts: dict[Connection, core.EventLogError] = {}
+        self._doubts: dict[FlightConnection, core.EventLogError] = {}
         """What addresses say for now that may lag."""
         self._setback: core.EventLogError | None = None
         """Why the addresses could not settle it when they were last asked: one was away or busy, or they disagreed."""
         self._doubted_at: float | None = None
 
-    def begin(self) -> Connection:
+    def begin(self) -> FlightConnection:
         """The connection to use for the next attempt."""
         self._connection = self._endpoints.best(without=self._doubts)
         self._session = self._connection.session

@@ -17,7 +17,7 @@ class StreamLimits:
     puts: int = 64
 
 
-class Places:
+class StreamPlaces:
     """The places for one kind of stream. Safe to use from any thread."""
 
     def __init__(self, kind: str, allowed: int) -> None:
@@ -31,7 +31,7 @@ class Places:
         """How many are taken."""
         return self._taken.total()
 
-    def take(self, holder: str) -> Place:
+    def take(self, holder: str) -> StreamPlace:
         """A place for that holder. Raises Busy."""
         with self._lock:
             if self._taken.total() >= self._allowed:
@@ -39,7 +39,7 @@ class Places:
             if self._taken[holder] >= self._allowed_each:
                 raise Busy(f"{self._kind} of one user", self._allowed_each)
             self._taken[holder] += 1
-        return Place(self, holder)
+        return StreamPlace(self, holder)
 
     def give_back(self, holder: str) -> None:
         """Called by Place."""
@@ -49,11 +49,11 @@ class Places:
                 del self._taken[holder]
 
 
-class Place:
+class StreamPlace:
     """A place that is taken, until it is released; releasing it again changes nothing."""
 
-    def __init__(self, places: Places, holder: str) -> None:
-        self._places: Places | None = places
+    def __init__(self, places: StreamPlaces, holder: str) -> None:
+        self._places: StreamPlaces | None = places
         self._holder = holder
 
     def release(self) -> None:
@@ -62,7 +62,7 @@ class Place:
         if places is not None:
             places.give_back(self._holder)
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> StreamPlace:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

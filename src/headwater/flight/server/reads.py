@@ -18,7 +18,7 @@ from ..errors import flight_error_of
 from ..schemas import Shaping, schema_of
 from ..wire import SPLITS_MAX, CountBody, PlanCommand, Ticket, encode, query_of
 from .backend import Backend, Sending, Span
-from .limits import Place
+from .limits import StreamPlace
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
@@ -51,7 +51,7 @@ def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
 
 
 def batches_of(
-    backend: Backend, user: User, peer: str, ticket: Ticket, place: Place, stopping: threading.Event
+    backend: Backend, user: User, peer: str, ticket: Ticket, place: StreamPlace, stopping: threading.Event
 ) -> flight.FlightDataStream:
     """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`."""
     shaping = Shaping(ticket)
@@ -75,7 +75,7 @@ class Batches(Iterator[pa.RecordBatch]):
         self,
         batches: Iterator[pa.RecordBatch],
         shaping: Shaping,
-        place: Place,
+        place: StreamPlace,
         stopping: threading.Event,
         log: str,
         sending: Sending,

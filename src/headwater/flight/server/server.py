@@ -18,7 +18,7 @@ from ..wire import ACTIONS, PlanCommand, PutCommand, Ticket, decode
 from . import actions, reads, writes
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
 from .backend import Backend
-from .limits import Places, StreamLimits
+from .limits import StreamLimits, StreamPlaces
 from .sessions import Sessions
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         limits = limits or StreamLimits()
         self._backend, self._address_of = backend, address_of
         self.sessions = Sessions(backend.user)
-        self.gets = Places("reads", limits.gets)
-        self.puts = Places("writes", limits.puts)
+        self.gets = StreamPlaces("reads", limits.gets)
+        self.puts = StreamPlaces("writes", limits.puts)
         self._stopping = threading.Event()
         super().__init__(
             location,

@@ -62,7 +62,7 @@ class _Log2(msgspec.Struct):
     objects: list[_Object2] = []
 
 
-class Refused(NamedTuple):
+class RefusedElement(NamedTuple):
     """An element of a document that is no event."""
 
     position: int
@@ -89,7 +89,7 @@ def ocel_events(document: bytes, source: str) -> list[Event]:
     return events
 
 
-def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[Refused]]:
+def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[RefusedElement]]:
     """The events as of `ocel_events`, and those elements that are none. Raises InvalidInput for a document as such."""
     try:
         if b'"ocel:events"' in document:
@@ -101,15 +101,15 @@ def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], 
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"no OCEL document in JSON: {error}") from None
     events: list[Event] = []
-    refused: list[Refused] = []
+    refused: list[RefusedElement] = []
     for position, (raw, make) in enumerate(found, 1):
         try:
             events.append(make())
         except InvalidInput as error:
-            refused.append(Refused(position, bytes(raw), str(error)))
+            refused.append(RefusedElement(position, bytes(raw), str(error)))
         except msgspec.MsgspecError as error:
             place = f"`$.events[{position - 1}]"
-            refused.append(Refused(position, bytes(raw), f"no OCEL event: {error}".replace("`$", place)))
+            refused.append(RefusedElement(position, bytes(raw), f"no OCEL event: {error}".replace("`$", place)))
     return sorted(events, key=_moment), refused
 
 

@@ -16,7 +16,7 @@ from ...core.access import Right
 from ...core.consumer import Consumer
 from ...core.errors import ConsumerNotFound, NotPrimary
 from ...core.readers import Reader, Waiting
-from ..calls import ENVELOPE_BYTES, Call, Connection
+from ..calls import ENVELOPE_BYTES, Call, CallbackConnection
 from ..errors import DEFENSE_REJECTED, FutoInError
 from ..host import Opened
 from ..messages.coders import JSON
@@ -37,7 +37,7 @@ class Reach(NamedTuple):
     """What it has acknowledged with a success."""
 
 
-class Unanswered:
+class UnansweredPushes:
     """The pushes of one `seq` to one consumer. The future of each is the name of an error, or None for success."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Pushing:
 class Push(ABC):
     """The push to one consumer over one connection."""
 
-    def __init__(self, call: Call, connection: Connection, opened: Opened, key: tuple[object, ...]) -> None:
+    def __init__(self, call: Call, connection: CallbackConnection, opened: Opened, key: tuple[object, ...]) -> None:
         """`key` tells it from others on its connection: two live ones with different wishes are two."""
         self.connection, self.opened, self.key = connection, opened, key
         self.owner, self.component = call.caller.owner, call.parameters["component"]
@@ -250,7 +250,7 @@ class ReliablePush(Push):
     def __init__(
         self,
         call: Call,
-        connection: Connection,
+        connection: CallbackConnection,
         opened: Opened,
         key: tuple[object, ...],
         reliable: dict[tuple[object, ...], list[Push]],
@@ -259,7 +259,7 @@ class ReliablePush(Push):
         self._reliable, self._consumer_key = reliable, (opened, *key)
         self.reader.position = self._consumer().acknowledged
         self._seq = 0
-        self._unanswered = Unanswered()
+        self._unanswered = UnansweredPushes()
         """Of this `seq`."""
         self._failures = 0
         """In a row."""

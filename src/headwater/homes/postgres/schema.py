@@ -122,7 +122,7 @@ _CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronou
 """The value in a session that does not set it."""
 
 
-class Identity(NamedTuple):
+class HomeIdentity(NamedTuple):
     """Who a home is."""
 
     incarnation: str
@@ -147,7 +147,7 @@ def initial_sql(role: str | None = None) -> str:
     return f"BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
 
 
-def make_tables(connection: Connection, role: str | None = None) -> Identity:
+def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity:
     """Make the home, or find the one that is there.
 
     Raises StorageUnavailable (a newer home, or a PostgreSQL that is too old), psycopg.Error.
@@ -164,7 +164,7 @@ def make_tables(connection: Connection, role: str | None = None) -> Identity:
     return found
 
 
-def identity_of(connection: Connection) -> Identity:
+def identity_of(connection: Connection) -> HomeIdentity:
     """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
     found = _found(connection)
     if found is None:
@@ -261,7 +261,7 @@ def _of_waiting(connection: Connection) -> Iterator[Finding]:
         yield Finding(False, text)
 
 
-def _found(connection: Connection) -> Identity | None:
+def _found(connection: Connection) -> HomeIdentity | None:
     if connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,):
         return None
     row = connection.execute("SELECT version, incarnation, seed FROM headwater.home").fetchone()
@@ -270,7 +270,7 @@ def _found(connection: Connection) -> Identity | None:
     version, incarnation, seed = row
     if not max(1, SCHEMA_VERSION - 1) <= version <= SCHEMA_VERSION:
         raise of_other_version(version)
-    return Identity(incarnation, int(seed))
+    return HomeIdentity(incarnation, int(seed))
 
 
 def _setting(connection: Connection, name: str) -> str:
@@ -279,8 +279,8 @@ def _setting(connection: Connection, name: str) -> str:
     return str(row[0])
 
 
-def _drawn() -> Identity:
-    return Identity(uuid.uuid4().hex, secrets.randbits(64))
+def _drawn() -> HomeIdentity:
+    return HomeIdentity(uuid.uuid4().hex, secrets.randbits(64))
 
 
 def _quoted(role: str) -> str:

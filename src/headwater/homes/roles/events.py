@@ -16,13 +16,13 @@ class RoleEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened(RoleEvent):
+class CopyOpened(RoleEvent):
     """The copy is open, and has what its home had when it was. It may be behind by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed(RoleEvent):
-    """The copy is being closed: until `Opened`, others can go on sooner."""
+class CopyClosed(RoleEvent):
+    """The copy is being closed: until `CopyOpened`, others can go on sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class HomeReachable(RoleEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class HomeWentBack(RoleEvent):
+class HomeRollbackSeen(RoleEvent):
     """The copy has what its home does not have: the home forgot it.
 
     Compared is what the copy had when it asked, since it may have grown while the answer was under way, and what a
@@ -194,7 +194,7 @@ class HomeWentBack(RoleEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class HomeChanged(RoleEvent):
+class HomeChangeSeen(RoleEvent):
     """The home writes another history than the one that was accepted, or a server marked it as gone back."""
 
 

@@ -99,7 +99,7 @@ class Roles:
         """When what `stage` waits for is asked again, or given up."""
         self._successor: str | None = None
         self._stops = False
-        self._ahead: events.HomeWentBack | None = None
+        self._ahead: events.HomeRollbackSeen | None = None
         """What the home forgot, while the home may not know that."""
         self._now = 0.0
         self._actions: list[actions.RoleAction] = []
@@ -180,12 +180,12 @@ class Roles:
 
     # A replica, and the lease
 
-    def _opened(self, _: events.Opened) -> None:
+    def _opened(self, _: events.CopyOpened) -> None:
         self._is_open = True
         if self.role is Role.STARTING:
             self._follow(0.0)
 
-    def _closed(self, _: events.Closed) -> None:
+    def _closed(self, _: events.CopyClosed) -> None:
         self._is_open = False
         if self.role is Role.FOLLOWING:
             self._follow(0.0)
@@ -381,12 +381,12 @@ class Roles:
 
     # A home that went back
 
-    def _home_changed(self, _: events.HomeChanged) -> None:
+    def _home_changed(self, _: events.HomeChangeSeen) -> None:
         self._ahead = None  # Whatever the reason, the home gives no lease.
         self._repeat_at = _NEVER if self.role is Role.WENT_BACK else self._repeat_at
         self._give_up("home-changed", "the home's history is not the one that was accepted")
 
-    def _home_went_back(self, event: events.HomeWentBack) -> None:
+    def _home_went_back(self, event: events.HomeRollbackSeen) -> None:
         if self.role is Role.WENT_BACK and self._ahead is not None:
             return
         if self._give_up("home-went-back", _described(event)) or self.role is Role.WENT_BACK:
@@ -437,7 +437,7 @@ class Roles:
         self._actions.append(action)
 
 
-def _described(ahead: events.HomeWentBack) -> str:
+def _described(ahead: events.HomeRollbackSeen) -> str:
     return f"log {ahead.log}: the copy has {ahead.copy_head}, its home {ahead.home_head}"
 
 
@@ -448,8 +448,8 @@ _NEXT = {
 }
 
 _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
-    events.Opened: Roles._opened,
-    events.Closed: Roles._closed,
+    events.CopyOpened: Roles._opened,
+    events.CopyClosed: Roles._closed,
     events.ClockCompared: Roles._clock_compared,
     events.LeaseGot: Roles._lease_got,
     events.LeaseRefused: Roles._lease_refused,
@@ -468,7 +468,7 @@ _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.LeaseOffered: Roles._lease_offered,
     events.HomeUnreachable: Roles._home_unreachable,
     events.HomeReachable: Roles._home_reachable,
-    events.HomeWentBack: Roles._home_went_back,
-    events.HomeChanged: Roles._home_changed,
+    events.HomeRollbackSeen: Roles._home_went_back,
+    events.HomeChangeSeen: Roles._home_changed,
     events.HomeAccepted: Roles._home_accepted,
 }

@@ -22,7 +22,7 @@ from ...flight.server.reads import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
 from ...storage.read.mapped_log import MappedLog
 from ...storage.read.segment_sharing import Lent
-from ...storage.staging.batches import StagedFile, Staging
+from ...storage.staging.batches import OpenStage, Staging
 from ...storage.staging.owners import claim
 from .link import Link
 from .segment_sharing import Lending
@@ -99,7 +99,7 @@ class BulkBackend(Backend):
         with _handed_over(batch) as path:
             return self._link.call("append", path, encode(command), type=Appended)
 
-    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StagedFile:
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> OpenStage:
         place = self.place(command.log)
         directory = place.directory
         check_own(claim(Path(directory), command.writer, user.name), user, command.log, self.authorize)

@@ -16,7 +16,7 @@ PIECE_BYTES = 256 * 1024
 """So much of each direction of a connection is here at most; a side that takes nothing holds up the other."""
 
 
-class Held:
+class EarlyConnections:
     """The connections of a socket that listens, taken from it once, and then relayed. Safe to use from any thread."""
 
     def __init__(self, listening: socket.socket, *accepted: socket.socket) -> None:

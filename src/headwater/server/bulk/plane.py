@@ -15,7 +15,7 @@ from ..config.settings import Config
 from ..process.log_lines import fields
 from .callers import BulkCaller
 from .calls import BulkCalls
-from .supervisor import BulkSettings, Reservation, Supervisor
+from .supervisor import BulkSettings, BulkSupervisor, Reservation
 
 logger = logging.getLogger("headwater.server")
 
@@ -25,7 +25,7 @@ class BulkPlane:
 
     def __init__(self, config: Config, reservation: Reservation) -> None:
         self._config, self._reservation = config, reservation
-        self._supervisor: Supervisor | None = None
+        self._supervisor: BulkSupervisor | None = None
         self._calls: BulkCalls | None = None
         scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
         self.port = reservation.port
@@ -93,7 +93,7 @@ class BulkPlane:
         )
         self._calls = calls = BulkCalls(store, guard, readers, stale)
         waits = config.flight.start == "first_client"
-        self._supervisor = Supervisor(
+        self._supervisor = BulkSupervisor(
             settings, self._reservation, calls.table(), threads, waits=waits, ended=calls.forget_streams
         )
         calls.ask = self._supervisor.ask

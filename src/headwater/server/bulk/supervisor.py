@@ -120,7 +120,7 @@ class Reservation:
         return listening
 
 
-class Supervisor:
+class BulkSupervisor:
     """One bulk process after the other, from `start` to `stop`."""
 
     def __init__(

@@ -11,7 +11,7 @@ from ...core.loop.slices import Slices
 from ...http.host import USER_KEY
 from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..bulk.callers import BulkCaller
 from ..httpd.server import HttpServer, OpenConnection
 from ..httpd.websocket import WebSocketProtocol
@@ -80,7 +80,7 @@ class Clients(ReadOnly):
         self._guard.authorize(user, Right.MANAGE, "*")
         if name in self._callers:
             problem = "connections of Flight are not closed one by one; take the user's rights, or its tokens, away"
-            raise Refusal(Status.CONFLICT, problem)
+            raise OperationRefused(Status.CONFLICT, problem)
         connection = self._connection(name)
         if connection is None:
             raise _unknown(name)
@@ -128,5 +128,5 @@ def _request(scope: Mapping[str, Any]) -> str | None:
     return f"{scope.get('method', 'WEBSOCKET')} {scope['path'][:256]}"
 
 
-def _unknown(name: str) -> Refusal:
-    return Refusal(Status.NOT_FOUND, f"there is no client {show(name)}")
+def _unknown(name: str) -> OperationRefused:
+    return OperationRefused(Status.NOT_FOUND, f"there is no client {show(name)}")

@@ -12,7 +12,7 @@ from ...core.errors import StorageUnavailable
 from ...core.limits import show
 from ...homes.postgres.servers import HEARD_S, ServerReport
 from ...management.ports import Attributes, ReadOnly
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 
 logger = logging.getLogger("headwater.server")
 
@@ -43,7 +43,7 @@ class HomeServers(ReadOnly):
         report = (await self._all()).get(name)
         heard_s = 0.0 if report is None else report.heard_s + self._clock() - self._asked_at
         if report is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no server {show(name)} of this home")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no server {show(name)} of this home")
         return {
             "server": report.name,
             "addresses": dict(report.addresses),

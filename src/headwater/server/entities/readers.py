@@ -12,7 +12,7 @@ from ...core.limits import show
 from ...core.readers import Reader, Readers
 from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly, number_of
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..users.refusals import Refusals
 
 
@@ -82,7 +82,7 @@ class RefusalEntities(ReadOnly):
         self._guard.authorize(user, Right.MANAGE, "*")
         row = self._refusals.row(number_of(name))
         if row is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no refusal {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no refusal {show(name)}")
         kind, reason, protocol, named, peer = row.about
         return {
             "kind": kind,
@@ -98,5 +98,5 @@ class RefusalEntities(ReadOnly):
         }
 
 
-def _unknown(name: str) -> Refusal:
-    return Refusal(Status.NOT_FOUND, f"there is no reader {show(name)}")
+def _unknown(name: str) -> OperationRefused:
+    return OperationRefused(Status.NOT_FOUND, f"there is no reader {show(name)}")

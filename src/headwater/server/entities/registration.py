@@ -14,7 +14,7 @@ from ...core.readers import Readers
 from ...core.state import StateStore
 from ...management.entities import CLIENT, HOME_SERVER, READER, REFUSAL, SERVER, SUBSCRIPTION, TOKEN, USER
 from ...management.ports import Attributes, ReadOnly
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..bulk.plane import BulkPlane
 from ..httpd.server import HttpServer
 from ..users.guard import AccountGuard
@@ -62,7 +62,7 @@ class Subscriptions(ReadOnly):
         self._guard.authorize(user, Right.READ, self._log)
         found = self._service.subscriptions.by_id.get(name)
         if found is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no subscription {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no subscription {show(name)}")
         of_endpoint = self._of_endpoint(self._service.endpoint(found))
         position, lag = self._service.position(found), self._service.events_behind(found)
         return {**of_endpoint, "position": position, "lag": lag, **self._of_subscription(found)}
@@ -102,7 +102,7 @@ class Subscriptions(ReadOnly):
         if found is None or found.owner != f"user:{user.name}":
             self._guard.authorize(user, Right.MANAGE, self._log)
         if found is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no subscription {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no subscription {show(name)}")
         await self._service.unsubscribe(found)
 
     @property

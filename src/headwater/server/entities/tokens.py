@@ -11,7 +11,7 @@ from ...core.clocks import wall_clock_ms
 from ...core.errors import InvalidInput
 from ...core.limits import show
 from ...management.ports import Attributes, ReadOnly, joined, parted
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..users.accounts import AccessToken, Account, hash_token, new_token
 from .users import Users
 
@@ -50,12 +50,14 @@ class Tokens(ReadOnly):
 
         def with_token(account: Account) -> Account:
             if label in _tokens(account):
-                raise Refusal(
+                raise OperationRefused(
                     Status.CONFLICT, f"user {account.name!r} has a token {label!r} already; delete that first"
                 )
             kept = tuple(each for each in account.access_tokens if not each.is_over(now))
             if len(kept) + len(account.tokens) >= TOKENS_MAX:
-                raise Refusal(Status.CONFLICT, f"user {account.name!r} has {TOKENS_MAX} tokens, and may have no more")
+                raise OperationRefused(
+                    Status.CONFLICT, f"user {account.name!r} has {TOKENS_MAX} tokens, and may have no more"
+                )
             return replace(account, access_tokens=(*kept, token))
 
         changed = await self._users.change(account.name, with_token)
@@ -81,10 +83,10 @@ class Tokens(ReadOnly):
     def _account(self, name: str) -> tuple[Account, str]:
         parts = parted(name, 2)
         if parts is None:
-            raise Refusal(Status.NOT_FOUND, f"a token's name is USER/LABEL, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a token's name is USER/LABEL, {show(name)} given")
         account = self._users.accounts().get(parts[0])
         if account is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no user {show(parts[0])}")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no user {show(parts[0])}")
         return account, parts[1]
 
     def _shown(self, account: Account, label: str, token: AccessToken) -> Attributes:
@@ -111,7 +113,7 @@ def _tokens(account: Account) -> dict[str, AccessToken]:
 def _found(account: Account, label: str) -> AccessToken:
     token = _tokens(account).get(label)
     if token is None:
-        raise Refusal(Status.NOT_FOUND, f"user {account.name!r} has no token {show(label)}")
+        raise OperationRefused(Status.NOT_FOUND, f"user {account.name!r} has no token {show(label)}")
     return token
 
 

@@ -11,7 +11,7 @@ from ...core.actor import acting
 from ...core.limits import show
 from ...core.state import StateStore
 from ...management.ports import Attributes, ReadOnly
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..users.accounts import (
     KIND,
     Account,
@@ -48,8 +48,8 @@ class Users(ReadOnly):
     async def change(self, name: str, change: Callable[[Account], Account]) -> Account:
         """Change a user of the data directory, one change at a time; `change` is called in a thread.
 
-        Answers the user as it is now. Raises Refusal: there is none, it is of the configuration, or nobody could manage
-        the server any more; and as `change`.
+        Answers the user as it is now. Raises OperationRefused: there is none, it is of the configuration, or the server
+        would have no user left that may manage it; and as `change`.
         """
         async with self._changing:
             self._check_stored(name)
@@ -73,7 +73,7 @@ class Users(ReadOnly):
         check_user_name(name)
         async with self._changing:
             if name in self._directory.current().by_name:
-                raise Refusal(Status.CONFLICT, f"there is a user {name!r} already")
+                raise OperationRefused(Status.CONFLICT, f"there is a user {name!r} already")
             account = await asyncio.to_thread(_changed, Account(name, ()), given)
             self._check_manageable(account)
             await asyncio.to_thread(self._put, account, 0)
@@ -88,7 +88,9 @@ class Users(ReadOnly):
         async with self._changing:
             self._check_stored(name)
             if len(self._directory.current().by_name) == 1:
-                raise Refusal(Status.CONFLICT, "it is the last user; without users every request would be refused")
+                raise OperationRefused(
+                    Status.CONFLICT, "it is the last user; without users every request would be refused"
+                )
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
             self._directory.current()
@@ -102,14 +104,14 @@ class Users(ReadOnly):
     def _check_stored(self, name: str) -> None:
         self._found(name)
         if name in self._directory.configured:
-            raise Refusal(Status.CONFLICT, f"user {name!r} is of the configuration, and is changed there")
+            raise OperationRefused(Status.CONFLICT, f"user {name!r} is of the configuration, and is changed there")
 
     def _check_manageable(self, changed: Account | None, *, without: str = "") -> None:
-        """Nobody may lock everybody out. Raises Refusal."""
+        """Nobody may lock everybody out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
             problem = "nobody could manage the server any more; first give somebody else `manage:*`"
-            raise Refusal(Status.CONFLICT, problem)
+            raise OperationRefused(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:
         with self._directory.changing(account.name, acting()):
@@ -142,5 +144,5 @@ def _changed(account: Account, given: Attributes) -> Account:
     return account
 
 
-def _unknown(name: str) -> Refusal:
-    return Refusal(Status.NOT_FOUND, f"there is no user {show(name)}")
+def _unknown(name: str) -> OperationRefused:
+    return OperationRefused(Status.NOT_FOUND, f"there is no user {show(name)}")

@@ -33,7 +33,7 @@ def _status_line(status: int) -> bytes:
 _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
-class Connection(Protocol):
+class CycleConnection(Protocol):
     """What a cycle needs of its connection."""
 
     scope_base: Scope
@@ -85,7 +85,7 @@ class HttpCycle:
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
+        self, connection: CycleConnection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
     ) -> None:
         """`body` is the whole one; None if it is still to come, by `add` and `end_body`."""
         self._connection = connection

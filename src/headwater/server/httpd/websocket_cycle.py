@@ -48,7 +48,7 @@ class Phase(Enum):
     OVER = auto()
 
 
-class Connection(Protocol):
+class WebSocketConnection(Protocol):
     """What a cycle needs of its connection."""
 
     is_full: bool
@@ -80,7 +80,7 @@ class WebSocketCycle:
         "_answer", "_body", "_connection", "_farewell", "_has_closed", "_messages", "_news", "phase", "scope",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, scope: Scope) -> None:
+    def __init__(self, connection: WebSocketConnection, scope: Scope) -> None:
         self._connection = connection
         self.scope = scope
         self.phase = Phase.ASKED

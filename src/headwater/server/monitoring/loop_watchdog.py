@@ -46,7 +46,7 @@ _ABOVE_ALL = frozenset({"server", "cli"})
 """Rooms that call all others."""
 
 
-class Held(NamedTuple):
+class LoopHold(NamedTuple):
     """Who holds the loop."""
 
     room: str
@@ -76,7 +76,7 @@ class LoopWatchdog:
         """When the next tick should come."""
         self._used_before = used()
         """What `used` answered at the last tick."""
-        self._held: Held | None = None
+        self._held: LoopHold | None = None
         """What was found while a tick is late."""
         self._told_at = -TELL_S
         self._untold = 0
@@ -117,7 +117,7 @@ class LoopWatchdog:
         if lag_s >= HELD_S and busy_s >= HELD_S:
             self._tell(now, lag_s, held or of_note(self._activity.what))
 
-    def _tell(self, now: float, lag_s: float, held: Held) -> None:
+    def _tell(self, now: float, lag_s: float, held: LoopHold) -> None:
         if now - self._told_at < TELL_S:
             self._untold += 1
             return
@@ -145,17 +145,17 @@ class LoopWatchdog:
                 self._held = of_frame(frame, self._activity.what)
 
 
-def of_note(what: object) -> Held:
+def of_note(what: object) -> LoopHold:
     """Who holds the loop, as far as the note says it: who began something last."""
     if isinstance(what, tuple):
         room, kind = what
-        return Held(room, kind)
+        return LoopHold(room, kind)
     if isinstance(what, Mapping):
-        return Held("http", _request(what))
-    return Held(UNKNOWN, UNKNOWN)
+        return LoopHold("http", _request(what))
+    return LoopHold(UNKNOWN, UNKNOWN)
 
 
-def of_frame(frame: FrameType, what: object) -> Held | None:
+def of_frame(frame: FrameType, what: object) -> LoopHold | None:
     """Who holds the loop, by where its thread is; None if that is nowhere in this package.
 
     The innermost room that does not work for others is named. Of what kind the work is, says the request on whose way
@@ -175,11 +175,11 @@ def of_frame(frame: FrameType, what: object) -> Held | None:
     if not room:
         return None
     if isinstance(scope, Mapping):
-        return Held(room, _request(scope), where)
+        return LoopHold(room, _request(scope), where)
     noted = of_note(what)
     if noted.room == room or (room in SHARED_ROOMS and noted.room != UNKNOWN):
-        return Held(noted.room, noted.kind, where)
-    return Held(room, function, where)
+        return LoopHold(noted.room, noted.kind, where)
+    return LoopHold(room, function, where)
 
 
 def _path(frame: FrameType) -> str | None:

@@ -69,15 +69,15 @@ class EventLoop(uvloop.Loop):
     """uvloop's, with servers of its own for sockets that are bound already."""
 
     async def create_server(self, protocol_factory: Protocols, *args: Any, **options: Any) -> Any:
-        """As `asyncio` has it. With `sock` a `Listener`, which knows `ssl`, `ssl_handshake_timeout` and `backlog`."""
+        """As in `asyncio`; with `sock` it is a `BoundListener`, with `ssl`, `ssl_handshake_timeout` and `backlog`."""
         if (sock := options.get("sock")) is None:
             return await super().create_server(protocol_factory, *args, **options)
         if sock.family == socket.AF_UNIX:
             options["ssl"] = None  # what is said there leaves the machine never
-        return Listener(self, protocol_factory, **options)
+        return BoundListener(self, protocol_factory, **options)
 
 
-class Listener(asyncio.AbstractServer):
+class BoundListener(asyncio.AbstractServer):
     """Accepts the connections of one bound socket, until `close`: a server as asyncio knows it."""
 
     def __init__(

@@ -15,7 +15,7 @@ import msgspec
 
 from ...core.state import StateStore
 from ...formats.problem import Problem
-from ...homes.commit_feed import ALIVE, Committed, Listener
+from ...homes.commit_feed import ALIVE, CommitListener, Committed
 from ...http import Exchange, Receive, Scope, Send, refuse_websocket
 from ...http.errors import CLOSE, UNREADY_RETRY
 
@@ -105,7 +105,7 @@ class PushedFrames:
             self._wakers.discard(news)
             self._committed.leave(listener)
 
-    async def _tell(self, listener: Listener, news: asyncio.Event, send: Send, given: bytes) -> None:
+    async def _tell(self, listener: CommitListener, news: asyncio.Event, send: Send, given: bytes) -> None:
         """Send what it is told, until it falls behind, takes nothing any more, or is to hear no more."""
         fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})

@@ -36,7 +36,7 @@ class About(NamedTuple):
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusalCount:
     """So many refusals."""
 
     number: int
@@ -56,9 +56,9 @@ class Refusals:
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._rows: OrderedDict[About, Refused] = OrderedDict()
+        self._rows: OrderedDict[About, RefusalCount] = OrderedDict()
         """The one that was last is last."""
-        self._by_number: dict[int, Refused] = {}
+        self._by_number: dict[int, RefusalCount] = {}
         self._places: Counter[str] = Counter()
         self._counted = 0
 
@@ -101,7 +101,7 @@ class Refusals:
             self._forget()
             return list(self._by_number)
 
-    def row(self, number: int) -> Refused | None:
+    def row(self, number: int) -> RefusalCount | None:
         """A copy of that one, if it is kept."""
         with self._lock:
             row = self._by_number.get(number)
@@ -114,10 +114,10 @@ class Refusals:
         peer = None if about.peer is None else _place(about)
         return about._replace(user=None, peer=peer)
 
-    def _added(self, about: About) -> Refused:
+    def _added(self, about: About) -> RefusalCount:
         self._counted += 1
         now = self._clock()
-        row = self._rows[about] = self._by_number[self._counted] = Refused(self._counted, about, now, now)
+        row = self._rows[about] = self._by_number[self._counted] = RefusalCount(self._counted, about, now, now)
         self._places[_place(about)] += 1
         return row
 

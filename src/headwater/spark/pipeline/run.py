@@ -26,7 +26,7 @@ from ...formats.clients.address import urls_of
 from ..options import default_url, text_of
 from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
 from .progress import OFFSETS, Display, Progress, Tally, behind, display
-from .stop import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
+from .stop import StopGate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -284,7 +284,7 @@ class Run:
             where = known or tempfile.mkdtemp(prefix="headwater-checkpoint-")
             if known is None:
                 stack.callback(shutil.rmtree, where, ignore_errors=True)
-            gate = None if each_batch is None or _is_remote(writer) else Gate(each_batch)
+            gate = None if each_batch is None or _is_remote(writer) else StopGate(each_batch)
             if each_batch is not None:
                 writer = writer.foreachBatch(gate or each_batch)
             writer = writer.option("checkpointLocation", where).queryName(f"headwater-{self.pipeline}")
@@ -294,7 +294,7 @@ class Run:
                 writer = writer.trigger(processingTime=f"{round(self.every_s * 1000)} milliseconds")
             return self._follow(writer, gate, target)
 
-    def _follow(self, writer: DataStreamWriter, gate: Gate | None, target: Target | None) -> Summary:
+    def _follow(self, writer: DataStreamWriter, gate: StopGate | None, target: Target | None) -> Summary:
         heard: queue.SimpleQueue[Mapping[str, Any] | _Ended] = queue.SimpleQueue()
         streams = getattr(writer, "_session" if _is_remote(writer) else "_spark").streams
         listener = _listener(f"headwater-{self.pipeline}", heard)
@@ -322,7 +322,7 @@ class Run:
     def _watch(
         self,
         query: StreamingQuery,
-        gate: Gate | None,
+        gate: StopGate | None,
         heard: queue.SimpleQueue[Mapping[str, Any] | _Ended],
         spark: SparkSession | None,
     ) -> Ending:
@@ -380,7 +380,7 @@ class Run:
             self._display.show(self._tally.add(batch, rows, 0, None))
 
     @staticmethod
-    def _is_between(query: StreamingQuery, gate: Gate | None, has_ended_one: bool) -> bool:
+    def _is_between(query: StreamingQuery, gate: StopGate | None, has_ended_one: bool) -> bool:
         """Whether a stop costs no batch, or one that has just begun and can be done again."""
         if gate is not None:
             return gate.close() and not query.status["isTriggerActive"]

@@ -53,7 +53,7 @@ class StoppedAtOnce(Exception):
     """Not an error: ends a step that was given up, because somebody asked twice."""
 
 
-class Gate:
+class StopGate:
     """A function for `foreachBatch` that can be closed between two batches.
 
     Stopping a query inside such a function interrupts it in the middle, and Spark may answer with a stack overflow.

@@ -14,7 +14,7 @@ from ..frames.encoding import Chain, EncodedFrame
 from ..frames.frame_log import NotAdopted
 from ..frames.mark import FrameMark
 from ..index.ids import Hashes
-from ..index.runs import Run
+from ..index.runs import SortedRun
 
 
 class PreparedColumns(EventColumns):
@@ -26,7 +26,7 @@ class PreparedColumns(EventColumns):
     """Those of all ids."""
     are_distinct: bool
     """Whether no hash comes twice."""
-    runs: list[Run]
+    runs: list[SortedRun]
     """The postings of each part, numbered from 1 on."""
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:

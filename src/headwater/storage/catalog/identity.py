@@ -32,7 +32,7 @@ _REMEDY = (
 )
 
 
-class Identity(msgspec.Struct, frozen=True):
+class LogIdentity(msgspec.Struct, frozen=True):
     """What the journal has of a log: the fields of `Meta` of these names."""
 
     name: str
@@ -49,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 def record_identity(state: StateStore, directory: Path, meta: Meta) -> None:
     """Enter who the log of that directory is, durably. To be done before META.json says so."""
-    identity = Identity(**{name: getattr(meta, name) for name in Identity.__struct_fields__})
+    identity = LogIdentity(**{name: getattr(meta, name) for name in LogIdentity.__struct_fields__})
     state.put(IDENTITY_KIND, directory.name, msgspec.json.encode(identity))
 
 
@@ -58,13 +58,13 @@ def forget_identity(state: StateStore, directory: Path) -> None:
     state.delete(IDENTITY_KIND, directory.name)
 
 
-def known_identity(state: StateStore, directory: Path) -> Identity | None:
+def known_identity(state: StateStore, directory: Path) -> LogIdentity | None:
     """What the state has of the log of that directory; of one that no version with a journal has opened, nothing."""
     entry = state.get(IDENTITY_KIND, directory.name)
     if entry is None:
         return None
     try:
-        return json_decoder(Identity).decode(entry.value)
+        return json_decoder(LogIdentity).decode(entry.value)
     except msgspec.MsgspecError as error:
         raise WrittenByNewer(f"the identity of {directory.name} in the state", str(error)) from None
 
@@ -122,9 +122,9 @@ def meta_of(state: StateStore, directory: Path) -> Meta:
     return _made_anew(state, identity)
 
 
-def _made_anew(state: StateStore, identity: Identity) -> Meta:
+def _made_anew(state: StateStore, identity: LogIdentity) -> Meta:
     """As after a kill: how the log ended is looked for in its frames."""
-    meta = Meta(**{name: getattr(identity, name) for name in Identity.__struct_fields__})
+    meta = Meta(**{name: getattr(identity, name) for name in LogIdentity.__struct_fields__})
     said = trimmed_in(state, meta)
     return meta.changed(first_retained=said.first_retained, known_from=said.known_from)
 

@@ -61,11 +61,11 @@ class EncodedFrame(NamedTuple):
     length: int
     buffers: list[Content]
     """All of it; of a frame whose body lies in a file already, the head."""
-    staged: StagedFile | None = None
+    staged: AdoptedFile | None = None
     """What becomes a segment, with this frame and perhaps others in it: then it has no buffers, and ends as they do."""
 
 
-class StagedFile(NamedTuple):
+class AdoptedFile(NamedTuple):
     """A staged file whose frames have got their heads; nothing of them is in it yet."""
 
     path: Path

@@ -18,7 +18,7 @@ from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, nobody
 from ..segments.meta import CleanStop
-from ..segments.recovery import Ranges, Scan, check_order, cut, open_segments, require_directory
+from ..segments.recovery import Ranges, SegmentScan, check_order, cut, open_segments, require_directory
 from ..segments.segment import Segment, segment_paths
 from ..segments.segment_log import SegmentLog
 from .port import Home, HomeChanged, HomeWentBack
@@ -261,7 +261,7 @@ def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Rang
         except StorageCorrupted:
             behind = paths[index:]
         else:
-            scan = Scan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None)
+            scan = SegmentScan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None)
             scan.run()
             if scan.bad is None and behind:
                 expected = segment.last + 1

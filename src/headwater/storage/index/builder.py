@@ -15,7 +15,7 @@ import numpy as np
 from ..frames.frame import Frame
 from ..segments.meta import FRAMES, INDEX, Meta, read_meta
 from ..segments.places import places_name, write_places
-from ..segments.recovery import Scan
+from ..segments.recovery import SegmentScan
 from ..segments.segment import Segment
 from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
@@ -108,7 +108,7 @@ def _scanned(log_directory: Path, segment_name: str, last: int) -> tuple[Meta, S
     """A segment whose frames are sound up to the one that ends with that event. Raises StorageCorrupted."""
     meta = read_meta(log_directory)
     segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, meta.gaps, ends_at=last)
+    scan = SegmentScan(segment, meta.gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(last)

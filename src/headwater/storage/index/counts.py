@@ -17,9 +17,9 @@ import numpy as np
 from ...core.counting import Counted
 from ...core.event import tag_key
 from ...core.query import Query
-from .matches import Piece
+from .matches import PostingsPiece
 from .postings import KEY, PARTITION, TAG, TYPE, ActivePostings, FilePostings, Numbers, Postings, tag_terms
-from .runs import Run
+from .runs import SortedRun
 
 SLOTS_AT_ONCE = 16_384
 """Terms of a file whose beginnings are looked at in one step."""
@@ -36,7 +36,7 @@ def terms_of(postings: Postings, kind: str, prefix: str) -> Iterator[list[str]]:
     """
     if isinstance(postings, FilePostings):
         return _of_file(postings, kind, prefix)
-    assert isinstance(postings, ActivePostings | Run), "there are no others"
+    assert isinstance(postings, ActivePostings | SortedRun), "there are no others"
     if kind == KEY:
         return _keys(postings.texts(TAG, TEXTS_AT_ONCE), prefix)
     return _beginning(postings.texts(kind, TEXTS_AT_ONCE), prefix)
@@ -117,7 +117,7 @@ class Counting:
 
     def steps(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[PostingsPiece],
         query: Query,
         partition: int | None,
         every: Callable[[int, int], int],
@@ -154,7 +154,7 @@ class Counting:
         yield known
 
 
-def events_with(pieces: Sequence[Piece], kind: str, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
+def events_with(pieces: Sequence[PostingsPiece], kind: str, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
     """How many events have each of some terms, piece by piece: what is to be summed up, in short steps.
 
     A key takes some memory for each event of a piece, so that there are to be few at a time.
@@ -168,7 +168,7 @@ def events_with(pieces: Sequence[Piece], kind: str, terms: Sequence[str]) -> Ite
             yield {term: _between(piece.postings.numbers(kind, term), piece.low, piece.high) for term in some}
 
 
-def _with_keys(piece: Piece, keys: Set[str]) -> Iterator[Mapping[str, int]]:
+def _with_keys(piece: PostingsPiece, keys: Set[str]) -> Iterator[Mapping[str, int]]:
     """Of keys in memory, where only tags are known: the events of all tags of a key are marked, and marks counted."""
     postings, low, high = piece
     marks: defaultdict[str, Bits] = defaultdict(lambda: np.zeros(high - low + 1, np.bool_))
@@ -190,7 +190,7 @@ def _with_keys(piece: Piece, keys: Set[str]) -> Iterator[Mapping[str, int]]:
 
 
 def _count_piece(
-    piece: Piece,
+    piece: PostingsPiece,
     query: Query,
     partition: int | None,
     every: Callable[[int, int], int],
@@ -209,7 +209,7 @@ def _count_piece(
         yield from _by_marks(piece, query, partition, names)
 
 
-def _by_length(piece: Piece, types: Sequence[str], events: int | None) -> Iterator[Counted]:
+def _by_length(piece: PostingsPiece, types: Sequence[str], events: int | None) -> Iterator[Counted]:
     """Types exclude each other. `events` is how many there are in all; None: just those of these types."""
     postings, low, high = piece
     left = events
@@ -222,7 +222,9 @@ def _by_length(piece: Piece, types: Sequence[str], events: int | None) -> Iterat
     yield Counted(high, max(left or 0, 0))
 
 
-def _by_marks(piece: Piece, query: Query, partition: int | None, names: Sequence[str] | None) -> Iterator[Counted]:
+def _by_marks(
+    piece: PostingsPiece, query: Query, partition: int | None, names: Sequence[str] | None
+) -> Iterator[Counted]:
     postings, low, high = piece
     items: list[_Item] = []
     for found in _items_in(postings, query, partition):

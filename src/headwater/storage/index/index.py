@@ -13,9 +13,9 @@ from ...core.limits import EventColumns
 from ...formats.arrow.columns import ArrowColumns
 from ..frames.frame import ARROW_MIN, Frame
 from .id_table import IdTable
-from .matches import Piece
+from .matches import PostingsPiece
 from .postings import ActivePostings, FilePostings, Postings
-from .runs import Run, RunPostings
+from .runs import RunPostings, SortedRun
 
 PART_EVENTS_MAX = 128 * 1024
 """A part in memory has no more (and what one append has): then another begins, and a file takes the place of this one
@@ -55,7 +55,7 @@ class Index:
         else:
             self._table_for(first).apply(first, columns.types, columns.tags, partitions)
 
-    def apply_run(self, first: int, columns: ArrowColumns, run: Run) -> None:
+    def apply_run(self, first: int, columns: ArrowColumns, run: SortedRun) -> None:
         """As `apply_columns`, of a log with one partition, where the postings of these columns were made before."""
         active = self._coded_for(first) if columns.count >= ARROW_MIN else None
         if isinstance(active, RunPostings):
@@ -105,15 +105,15 @@ class Index:
             self.actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self, low: int, high: int) -> list[PostingsPiece]:
         """The postings of these numbers (inclusive), ascending and disjoint."""
-        found: list[Piece] = []
+        found: list[PostingsPiece] = []
         if low > high:
             return found
         actives = self.actives
         newest = actives[-1]
         if low >= newest.first and isinstance(newest, ActivePostings):  # as most conditions and all live reads ask
-            return [Piece(newest, low, high)]
+            return [PostingsPiece(newest, low, high)]
         runs: list[Postings] = [*self.files]
         for active in actives:
             if isinstance(active, ActivePostings):
@@ -124,7 +124,7 @@ class Index:
         for run in runs:
             start, end = max(at, run.first), min(high, run.last)
             if start <= end:
-                found.append(Piece(run, start, end))
+                found.append(PostingsPiece(run, start, end))
                 at = end + 1
         return found
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import StorageCorrupted
 from ..frames.frame import Frame
 from ..segments.meta import HISTORY, INDEX, Meta
-from ..segments.places import Places, places_name
+from ..segments.places import FramePlaces, places_name
 from ..segments.segment import Segment
 from ..segments.segment_log import SegmentLog
 from . import id_files
@@ -174,7 +174,7 @@ def _widest_first(path: Path) -> tuple[int, int]:
 def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: int, upto: int) -> None:
     """Enter the ids of one segment that are numbered above `edge`, up to `upto`."""
     try:
-        places = Places(index / places_name(segment.first))
+        places = FramePlaces(index / places_name(segment.first))
         hashes = places.id_hashes
     except (OSError, ValueError):
         found = np.zeros(segment.last - segment.first + 1, np.uint64)

@@ -26,7 +26,7 @@ class SkipMarker(int):
     """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
 
 
-class Piece(NamedTuple):
+class PostingsPiece(NamedTuple):
     """Postings to be looked at only from `low` to `high`."""
 
     postings: Postings
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 def matching(
-    pieces: Sequence[Piece],
+    pieces: Sequence[PostingsPiece],
     query: Query,
     partition: int | None = None,
     *,
@@ -62,7 +62,7 @@ def matching(
 
 
 def listed(
-    pieces: Sequence[Piece], query: Query, partition: int | None, count: int, *, backwards: bool = False
+    pieces: Sequence[PostingsPiece], query: Query, partition: int | None, count: int, *, backwards: bool = False
 ) -> list[int] | None:
     """The first `count` numbers that match, as `matching` gives them; None if that takes more than looking up terms.
 
@@ -103,7 +103,7 @@ def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] 
     return terms
 
 
-def first_match(pieces: Sequence[Piece], query: Query) -> int | None:
+def first_match(pieces: Sequence[PostingsPiece], query: Query) -> int | None:
     """The lowest number that matches, or None."""
     return next(matching(pieces, query), None)
 
@@ -115,7 +115,7 @@ def _is_probed(query: Query, partition: int | None) -> bool:
 
 
 def _walk_item(
-    piece: Piece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
+    piece: PostingsPiece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
 ) -> Iterator[int] | None:
     """The matches of one item in one piece; None if it is plain that there are none."""
     postings, low, high = piece

@@ -31,7 +31,7 @@ Few = dict[str, Rows]
 """By kind and text: rows of terms that are few beside the events."""
 
 
-class Run:
+class SortedRun:
     """Immutable postings of one range of numbers: hashes of tags in order, each one's text, and its numbers."""
 
     def __init__(
@@ -53,7 +53,9 @@ class Run:
         self._asked_keys: dict[str, Numbers | None] = {}
 
     @staticmethod
-    def ordered(first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, codes: Codes, rows: Rows) -> Run:
+    def ordered(
+        first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, codes: Codes, rows: Rows
+    ) -> SortedRun:
         """The postings of tags that are distinct, in any order, and `hashes` theirs.
 
         `codes`: the tag of each posting; `rows`: of which event from `first` on, ascending for each tag.
@@ -62,7 +64,7 @@ class Run:
         slots = np.empty(len(by), np.int32)
         slots[by] = np.arange(len(by), dtype=np.int32)
         grouped, ends = _grouped(slots[codes], rows, len(by))
-        return Run(first, last, few, tags.take(array_of(by)), np.ascontiguousarray(hashes[by]), grouped, ends)
+        return SortedRun(first, last, few, tags.take(array_of(by)), np.ascontiguousarray(hashes[by]), grouped, ends)
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +73,7 @@ class Run:
         return int(few + self._rows.nbytes + self._ends.nbytes + self._hashes.nbytes + self._tags.nbytes)
 
     @staticmethod
-    def of(first: int, types: Coded, tags: Coded, partitions: Sequence[int] | None) -> Run:
+    def of(first: int, types: Coded, tags: Coded, partitions: Sequence[int] | None) -> SortedRun:
         """The postings of an append whose first event has that number; `partitions` None: there is but one."""
         count = len(types.codes)
         every = np.arange(count, dtype=np.uint32)
@@ -81,15 +83,15 @@ class Run:
             assigned, codes = np.unique(np.asarray(partitions), return_inverse=True)
             few |= _few(PARTITION, map(str, assigned.tolist()), codes, every)
         rows = tags.rows.astype(np.uint32)
-        return Run.ordered(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
+        return SortedRun.ordered(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
 
-    def at(self, first: int) -> Run:
+    def at(self, first: int) -> SortedRun:
         """The same, of events that are numbered from there on."""
         last = first + self.last - self.first
-        return Run(first, last, self._few, self._tags, self._hashes, self._rows, self._ends)
+        return SortedRun(first, last, self._few, self._tags, self._hashes, self._rows, self._ends)
 
     @staticmethod
-    def merged(runs: Sequence[Run]) -> Run:
+    def merged(runs: Sequence[SortedRun]) -> SortedRun:
         """Adjacent runs as one, oldest first."""
         first = runs[0].first
         few: dict[str, list[Rows]] = {}
@@ -103,15 +105,15 @@ class Run:
         codes = np.repeat(tag_of_slot, np.concatenate([np.diff(run._ends) for run in runs]))
         rows = np.concatenate([run._rows + np.uint32(run.first - first) for run in runs])
         joined = {term: np.concatenate(parts) for term, parts in few.items()}
-        return Run.ordered(first, runs[-1].last, joined, texts.dictionary, hashes, codes, rows)
+        return SortedRun.ordered(first, runs[-1].last, joined, texts.dictionary, hashes, codes, rows)
 
-    def upto(self, last: int) -> Run:
+    def upto(self, last: int) -> SortedRun:
         """The same without the numbers above that one."""
         top = last - self.first
         few = {term: rows[rows <= top] for term, rows in self._few.items()}
         is_kept = self._rows <= top
         codes = np.repeat(np.arange(len(self._hashes)), np.diff(self._ends))[is_kept]
-        return Run.ordered(self.first, last, few, self._tags, self._hashes, codes, self._rows[is_kept])
+        return SortedRun.ordered(self.first, last, few, self._tags, self._hashes, codes, self._rows[is_kept])
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
@@ -186,7 +188,7 @@ class RunPostings:
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
         self._has_partitions = has_partitions
-        self.runs: tuple[Run, ...] = ()
+        self.runs: tuple[SortedRun, ...] = ()
         """Which postings there are, ascending and adjacent."""
         self._merges: list[int] = []
         """How often each of them was merged."""
@@ -198,14 +200,14 @@ class RunPostings:
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
         """Take up events numbered from `first` on."""
-        self.apply_run(Run.of(first, types, tags, partitions if self._has_partitions else None))
+        self.apply_run(SortedRun.of(first, types, tags, partitions if self._has_partitions else None))
 
-    def apply_run(self, run: Run) -> None:
-        """Take up the postings of the next events, as `Run.of` makes them."""
+    def apply_run(self, run: SortedRun) -> None:
+        """Take up the postings of the next events, as `SortedRun.of` makes them."""
         runs = [*self.runs, run]
         merges = [*self._merges, 0]
         while len(runs) >= MERGED_RUNS and merges[-MERGED_RUNS] == merges[-1]:
-            runs[-MERGED_RUNS:] = [Run.merged(runs[-MERGED_RUNS:])]
+            runs[-MERGED_RUNS:] = [SortedRun.merged(runs[-MERGED_RUNS:])]
             merges[-MERGED_RUNS:] = [merges[-1] + 1]
         self.runs, self._merges = tuple(runs), merges
 
@@ -216,7 +218,7 @@ class RunPostings:
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """Every term, in bytes, with its numbers."""
-        return Run.merged(self.runs).encoded_terms() if self.runs else iter(())
+        return SortedRun.merged(self.runs).encoded_terms() if self.runs else iter(())
 
 
 def _grouped(codes: Codes, rows: Rows, count: int) -> tuple[Rows, Rows]:

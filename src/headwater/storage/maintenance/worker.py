@@ -45,7 +45,7 @@ class Answer(msgspec.Struct):
     problem: str = ""
 
 
-class Worker:
+class IndexWorker:
     """The server's side: starts the process when the first job comes. Jobs are done one at a time."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from ...core.errors import StorageCorrupted
 from ..frames.columns import Content, Frames, Ints
 from ..frames.frame import BadFrame
 from ..frames.layout import HEADER_BYTES, MAGIC
-from ..segments.places import Places, places_name
+from ..segments.places import FramePlaces, places_name
 from ..segments.recovery import Ranges, is_covered
 from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
 
@@ -118,7 +118,7 @@ class FollowedSegment:
         if self._frames:
             return
         try:
-            places = Places(index_directory / places_name(self.first))
+            places = FramePlaces(index_directory / places_name(self.first))
         except (OSError, ValueError):
             return  # not made yet, or about to be made anew: the headers tell as well
         if places.first == self.first and len(places.offsets) and places.end <= self._segment.size:

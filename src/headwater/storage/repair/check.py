@@ -28,11 +28,11 @@ from ..index.loader import missing_history
 from ..index.postings import ActivePostings, FilePostings
 from ..memory import MemoryState
 from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
-from ..segments.places import Places, places_name
-from ..segments.recovery import Scan, highest_kept, known_durable, require_directory
+from ..segments.places import FramePlaces, places_name
+from ..segments.recovery import SegmentScan, highest_kept, known_durable, require_directory
 from ..segments.segment import Segment, segment_paths
 from ..staging import batches
-from ..staging.batches import MANIFEST_FORMAT, STAGED, Manifest, check_stages
+from ..staging.batches import MANIFEST_FORMAT, STAGED, BatchManifest, check_stages
 from ..staging.owners import damaged_owners
 from ..staging.part import PART_SUFFIX, check_part, is_plain
 from ..staging.segments import TABLE_SUFFIX, check_segments
@@ -67,7 +67,7 @@ def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> 
                 problems.append(str(error))
 
 
-def _check_part(path: Path, manifest: Manifest | None, problems: list[str], notes: list[str]) -> None:
+def _check_part(path: Path, manifest: BatchManifest | None, problems: list[str], notes: list[str]) -> None:
     may_be_plain = manifest is not None and manifest.format < MANIFEST_FORMAT
     try:
         if manifest is None and is_plain(path):
@@ -210,7 +210,7 @@ def _mend_writers(directory: Path, meta: Meta) -> None:
         table, last = WriterTable(), 0
         for path in segment_paths(directory / FRAMES):
             segment = Segment(path, bytes.fromhex(meta.segments_id))
-            Scan(segment, meta.gaps).run()
+            SegmentScan(segment, meta.gaps).run()
             for frame in frames_of(segment):
                 table.replay(frame)
             last = max(last, segment.last)
@@ -231,7 +231,7 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
         segment = Segment(path, bytes.fromhex(meta.segments_id))
         while True:
             segment.reset()
-            scan = Scan(segment, gaps, ends_at=ends_at)
+            scan = SegmentScan(segment, gaps, ends_at=ends_at)
             scan.run()
             last = scan.known_durable(durable) if ends_at is None else highest_kept(gaps, ends_at)
             if last < scan.bad_number:
@@ -327,7 +327,7 @@ def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None
     except StorageCorrupted as error:
         report.problems.append(str(error))
         return None
-    scan = Scan(segment, meta.gaps, ends_at=ends_at)
+    scan = SegmentScan(segment, meta.gaps, ends_at=ends_at)
     scan.run()
     durable = scan.known_durable(durable) if ends_at is None else highest_kept(meta.gaps, ends_at)
     if durable >= scan.bad_number:
@@ -346,7 +346,7 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
     if not path.exists():
         return
     try:
-        places = Places(path)
+        places = FramePlaces(path)
     except (OSError, ValueError) as error:
         report.notes.append(f"{error}; the next start makes it anew")
         return
@@ -395,7 +395,7 @@ def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> di
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
             continue
         segment = Segment(path, bytes.fromhex(meta.segments_id))
-        Scan(segment, meta.gaps).run()
+        SegmentScan(segment, meta.gaps).run()
         postings = ActivePostings(max(first, segment.first), has_partitions=meta.partitions > 1)
         for frame in frames_of(segment):
             start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)

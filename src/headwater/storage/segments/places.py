@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<QQQQ")
 _BODY_AT = LEAD_BYTES + _HEADER.size
 
 
-class Places:
+class FramePlaces:
     """A file of places."""
 
     def __init__(self, path: Path) -> None:

@@ -22,7 +22,7 @@ from ..disk.system import Disk, sync_directory
 from ..frames.frame import BadFrame, Frame, UnknownFeature
 from ..frames.layout import MAGIC
 from .meta import CleanStop, Meta
-from .places import Places, places_name
+from .places import FramePlaces, places_name
 from .segment import SEGMENT_HEADER_BYTES, Segment, segment_paths
 
 logger = logging.getLogger("headwater.storage")
@@ -90,7 +90,7 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
     """
     path = index_directory / places_name(segment.first)
     try:
-        places = Places(path)
+        places = FramePlaces(path)
         if places.first == segment.first and places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
             if segment.end == places.end and highest_kept(gaps, last) <= segment.last <= last:
@@ -101,7 +101,7 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
     except (OSError, ValueError, BadFrame) as error:
         logger.warning("unusable places of %s: %s", segment.path, error)
         path.unlink()  # made anew with the index
-    scan = Scan(segment, gaps, ends_at=last)
+    scan = SegmentScan(segment, gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(last)
@@ -142,7 +142,7 @@ def recover(segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, d
 
     Answers the segment, mapped anew if it was cut. Raises StorageCorrupted.
     """
-    scan = Scan(segment, gaps)
+    scan = SegmentScan(segment, gaps)
     scan.run()
     durable = scan.known_durable(known_durable)
     if durable >= scan.bad_number:
@@ -167,7 +167,7 @@ def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
     return mended
 
 
-class Scan:
+class SegmentScan:
     """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
 
     def __init__(self, segment: Segment, gaps: Ranges, *, ends_at: int | None = None) -> None:

@@ -16,7 +16,7 @@ from ...core.errors import DiskFull, EventLogError, StorageUnavailable
 from ..disk.free_space import Room
 from ..disk.locks import LockLost
 from ..disk.system import NO_SPACE, Disk, make_private, private_opener, refusal_of, sync_directory
-from ..frames.encoding import EncodedFrame, StagedFile
+from ..frames.encoding import AdoptedFile, EncodedFrame
 from ..frames.frame import Frame
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, Term, nobody
 from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
@@ -238,7 +238,7 @@ class SegmentLog(FrameLog):
                 kept[-1].give_back_rest()
                 kept[-1].close()
 
-    def _adopt(self, staged: StagedFile) -> None:
+    def _adopt(self, staged: AdoptedFile) -> None:
         """Make a staged file the newest segment, with all its frames.
 
         It gets a second name only when all of it is durable, and is never written on again under the first: a file with
@@ -272,7 +272,7 @@ class SegmentLog(FrameLog):
             segment.add(frame, offset)
         self._go_on_in(segment)
 
-    def _write_heads(self, fd: int, staged: StagedFile, first: int) -> None:
+    def _write_heads(self, fd: int, staged: AdoptedFile, first: int) -> None:
         found = os.fstat(fd)
         if (found.st_dev, found.st_ino) != staged.inode or found.st_size != staged.end:
             raise NotAdopted(staged.path, "it is another file than the one that was looked at")
@@ -287,7 +287,7 @@ class SegmentLog(FrameLog):
         except OSError as error:
             raise self._refusal(error, 0) from error
 
-    def _linked(self, staged: StagedFile, adopted: Path, first: int) -> Segment:
+    def _linked(self, staged: AdoptedFile, adopted: Path, first: int) -> Segment:
         """The segment, mapped, under a name that is not read yet."""
         try:
             adopted.unlink(missing_ok=True)

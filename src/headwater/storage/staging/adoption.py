@@ -17,12 +17,12 @@ from ...core.mark import Mark
 from ...formats.arrow.columns import ArrowColumns
 from ...formats.arrow.lazy import pa
 from ..append.prepared import PreparedColumns
-from ..frames.encoding import Chain, EncodedBody, EncodedFrame, StagedFile, encode_head
+from ..frames.encoding import AdoptedFile, Chain, EncodedBody, EncodedFrame, encode_head
 from ..frames.frame_log import NotAdopted
 from ..frames.mark import FrameMark
 from ..home.replicated_log import ReplicatedLog
 from ..index.ids import are_distinct, hashes_of
-from ..index.runs import Run
+from ..index.runs import SortedRun
 from ..segments.segment_log import SegmentLog
 from .segments import StagedFrame, StagedSegment, segment_rows
 
@@ -44,7 +44,7 @@ class SegmentColumns(PreparedColumns):
         self.bytes = sum(frame.bytes for frame in segment.frames)
         self.hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         self.are_distinct = are_distinct(self.hashes)
-        self.runs = [Run.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
+        self.runs = [SortedRun.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
         """Made here, and not while nothing else is judged."""
 
     @property
@@ -77,7 +77,7 @@ class SegmentColumns(PreparedColumns):
             encoded = encode_head(_body(frame), self._room, frame.crc, number, recorded_at, chain, mark)
             frames.append((frame.offset, encoded))
             number, crc = encoded.last + 1, encoded.crc
-        staged = StagedFile(self._path, self._inode, self._segment.end, frames)
+        staged = AdoptedFile(self._path, self._inode, self._segment.end, frames)
         return EncodedFrame(first, number - 1, recorded_at, crc, self._segment.end, [], staged)
 
 

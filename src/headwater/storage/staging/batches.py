@@ -55,7 +55,7 @@ UNFINISHED_AGE_S = 60 * 60
 _STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
 
 
-class Manifest(msgspec.Struct):
+class BatchManifest(msgspec.Struct):
     """A commit that has begun. From now on the batch consists of these rows, whoever commits it again."""
 
     writer: str
@@ -99,7 +99,7 @@ class Staging:
         self._looking = threading.Lock()
         self._orphans_looked_at = -math.inf
 
-    def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StagedFile:
+    def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> OpenStage:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
@@ -117,7 +117,7 @@ class Staging:
             self._orphans_looked_at = time.monotonic()
             drop_orphans(self.directory)
         self._check_room(0)
-        return StagedFile(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}", writer)
+        return OpenStage(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}", writer)
 
     def _segments(self, directory: Path, id: str, writer: str) -> SegmentsPart | None:
         """What takes a large part; None where no segment is taken into the log as it lies there.
@@ -160,7 +160,7 @@ class Staging:
             raise refusal_of(error, self.directory, "nothing can be staged", size) from error
 
 
-class StagedFile:
+class OpenStage:
     """A stage being written: `write`, and then `close` or `abort`. One thread at a time."""
 
     def __init__(self, staging: Staging, directory: Path, id: str, writer: str) -> None:
@@ -253,7 +253,7 @@ def writer_hash(writer: str) -> str:
     return hashlib.sha256(writer.encode()).hexdigest()[:32]
 
 
-def read_manifest(directory: Path) -> Manifest | None:
+def read_manifest(directory: Path) -> BatchManifest | None:
     """The manifest of a batch, if it is being committed. Raises StorageCorrupted, StorageUnavailable (newer)."""
     try:
         manifest = _MANIFEST.read(directory)
@@ -264,14 +264,14 @@ def read_manifest(directory: Path) -> Manifest | None:
     return manifest
 
 
-def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> None:
+def write_manifest(log_directory: Path, directory: Path, manifest: BatchManifest) -> None:
     """Freeze the files of a batch, durably. Raises InvalidInput if one of them is not there."""
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
         _MANIFEST.write(directory, manifest)
 
 
-def manifest_bytes(manifest: Manifest) -> bytes:
+def manifest_bytes(manifest: BatchManifest) -> bytes:
     """A manifest as its file has it."""
     return with_checksum(msgspec.json.encode(manifest))
 
@@ -393,14 +393,14 @@ def _files(log_directory: Path) -> Iterator[Path]:
     yield from (log_directory / STAGED).glob("*/*/*")
 
 
-def _earlier(content: bytes) -> Manifest:
+def _earlier(content: bytes) -> BatchManifest:
     first = earlier_struct(content, _FirstManifest)
-    return Manifest(first.writer, first.batch, first.stages, first.partition, first.on_duplicate, format=1)
+    return BatchManifest(first.writer, first.batch, first.stages, first.partition, first.on_duplicate, format=1)
 
 
 _MANIFEST = CheckedFile(
     MANIFEST_NAME,
-    Manifest,
+    BatchManifest,
     newest=MANIFEST_FORMAT,
     checked_from=MANIFEST_FORMAT,
     earlier=_earlier,

@@ -82,7 +82,7 @@ def commit_staged(
             _fetch(log, directory, folder, writer, batch, at_home)
         manifest = staging.read_manifest(folder)
         if manifest is None:
-            manifest = staging.Manifest(writer, batch, list(stages), partition, on_duplicate)
+            manifest = staging.BatchManifest(writer, batch, list(stages), partition, on_duplicate)
             staging.check_stages(folder, manifest.stages)
             reader.check_parts(folder, manifest)
             state = log.writer(writer)
@@ -216,14 +216,14 @@ def _finish_older(
             staging.remove_committed(directory, folder / str(number))
 
 
-def _check_begun(folder: Path, manifest: staging.Manifest) -> None:
+def _check_begun(folder: Path, manifest: staging.BatchManifest) -> None:
     """Before a commit goes on: all that it takes is there, as it was staged. Raises InvalidInput, StorageCorrupted."""
     staging.check_stages(folder, manifest.stages)
     reader.check_parts(folder, manifest)
 
 
 def _commit_at_once(
-    log: LocalLog, folder: Path, manifest: staging.Manifest, condition: AppendCondition | None
+    log: LocalLog, folder: Path, manifest: staging.BatchManifest, condition: AppendCondition | None
 ) -> Committed | None:
     """Commit a batch that fits one append; None if it does not, or is to be segments."""
     if condition is None and any(staging.has_segments(folder, stage) for stage in manifest.stages):
@@ -263,7 +263,7 @@ def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
 def _commit_all(
     log: LocalLog,
     directory: Path,
-    manifest: staging.Manifest,
+    manifest: staging.BatchManifest,
     condition: AppendCondition | None,
     step: Callable[[str], None],
     at_home: StagedAtHome | None,
@@ -292,14 +292,14 @@ def _commit_all(
     return committed
 
 
-def _newest(log: LocalLog, manifest: staging.Manifest) -> Committed:
+def _newest(log: LocalLog, manifest: staging.BatchManifest) -> Committed:
     state = log.writer(manifest.writer)
     assert state is not None and state.batch == manifest.batch and state.is_complete
     return _committed(state)
 
 
 def _appends(
-    log: LocalLog, directory: Path, folder: Path, manifest: staging.Manifest, rows: int
+    log: LocalLog, directory: Path, folder: Path, manifest: staging.BatchManifest, rows: int
 ) -> Iterator[EventColumns]:
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
     from ...formats.arrow.events import appends_of
@@ -351,7 +351,7 @@ def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
 
 
 def _append(
-    log: LocalLog, manifest: staging.Manifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
+    log: LocalLog, manifest: staging.BatchManifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
 ) -> None:
     """Append the rows that one mark is for; raises what the log raises."""
     for attempt in range(APPEND_NEW_ATTEMPTS):
@@ -374,7 +374,7 @@ def _append(
 
 def _append_segment(
     log: LocalLog,
-    manifest: staging.Manifest,
+    manifest: staging.BatchManifest,
     segment: SegmentColumns,
     rows: int,
     total: int,

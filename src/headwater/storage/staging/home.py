@@ -18,7 +18,7 @@ from ...core.local import LocalLog
 from ..disk.system import refusing, sync_directory
 from ..home.port import Home, called
 from ..home.replicated_log import ReplicatedLog
-from .batches import MANIFEST_NAME, Manifest, exclusively, manifest_bytes, writer_directory
+from .batches import MANIFEST_NAME, BatchManifest, exclusively, manifest_bytes, writer_directory
 from .part import PART_SUFFIX
 from .reader import make_plain
 
@@ -41,7 +41,7 @@ class StagedAtHome:
         frames = getattr(log, "frames", None)
         return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, ReplicatedLog) else None
 
-    def keep(self, folder: Path, manifest: Manifest) -> None:
+    def keep(self, folder: Path, manifest: BatchManifest) -> None:
         """Its parts and then its manifest are in the home, durably, when this returns; a commit can begin.
 
         They are frozen here, so that what is in the home is what is appended.

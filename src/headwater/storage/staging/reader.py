@@ -28,7 +28,7 @@ Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
 """Rows of a part."""
 
 
-def check_parts(directory: Path, manifest: batches.Manifest) -> None:
+def check_parts(directory: Path, manifest: batches.BatchManifest) -> None:
     """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
     for stage in manifest.stages:
         if batches.has_segments(directory, stage):

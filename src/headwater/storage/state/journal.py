@@ -43,7 +43,7 @@ from ..home.copy_file import mark_copy
 from ..home.port import JOURNAL_KEY, Home
 from ..home.replicated_log import Homed, ReplicatedLog, open_copy
 from ..segments.meta import FRAMES, Meta, read_meta
-from ..segments.recovery import Scan, open_segments
+from ..segments.recovery import SegmentScan, open_segments
 from ..segments.segment import Segment, id_in, segment_paths
 from ..segments.segment_log import SegmentLog
 from .last_confirmed import REMEDY
@@ -85,7 +85,7 @@ class HadUsers(msgspec.Struct, array_like=True, frozen=True):
     had_users: bool
 
 
-class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class JournalSnapshot(msgspec.Struct, array_like=True, frozen=True):
     """All entries were copied since that number."""
 
     first: int
@@ -93,16 +93,16 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
     """Of all entries as they are then: see `rows`."""
 
 
-Record = EntryRecord | HadUsers | Snapshot
+Record = EntryRecord | HadUsers | JournalSnapshot
 _Content = bytes
 """Of a frame; a journal has `bytes` of its own."""
 _PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
-_TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, Snapshot: RecordType.SNAPSHOT}
+_TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, JournalSnapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
     RecordType.CHANGED: EntryRecord,
     RecordType.COPIED: EntryRecord,
     RecordType.HAD_USERS: HadUsers,
-    RecordType.SNAPSHOT: Snapshot,
+    RecordType.SNAPSHOT: JournalSnapshot,
 }
 
 
@@ -376,7 +376,7 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
     segments = [Segment(path, bytes.fromhex(meta.segments_id)) for path in segment_paths(directory / FRAMES)]
     for segment, following in zip_longest(segments, segments[1:]):
         ends_at = following.first - 1 if following else None
-        scan = Scan(segment, meta.gaps, ends_at=ends_at)
+        scan = SegmentScan(segment, meta.gaps, ends_at=ends_at)
         scan.run()
         if scan.bad is not None and ends_at is not None:
             raise scan.damage(ends_at)
@@ -396,7 +396,7 @@ def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
         read_meta(directory)
     for path in segment_paths(directory / FRAMES):
         try:
-            for frame in Scan(Segment(path, id_in(path)), ()).good_frames():
+            for frame in SegmentScan(Segment(path, id_in(path)), ()).good_frames():
                 expected = found[-1].number + 1 if found else frame.first
                 if frame.first > expected:
                     lost.append(f"records {expected} to {frame.first - 1} of the journal")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...core.errors import StorageCorrupted
-from .journal import EntryRecord, HadUsers, Journal, Snapshot, Written
+from .journal import EntryRecord, HadUsers, Journal, JournalSnapshot, Written
 from .last_confirmed import REMEDY
 from .rows import Entry, guard_of, summary_of
 from .sqlite_state import SqliteState
@@ -72,7 +72,7 @@ class Snapshotting:
             self._after = entries[-1][:2]
             return
         digest, had_users = self._image.digest, self._image.had_users()
-        end = self._journal.append([HadUsers(had_users), Snapshot(self._first, digest)], is_durable=True)
+        end = self._journal.append([HadUsers(had_users), JournalSnapshot(self._first, digest)], is_durable=True)
         self._image.apply((), end, had_users, is_durable=True)
         self.to_prove = Proof(self._first, end, digest, self._image.count())
         self._first = 0
@@ -144,10 +144,10 @@ def replay(image: SqliteState, written: Iterable[Written]) -> int:
             pending[record.kind, record.key] = entry_of(record)
         elif isinstance(record, HadUsers):
             had_users = record.had_users
-        if isinstance(record, Snapshot) or len(pending) >= STEP_ENTRIES:
+        if isinstance(record, JournalSnapshot) or len(pending) >= STEP_ENTRIES:
             image.apply(pending.values(), last, had_users)
             pending.clear()
-        if isinstance(record, Snapshot) and record.digest != image.digest:
+        if isinstance(record, JournalSnapshot) and record.digest != image.digest:
             problem = f"up to record {last} of the journal it makes other entries than those that were there then"
             raise StorageCorrupted(str(image.path), problem, REMEDY)
     if last != image.serial:

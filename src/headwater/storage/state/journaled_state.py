@@ -21,7 +21,7 @@ from ..disk.locks import HeldLock
 from ..disk.system import refusal_of
 from ..frames.frame_log import Head
 from .change_thread import Patient
-from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
+from .journal import NAME, EntryRecord, HadUsers, Journal, JournalSnapshot, Record, Written
 from .journal_snapshot import Snapshotting, entry_of
 from .sqlite_state import SqliteState
 
@@ -191,7 +191,7 @@ class JournalState(StateStore):
             records.append(record)
             if isinstance(record, EntryRecord):
                 kinds.add(record.kind)
-            elif isinstance(record, Snapshot):
+            elif isinstance(record, JournalSnapshot):
                 self._take(records)
                 self._forget_as_elsewhere(record, number)
                 records = []
@@ -289,7 +289,7 @@ class JournalState(StateStore):
             raise StateConflict(kind, key, expected_version, version)
         return version
 
-    def _forget_as_elsewhere(self, snapshot: Snapshot, number: int) -> None:
+    def _forget_as_elsewhere(self, snapshot: JournalSnapshot, number: int) -> None:
         """The journal can be read from a snapshot on, which made what is here: so this copy of it forgets the rest."""
         self._apply(number)
         try:

@@ -26,7 +26,7 @@ from ..home.copy_file import home_of
 from ..home.port import HomeWentBack
 from ..home.replicated_log import CopyOutlived, Homed
 from .files import STATE_NAME, Proven, files_of, make_state, prove, witness_path
-from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, Record, Snapshot, make_copy, make_journal, name_of
+from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, JournalSnapshot, Record, make_copy, make_journal, name_of
 from .journal_snapshot import STEP_BYTES, STEP_ENTRIES, record_of, replay
 from .journaled_state import JournalState
 from .last_confirmed import REMEDY, make_witness, read_witness
@@ -245,4 +245,4 @@ def _all_of(image: SqliteState) -> Iterator[Sequence[Record]]:
     while entries := image.after(*after, count=STEP_ENTRIES, size=STEP_BYTES):
         yield [record_of(entry) for entry in entries]
         after = entries[-1][:2]
-    yield [HadUsers(image.had_users()), Snapshot(first, image.digest)]
+    yield [HadUsers(image.had_users()), JournalSnapshot(first, image.digest)]

@@ -25,7 +25,7 @@ from ...pipeline.option import check_directory, check_file, option
 from ...pipeline.run import Ending, Run, Summary
 from ...pipeline.stop import StoppedAtOnce
 from .files import InputFile, find_files, fingerprint, look_at, unpacked
-from .pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
+from .pieces import PIECE_BYTES, FilePiece, batches_of, bytes_done, pieces_of
 from .quarantine import count_bad_rows, count_unexpected, none_upto, note_none
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _settings(client: BulkClient, options: Import) -> LogSettings:
         return client.create_log(options.log).settings
 
 
-def _pieces(files: Sequence[InputFile], work: Path, batch_bytes: int) -> Iterator[Piece]:
+def _pieces(files: Sequence[InputFile], work: Path, batch_bytes: int) -> Iterator[FilePiece]:
     for number, file in enumerate(files):
         yield from pieces_of(unpacked(file, work, number), min(PIECE_BYTES, batch_bytes))
 
@@ -175,7 +175,7 @@ class _Loading:
         self._has_events = False
         """Whether some row was an event, in this run or an earlier one."""
 
-    def load(self, files: Sequence[InputFile], pieces: Iterator[Piece]) -> Summary:
+    def load(self, files: Sequence[InputFile], pieces: Iterator[FilePiece]) -> Summary:
         state = self._client.writer(self._options.log, self._writer)
         done = -1 if state is None else state.batch if state.is_complete else state.batch - 1
         self._has_events = self._had_events(state)
@@ -208,7 +208,7 @@ class _Loading:
             quarantine=self._quarantine if bad else None,
         )
 
-    def _load(self, number: int, pieces: list[Piece], left: int) -> None:
+    def _load(self, number: int, pieces: list[FilePiece], left: int) -> None:
         began = time.monotonic()
         try:
             self._run.step(self._spark, lambda: self._save(number, pieces))
@@ -233,7 +233,7 @@ class _Loading:
             self._run.advance(state.rows, round((time.monotonic() - began) * 1000), left=left)
         return state
 
-    def _save(self, number: int, pieces: list[Piece]) -> None:
+    def _save(self, number: int, pieces: list[FilePiece]) -> None:
         from ...columns.schema import select
         from .reader import COLUMNS, Reading
 

@@ -26,7 +26,7 @@ PIECE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """A part of a file."""
 
     file: InputFile
@@ -41,7 +41,7 @@ class Piece:
     """and how many are this one's."""
 
 
-def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[FilePiece]:
     """The pieces of a file that is not packed, in order. Raises InvalidInput where a Parquet file is damaged."""
     if file.format == PARQUET:
         yield from _row_groups(file, piece_bytes)
@@ -53,12 +53,12 @@ def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece
         elif file.format == "ndjson" or (file.format == "cloudevents" and not _is_array(opened)):
             yield from _lines(file, opened, piece_bytes)
         elif size := os.path.getsize(file.path) - file.begin:
-            yield Piece(file, file.begin, size, 0, 0)
+            yield FilePiece(file, file.begin, size, 0, 0)
 
 
-def batches_of(pieces: Iterable[Piece], batch_bytes: int = BATCH_BYTES) -> Iterator[list[Piece]]:
+def batches_of(pieces: Iterable[FilePiece], batch_bytes: int = BATCH_BYTES) -> Iterator[list[FilePiece]]:
     """Pieces that are committed together: the same ones each time, and of a size that is not long to do again."""
-    waiting: list[Piece] = []
+    waiting: list[FilePiece] = []
     size = 0
     for piece in pieces:
         waiting.append(piece)
@@ -70,7 +70,7 @@ def batches_of(pieces: Iterable[Piece], batch_bytes: int = BATCH_BYTES) -> Itera
         yield waiting
 
 
-def bytes_done(sizes: Mapping[str, int], piece: Piece) -> int:
+def bytes_done(sizes: Mapping[str, int], piece: FilePiece) -> int:
     """Of files of these sizes, by their names and in their order, how much is done with that piece. Those that are
     packed count as they lie there."""
     before = 0
@@ -81,7 +81,7 @@ def bytes_done(sizes: Mapping[str, int], piece: Piece) -> int:
     raise KeyError(piece.file.name)
 
 
-def _share_after(piece: Piece) -> float:
+def _share_after(piece: FilePiece) -> float:
     """Which part (0 to 1) of its file comes before the end of the piece."""
     if piece.file.format == PARQUET:
         rows: int = pq.read_metadata(piece.file.path).num_rows
@@ -96,7 +96,7 @@ def _is_array(file: IO[bytes]) -> bool:
     return beginning.startswith(b"[")
 
 
-def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
+def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[FilePiece]:
     with opened_parquet(file) as opened:
         check_pages(opened)  # now, as a piece is not always read to the end of its row group
         metadata = opened.metadata
@@ -107,20 +107,20 @@ def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
         step = max(1, min(PIECE_ROWS, rows * piece_bytes // max(size, 1)))
         for skip in range(0, rows, step):
             count = min(step, rows - skip)
-            yield Piece(file, group, size * count // rows, before + skip, before + skip, skip, count)
+            yield FilePiece(file, group, size * count // rows, before + skip, before + skip, skip, count)
         before += rows
 
 
-def _lines(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Piece]:
+def _lines(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[FilePiece]:
     lines = 0
     begin = opened.tell()
     while block := _block(opened, piece_bytes):
-        yield Piece(file, begin, len(block), lines, lines)
+        yield FilePiece(file, begin, len(block), lines, lines)
         begin += len(block)
         lines += block.count(b"\n")
 
 
-def _tables(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Piece]:
+def _tables(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[FilePiece]:
     rows, lines, begin = 0, 1, opened.tell()
     delimiter = file.mapping.delimiter or ","
     while block := _block(opened, piece_bytes):
@@ -130,7 +130,7 @@ def _tables(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Pi
         else:
             opened.seek(begin)
             size, new_rows, new_lines = _counted(opened, delimiter, piece_bytes)
-        yield Piece(file, begin, size, rows, lines)
+        yield FilePiece(file, begin, size, rows, lines)
         begin, rows, lines = begin + size, rows + new_rows, lines + new_lines
         opened.seek(begin)
 

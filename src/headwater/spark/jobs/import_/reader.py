@@ -27,7 +27,7 @@ from ....formats.files.tabular import TableMapping, row_reader
 from ....formats.foreign import derived_id
 from ...columns.schema import arrow_schema
 from .files import PARQUET, opened_parquet
-from .pieces import Piece
+from .pieces import FilePiece
 from .quarantine import UNEXPECTED, BadRow, bad_row, write_bad_rows
 from .tables import Mapped, TableReader
 
@@ -55,7 +55,7 @@ Read = Iterator[Row]
 class Reading:
     """What tasks are told."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[FilePiece]
     """Task n reads the nth."""
     settings: LogSettings
     quarantine: str
@@ -72,7 +72,7 @@ class Reading:
                     write_bad_rows(self.quarantine, self.writer, self.batch, number, bad)
 
 
-def read_piece(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
+def read_piece(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
     """The events of a piece that a log of these settings takes; the rest is added to `bad`."""
     if piece.file.format == PARQUET and piece.file.has_events:
         yield from _event_columns(piece, settings, bad)
@@ -95,7 +95,7 @@ def read_piece(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterat
         yield from _fit(_arrow(events), settings, origins, piece, bad)
 
 
-def _table(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
+def _table(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
     """Rows of a table of text, column by column, some thousands of them at once."""
     text, reader = _Text(piece), TableReader(piece.file.header, piece.file.mapping)
     rows = text.rows(bad)
@@ -148,7 +148,7 @@ class _Origins:
 class _Text:
     """A piece of a table of text."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: FilePiece) -> None:
         self._piece = piece
         content = _content(piece)
         try:
@@ -186,7 +186,7 @@ class _Text:
         return Raw(place.row, line, "".join(self._lines[place.begin : place.end]))
 
 
-def _exported(piece: Piece) -> Read:
+def _exported(piece: FilePiece) -> Read:
     """Rows of a table that `headwater export` wrote: each is the event that it was."""
     text, event_of = _Text(piece), exported_reader(piece.file.header)
     unread: list[BadRow] = []
@@ -202,8 +202,8 @@ def _check_utf8(cells: Sequence[str]) -> None:
         raise InvalidInput("it is not UTF-8") from None
 
 
-def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[Piece], Read]:
-    def read(piece: Piece) -> Read:
+def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[FilePiece], Read]:
+    def read(piece: FilePiece) -> Read:
         content = _content(piece)
         if piece.file.format == "cloudevents" and content.lstrip().startswith(b"["):
             yield from _array(piece, content)
@@ -216,19 +216,19 @@ def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[Piece], 
     return read
 
 
-def _array(piece: Piece, content: bytes) -> Read:
+def _array(piece: FilePiece, content: bytes) -> Read:
     for number, each in enumerate(_elements(piece, content), 1):
         yield _row(piece, Raw(number, 0, bytes(each)), cloudevents.event_from_json, bytes(each))
 
 
-def _elements(piece: Piece, content: bytes) -> list[msgspec.Raw]:
+def _elements(piece: FilePiece, content: bytes) -> list[msgspec.Raw]:
     try:
         return msgspec.json.decode(content, type=list[msgspec.Raw])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"no array of CloudEvents in JSON: {error}", piece.file.name) from None
 
 
-def _ocel(piece: Piece) -> Read:
+def _ocel(piece: FilePiece) -> Read:
     try:
         events, refused = ocel_events_and_refused(_content(piece), piece.file.mapping.source)
     except InvalidInput as error:
@@ -239,7 +239,7 @@ def _ocel(piece: Piece) -> Read:
         yield event, Raw(number, 0, event.data)
 
 
-def _row(piece: Piece, raw: Raw, event_of: Callable[..., Event], *given: object) -> Row:
+def _row(piece: FilePiece, raw: Raw, event_of: Callable[..., Event], *given: object) -> Row:
     """The event of a row, or the row with the reason why it is none."""
     try:
         return event_of(*given), raw
@@ -252,7 +252,7 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, EventLogError) else f"{UNEXPECTED}{type(error).__name__}: {error}"
 
 
-def _content(piece: Piece) -> bytes:
+def _content(piece: FilePiece) -> bytes:
     with open(piece.file.path, "rb") as file:
         file.seek(piece.begin)
         return file.read(piece.bytes)
@@ -261,7 +261,7 @@ def _content(piece: Piece) -> bytes:
 # Parquet.
 
 
-def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _batches(piece: FilePiece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of the piece of a row group, each with the number of the row before its first."""
     at, first, last = 0, piece.skip, piece.skip + piece.rows
     with opened_parquet(piece.file) as file:
@@ -274,7 +274,7 @@ def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.Rec
                 return
 
 
-def _event_columns(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
+def _event_columns(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
     """Rows that are events already: whole columns as they are."""
     columns = [name for name in COLUMNS if name in piece.file.header]
     for row, batch in _batches(piece, columns):
@@ -313,7 +313,7 @@ def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) ->
     return {"id": pa.array(ids, pa.string()), "source": pa.array(sources, pa.string())}
 
 
-def _rows(piece: Piece) -> Read:
+def _rows(piece: FilePiece) -> Read:
     """Rows of a table of any kind: the data is the row as JSON, and columns are mapped as those of CSV."""
     mapping = piece.file.mapping
     encode = msgspec.json.Encoder(enc_hook=_plain).encode
@@ -392,7 +392,7 @@ def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime | date) else str(value)
 
 
-_READERS: dict[str, Callable[[Piece], Read]] = {
+_READERS: dict[str, Callable[[FilePiece], Read]] = {
     "csv": _exported,
     "ndjson": _by_line(ndjson_event),
     "cloudevents": _by_line(lambda line, number, source: cloudevents.event_from_json(line)),
@@ -412,7 +412,7 @@ def _arrow(events: Sequence[Event]) -> pa.RecordBatch:
 
 
 def _fit(
-    batch: pa.RecordBatch, settings: LogSettings, origins: Sequence[Raw] | _Origins, piece: Piece, bad: list[BadRow]
+    batch: pa.RecordBatch, settings: LogSettings, origins: Sequence[Raw] | _Origins, piece: FilePiece, bad: list[BadRow]
 ) -> Iterator[pa.RecordBatch]:
     """The rows that the log takes, as Spark has them; they are halved until each that it does not take is found."""
     for good, at, problem in fitting(batch, settings):
