@@ -22,7 +22,6 @@ from ..core import errors as core
 from ..core.clocks import wall_clock_ms
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
-from ..core.newer import WrittenByNewer
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.store import LogStore
@@ -49,6 +48,7 @@ from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
 from .disk.free_space import Room
 from .disk.locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
+from .disk.newer import WrittenByNewer
 from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved

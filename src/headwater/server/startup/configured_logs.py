@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ...core.errors import InvalidSettings, StorageCorrupted
 from ...core.local import LocalLog
-from ...core.newer import WrittenByNewer
 from ...core.settings import LogSettings, is_own
 from ...core.store import LogStore
 from ...formats.settings.declaration import InvalidConfiguration
+from ...storage.disk.newer import WrittenByNewer
 from ...storage.home.identifier import HOME_KIND
 from ..process.log_lines import fields
 

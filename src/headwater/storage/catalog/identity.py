@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from ...core.errors import StorageCorrupted
-from ...core.newer import WrittenByNewer
 from ...core.state import StateStore
 from ...formats.decoders import json_decoder
+from ..disk.newer import WrittenByNewer
 from ..segments.meta import META_NAME, Meta, read_meta
 from .trim_point import trimmed_in
 

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from ...core.errors import StorageCorrupted
-from ...core.newer import WrittenByNewer
 from ...formats.decoders import json_decoder
+from .newer import WrittenByNewer
 from .system import write_whole
 
 CRC_FIELD = "crc32c"

@@ -16,10 +16,10 @@ import numpy as np
 
 from ...core.build import HAS_PICK
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
-from ...core.newer import WrittenByNewer
 from ...formats.arrow.columns import Coded, coded
 from ...formats.arrow.lazy import arrow_is_loaded, pa
 from ...formats.decoders import msgpack_decoder
+from ..disk.newer import WrittenByNewer
 from .crc import extended_crc
 from .layout import (
     CONTROL_LENGTH,

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ...core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
-from ...core.newer import WrittenByNewer
 from ...core.state import StateStore
 from ..append.writer_table import WriterTable, read_writers, write_writers
 from ..backup import MANIFEST, read_manifest
@@ -21,6 +20,7 @@ from ..catalog.directories import LOGS, adopt, give_up, known_logs, stopped_logs
 from ..catalog.identity import accept_identity, identified, record_identity
 from ..catalog.trim_point import accept_witness, check_witness, take_over
 from ..disk.locks import unserved
+from ..disk.newer import WrittenByNewer
 from ..index import id_files
 from ..index.builder import frames_of, postings_ranges
 from ..index.ids import hashes_of_frame

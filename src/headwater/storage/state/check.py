@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
-from ...core.newer import WrittenByNewer
 from ...core.state import StateStore
 from ..catalog.directories import left_over
+from ..disk.newer import WrittenByNewer
 from ..disk.system import make_directory, make_file
 from ..home.copy_file import home_of
 from ..memory import MemoryState

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.errors import StorageCorrupted
-from ...core.newer import WrittenByNewer
 from ...core.state import USER_KIND
+from ..disk.newer import WrittenByNewer
 from ..disk.system import make_file, refusal_of
 from . import rows as state_rows
 from .last_confirmed import REMEDY, make_witness, read_witness

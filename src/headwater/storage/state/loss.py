@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
-from ...core.newer import WrittenByNewer
 from ...formats.decoders import json_decoder
 from ..catalog.directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
+from ..disk.newer import WrittenByNewer
 from ..disk.system import make_directory, refusing, sync_directory, write_whole
 from ..segments.meta import META_NAME, read_meta
 from .check import copy_files
