@@ -20,7 +20,7 @@ from headwater.storage.index import id_files, postings
 from headwater.storage.segments import places, segment, segment_log
 from headwater.storage.segments.meta import Meta
 from headwater.storage.segments.segment import SEGMENT_HEADER_BYTES
-from headwater.storage.staging import segments as staged_frames
+from headwater.storage.staging import segments
 from headwater.storage.staging.batches import Staging
 from headwater.storage.staging.part import PART_MAGIC
 
@@ -187,9 +187,9 @@ def test_a_staged_part_is_as_it_is_described(tmp_path):
 
 
 def test_staged_segments_are_as_they_are_described(tmp_path, monkeypatch):
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 1)
     described = [int(row[0]) for row in table_after(FORMAT, "staged frame")]
-    assert described == list(range(len(staged_frames.StagedFrame.__struct_fields__)))
+    assert described == list(range(len(segments.StagedFrame.__struct_fields__)))
     with Engine(tmp_path, maintains=False) as engine:
         part = Staging(engine.create("staged").directory).stage("w", 1, 0, 0, EVENTS)
         part.write(pa.record_batch([["E", "F"], [b"x", b"payload"]], schema=EVENTS))

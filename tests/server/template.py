@@ -152,9 +152,9 @@ def main() -> None:
         return
     signal.signal(signal.SIGINT, on_interrupt)
     become(start)
-    from headwater.cli import main as cli
+    from headwater.cli.main import main as headwater
 
-    cli.main()
+    headwater()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 from headwater.core import Event, Mark
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns
-from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow import events
 from headwater.storage import Engine, StoredLog, check_directory, log
 from headwater.storage.append.writer_table import WRITERS_NAME, read_writers
 from headwater.storage.index import id_files, index
@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(segment_log, "SEGMENT_BYTES_MIN", 8 * 1024)
         patch.setattr(segment_log, "SEGMENT_BYTES_MAX", 8 * 1024)
         patch.setattr(log, "CLEAN_POSTINGS_MIN", 20)
-        patch.setattr(arrow_events, "APPEND_EVENTS_MAX", 20)
+        patch.setattr(events, "APPEND_EVENTS_MAX", 20)
         patch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
         with engine(data) as one:
             orders = one.create("orders")

@@ -19,8 +19,7 @@ from ..http.errors import json_path
 from .errors import RequestRefused, too_large
 from .exchange import Exchange
 from .host import Host
-from .notifications import envelope, records, rules, stored, writer
-from .notifications import reader as reading
+from .notifications import envelope, reader, records, rules, stored, writer
 from .notifications.document import Members
 from .notifications.notification import JSON_TYPE, Notification
 from .notifications.records import Publisher
@@ -50,7 +49,7 @@ class Given(NamedTuple):
 async def create_publisher(host: Host, exchange: Exchange) -> None:
     """POST /publishers"""
     owner = await host.owner(exchange, Right.APPEND)
-    members = reading.members_of(await exchange.body())
+    members = reader.members_of(await exchange.body())
     request = records.request_of(members, exchange.dialect, needs_endpoint=False)
     made = await host.service.publisher(request, exchange.dialect, owner, exchange.url("/publishers"))
     await exchange.answer_json(201, made.info(exchange.dialect))
@@ -136,11 +135,11 @@ async def write_diary(host: Host, exchange: Exchange) -> None:
 async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: bool) -> Sequence[Given]:
     media_type = exchange.media_type()
     if media_type == cloudevents.BATCH:
-        return await _read_all(reading.batch_of(body), exchange, slices, is_strict)
+        return await _read_all(reader.batch_of(body), exchange, slices, is_strict)
     if exchange.header(b"ce-specversion") is not None and media_type != cloudevents.STRUCTURED:
-        members = reading.members_of_headers(exchange.scope["headers"], body)
+        members = reader.members_of_headers(exchange.scope["headers"], body)
         return [_given(members, body, exchange, is_strict)._replace(content_type=media_type or JSON_TYPE)]
-    members = reading.members_of(body)
+    members = reader.members_of(body)
     if (key := envelope.key_of(members)) is None:
         return [_given(members, body, exchange, is_strict)]
     return await _read_all(envelope.events_of(body, key), exchange, slices, is_strict, key)
@@ -157,7 +156,7 @@ async def _read_all(
         await slices.pause()
         path = f"{where}[{index}]"
         try:
-            found.append(_given(reading.members_of(text), text, exchange, is_strict)._replace(where=path))
+            found.append(_given(reader.members_of(text), text, exchange, is_strict)._replace(where=path))
         except InvalidInput as error:
             raise InvalidEvent(error.problem, _joined(path, error.where)) from None
     return found
@@ -166,9 +165,9 @@ async def _read_all(
 def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:
     if is_strict:
         rules.check(members, exchange.dialect)
-    notification = _traced(reading.read(members, exchange.dialect), exchange)
+    notification = _traced(reader.read(members, exchange.dialect), exchange)
     content_type = cloudevents.STRUCTURED if notification.is_wrapped else JSON_TYPE
-    return Given(notification, original, content_type, reading.tags_of(members))
+    return Given(notification, original, content_type, reader.tags_of(members))
 
 
 def _traced(notification: Notification, exchange: Exchange) -> Notification:

@@ -15,12 +15,10 @@ from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
 from . import benchmark, consumers, logs, workers
-from .appends import append as appending
-from .counts import count as counting
-from .counts import histograms, terms
+from .appends import append
+from .counts import count, histograms, terms
 from .host import Host
-from .reads import read as reading
-from .reads import subscribe as subscribing
+from .reads import read, subscribe
 from .reads.one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
@@ -86,17 +84,17 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("PUT", "/logs/{log}", logs.create),
     ("PATCH", "/logs/{log}", logs.change),
     ("DELETE", "/logs/{log}", logs.delete),
-    ("POST", "/logs/{log}/append", appending.append),
-    ("POST", "/logs/{log}/events", appending.append_cloudevents),
-    ("POST", "/logs/{log}/read", reading.read),
-    ("POST", "/logs/{log}/count", counting.count),
+    ("POST", "/logs/{log}/append", append.append),
+    ("POST", "/logs/{log}/events", append.append_cloudevents),
+    ("POST", "/logs/{log}/read", read.read),
+    ("POST", "/logs/{log}/count", count.count),
     ("POST", "/logs/{log}/histogram", histograms.histogram),
     ("POST", "/logs/{log}/event-histogram", histograms.event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
     ("GET", "/logs/{log}/position", histograms.position),
     ("GET", "/logs/{log}/segments", logs.list_segments),
-    ("GET", "/logs/{log}/head", reading.head),
-    ("GET", "/logs/{log}/subscribe", subscribing.subscribe),
+    ("GET", "/logs/{log}/head", read.head),
+    ("GET", "/logs/{log}/subscribe", subscribe.subscribe),
     ("POST", "/logs/{log}/trim", logs.trim),
     ("GET", "/logs/{log}/consumers", consumers.list_consumers),
     ("PUT", _CONSUMER, consumers.register),
@@ -111,16 +109,16 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
 ]
 
 _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
-    appending.append: BODY_BYTES_MAX,
-    appending.append_cloudevents: BODY_BYTES_MAX,
+    append.append: BODY_BYTES_MAX,
+    append.append_cloudevents: BODY_BYTES_MAX,
     benchmark.append: BODY_BYTES_MAX,
-    reading.read: READ_BYTES_MAX,
-    counting.count: READ_BYTES_MAX,
+    read.read: READ_BYTES_MAX,
+    count.count: READ_BYTES_MAX,
     histograms.histogram: READ_BYTES_MAX,
     histograms.event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
-    appending.append, subscribing.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
+    append.append, subscribe.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
     workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

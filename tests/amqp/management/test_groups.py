@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.management.groups import ConsumerGroups
-from headwater.amqp.positions import stored as positions
+from headwater.amqp.positions import stored as stored_module
 from headwater.amqp.positions.stored import Change, store
 from headwater.core.access import ANYBODY, OpenGuard
 from headwater.core.state import kinds_of_log
@@ -78,7 +78,7 @@ def test_groups_of_an_open_log_are_listed_by_looks_in_proportion_to_their_number
 
 def test_groups_of_a_log_without_a_node_are_read_by_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
-    load = positions.load
+    load = stored_module.load
     monkeypatch.setattr("headwater.amqp.streams.nodes.load", lambda *given: loads.append(given) or load(*given))
     with Served() as served:
         looks_of_listing(served, 100, has_node=False)

@@ -10,7 +10,7 @@ import pytest
 from headwater.core import Event, LogSettings, OpenGuard
 from headwater.core.counting import Counted
 from headwater.dcb import Application
-from headwater.dcb.counts import count as counting_module
+from headwater.dcb.counts import count as count_module
 from headwater.dcb.counts.work_budget import Work
 from headwater.storage import Engine
 from headwater.storage.append.clock import TrustedClock
@@ -81,11 +81,11 @@ def test_types_are_those_with_most_events(asked, monkeypatch):
     asked.store.open("courses").append([Event("D", b"")])
     found = count(asked, by_type=True)
     assert (found["types"], found["other_types"]) == ({"A": 20, "B": 20, "C": 20, "D": 1}, 0)
-    monkeypatch.setattr(counting_module, "TYPES_SHOWN", 3)
+    monkeypatch.setattr(count_module, "TYPES_SHOWN", 3)
     found = count(asked, by_type=True)
     assert (found["types"], found["other_types"]) == ({"A": 20, "B": 20, "C": 20}, 1)
-    monkeypatch.setattr(counting_module, "TYPES_KEPT", 0)
-    tally = counting_module.Tally(by_type=True, types_max=1)
+    monkeypatch.setattr(count_module, "TYPES_KEPT", 0)
+    tally = count_module.Tally(by_type=True, types_max=1)
     tally._add_types([("A", 1), ("B", 5), ("A", 1)])
     assert tally.types == {"A": 2}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headwater.core import NO_ATTRIBUTES, Encoding, Event, LogSettings
 from headwater.core.errors import InvalidEvent, InvalidInput, TooLarge
 from headwater.core.limits import APPEND_EVENTS_MAX, EventColumns, check_append
-from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow import events as events_module
 from headwater.formats.arrow.columns import EVENT_SCHEMA, ArrowColumns
 from headwater.formats.arrow.events import appends_of, columns_of
 from headwater.formats.arrow.tables import SCHEMA, record_batch
@@ -249,8 +249,8 @@ def test_the_schema_of_stored_events_is_known_whole() -> None:
 def test_tags_are_sorted_some_rows_after_the_others(rows: list[list[str]], at_once: int) -> None:
     batch = pa.record_batch({"type": ["A"] * len(rows), "data": [b""] * len(rows), "tags": rows})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow_events, "ORDERED_AT_ONCE", at_once)
-        patch.setattr(arrow_events, "PIECE_BYTES", at_once)
+        patch.setattr(events_module, "ORDERED_AT_ONCE", at_once)
+        patch.setattr(events_module, "PIECE_BYTES", at_once)
         columns = columns_of(batch, SETTINGS)
     assert isinstance(columns, ArrowColumns)
     assert list(columns.tags) == [tuple(sorted(set(tags))) for tags in rows]
@@ -260,7 +260,7 @@ def test_tags_are_sorted_some_rows_after_the_others(rows: list[list[str]], at_on
 def test_texts_of_any_script_are_counted_piece_by_piece(texts: list[str], at_once: int) -> None:
     batch = pa.record_batch({"type": texts, "data": [b""] * len(texts), "id": [str(n) for n in range(len(texts))]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow_events, "PIECE_BYTES", at_once)
+        patch.setattr(events_module, "PIECE_BYTES", at_once)
         columns = columns_of(batch, SETTINGS)
     assert isinstance(columns, ArrowColumns)
     assert columns.bytes == check_append([Event(text, id=str(n)) for n, text in enumerate(texts)], 1024).bytes

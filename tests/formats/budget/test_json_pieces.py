@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import InvalidInput, TooLarge
 from headwater.formats.budget import json_pieces, packed_pieces
-from headwater.formats.budget import values as budget
+from headwater.formats.budget import values as values_module
 from tests.every import every
 
 values = st.recursive(
@@ -90,8 +90,8 @@ def test_values_are_counted_as_they_are(value: Any) -> None:
         return 1 + sum(map(count, of)) + (not of) if isinstance(of, list) else 1
 
     text, expected = json.dumps(value).encode(), count(value)
-    assert not budget.holds_more(text, expected)
-    assert budget.holds_more(text, expected - 1) or expected == 1 or len(text) <= expected - 1
+    assert not values_module.holds_more(text, expected)
+    assert values_module.holds_more(text, expected - 1) or expected == 1 or len(text) <= expected - 1
 
 
 @given(value=values)
@@ -105,8 +105,8 @@ def test_values_of_messagepack_are_counted_as_they_are(value: Any) -> None:
         content, expected = msgspec.msgpack.encode(value), count(value)
     except OverflowError:
         return
-    assert not budget.packed_holds_more(content, expected)
-    assert budget.packed_holds_more(content, expected - 1) or len(content) <= expected - 1
+    assert not values_module.packed_holds_more(content, expected)
+    assert values_module.packed_holds_more(content, expected - 1) or len(content) <= expected - 1
 
 
 @every(
@@ -118,17 +118,17 @@ def test_values_of_messagepack_are_counted_as_they_are(value: Any) -> None:
 def test_every_kind_of_messagepack_is_stepped_over(value: Any) -> None:
     content = msgspec.msgpack.encode([value, value, None])
     count = 2 + 2 * (1 + (len(value) if isinstance(value, list) else 2 * len(value) if isinstance(value, dict) else 0))
-    assert not budget.packed_holds_more(content, count)
-    assert budget.packed_holds_more(content, count - 1) or len(content) <= count - 1
+    assert not values_module.packed_holds_more(content, count)
+    assert values_module.packed_holds_more(content, count - 1) or len(content) <= count - 1
 
 
 def test_commas_in_strings_are_no_values() -> None:
     text = json.dumps({"data": ",[{" * 100_000 + '\\",' * 10}).encode()
-    assert not budget.holds_more(text, 2)
-    budget.check_values(text, 2)
+    assert not values_module.holds_more(text, 2)
+    values_module.check_values(text, 2)
     with pytest.raises(InvalidInput, match="more than 2 values in 30"):
-        budget.check_values(b"[" + b"1,," * 10_000 + b"]", 2)
-    budget.check_values(b"[1,2,3]", 2)  # too short to be looked at
+        values_module.check_values(b"[" + b"1,," * 10_000 + b"]", 2)
+    values_module.check_values(b"[1,2,3]", 2)  # too short to be looked at
 
 
 def test_an_array_of_messagepack_is_cut_by_bytes_and_by_elements() -> None:

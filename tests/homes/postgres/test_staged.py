@@ -16,7 +16,7 @@ from headwater.core.errors import DuplicateEventId, EventLogError, InvalidInput,
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.mark import Committed
 from headwater.flight.client import BulkClient
-from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow import events
 from headwater.formats.clients.retry import ServerUnreachable
 from headwater.storage.log import StoredLog
 from headwater.storage.staging.batches import Staging, batch_directory
@@ -70,7 +70,7 @@ def kept(url: str) -> tuple[int, int]:
 
 @pytest.fixture(autouse=True)
 def _small_appends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", 100)
+    monkeypatch.setattr(events, "APPEND_EVENTS_MAX", 100)
 
 
 def home_of(log: StoredLog) -> str:

@@ -26,7 +26,7 @@ from headwater.flight.server.backend import Span
 from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, Ticket, encode
 from headwater.formats.jsontext import MalformedJson
 from headwater.server.bulk import backend as backend_module
-from headwater.server.bulk import streams as sendings
+from headwater.server.bulk import streams as streams_module
 from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
 from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
@@ -273,7 +273,7 @@ def test_a_short_stream_is_told_of_once_and_a_long_one_as_it_goes_on(monkeypatch
     short.end()
     streams.begin("alice", "10.0.0.1", Ticket("orders")).end()  # which had none
     assert heard.calls == [("sent", 1, 5, True, None)]
-    monkeypatch.setattr(sendings, "TELL_S", 0.0)
+    monkeypatch.setattr(streams_module, "TELL_S", 0.0)
     long = streams.begin("alice", "10.0.0.1", Ticket("orders", partition=1, query="type=A"))
     streams.look()
     about = About("alice", "10.0.0.1", "orders", "type=A", 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater.server.config.settings import Http
-from headwater.server.httpd import connection as http_connection
+from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.server import HttpServer
 from headwater.server.httpd.upgrades import UpgradeIgnoringParser
 from headwater.server.process.sockets import listen
@@ -63,8 +63,8 @@ def test_many_requests_in_pieces_on_one_connection_are_no_large_head(server: Run
     ids=["nothing", "half a head", "half a body"],
 )
 def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
-    monkeypatch.setattr(http_connection, "HEAD_S", 0.01)
-    monkeypatch.setattr(http_connection, "BODY_PAUSE_S", 0.01)
+    monkeypatch.setattr(connection_module, "HEAD_S", 0.01)
+    monkeypatch.setattr(connection_module, "BODY_PAUSE_S", 0.01)
     messages: list[str] = []
 
     async def application(scope: object, receive: object, send: object) -> None:
@@ -88,7 +88,7 @@ def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "BODY_PAUSE_S", 0.2)
+    monkeypatch.setattr(connection_module, "BODY_PAUSE_S", 0.2)
     messages: list[str] = []
 
     async def application(scope: object, receive: object, send: object) -> None:

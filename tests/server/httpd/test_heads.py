@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core.loop.deadline import Deadline
 from headwater.http import Application, Receive, Scope, Send
-from headwater.server.httpd import connection as http_connection
+from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.connection import KEEP_ALIVE_S, HttpConnection
 from headwater.server.httpd.heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
@@ -217,7 +217,7 @@ def plain_request(draw: st.DrawFn) -> bytes:
 
 def by_the_parser_alone(monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any]) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(http_connection, "whole_head", _none_is_known)
+        patch.setattr(connection_module, "whole_head", _none_is_known)
         return ask()
 
 
@@ -258,8 +258,10 @@ ANSWERED_SOME = b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\
 
 @pytest.mark.parametrize("begin", [b"0\r\nx: ", b"0\r\n", b"5;x=", b"0"], ids=["value", "name", "extension", "size"])
 def test_what_comes_without_end_beside_a_body_is_refused(begin: bytes) -> None:
-    data = ANSWERED_SOME + begin + b"0" * 3 * http_connection.HEAD_BYTES_MAX
-    pieces = [data[at : at + http_connection.PIECE_BYTES] for at in range(0, len(data), http_connection.PIECE_BYTES)]
+    data = ANSWERED_SOME + begin + b"0" * 3 * connection_module.HEAD_BYTES_MAX
+    pieces = [
+        data[at : at + connection_module.PIECE_BYTES] for at in range(0, len(data), connection_module.PIECE_BYTES)
+    ]
     requests, written, is_closed = asked(pieces)
     assert not requests and written.startswith(b"HTTP/1.1 431 ") and is_closed
 
@@ -294,5 +296,5 @@ def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_
     waits: list[float] = []
     monkeypatch.setattr(Deadline, "set", lambda _, seconds: waits.append(seconds))
     asked([b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nab", b"cd"], at_once)
-    assert http_connection.BODY_PAUSE_S in waits
+    assert connection_module.BODY_PAUSE_S in waits
     assert waits[-1] == KEEP_ALIVE_S

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.http import Receive, Scope, Send
 from headwater.server.config.settings import Http
-from headwater.server.httpd import server as http_server
+from headwater.server.httpd import server as server_module
 from headwater.server.httpd import server_state
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.server import HttpServer
@@ -87,7 +87,7 @@ def test_who_is_being_answered_when_the_server_stops_is_answered_and_who_is_idle
 def test_what_does_not_end_by_itself_is_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_server, "LAST_ANSWERS_S", 0.01)
+    monkeypatch.setattr(server_module, "LAST_ANSWERS_S", 0.01)
 
     async def scenario() -> None:
         held = Held()
@@ -123,7 +123,7 @@ async def much(scope: Scope, receive: Receive, send: Send) -> None:
 def test_a_peer_that_does_not_take_its_answer_is_no_fault_of_a_server_that_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_server, "LAST_ANSWERS_S", 0.01)
+    monkeypatch.setattr(server_module, "LAST_ANSWERS_S", 0.01)
 
     async def scenario() -> None:
         server, address = await begun(much)

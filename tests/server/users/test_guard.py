@@ -13,8 +13,8 @@ from headwater.core.errors import InvalidInput
 from headwater.core.watch.bus import Bus, Notification
 from headwater.core.watch.notification_types import NotificationType
 from headwater.server.users import accounts as accounts_module
-from headwater.server.users import guard as security
-from headwater.server.users import login_backoff as brake_module
+from headwater.server.users import guard as guard_module
+from headwater.server.users import login_backoff as backoff_module
 from headwater.server.users.accounts import (
     KIND,
     NEWEST_S,
@@ -65,7 +65,7 @@ class Checks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.encoded: list[str] = []
-        monkeypatch.setattr(security, "is_password", self._check)
+        monkeypatch.setattr(guard_module, "is_password", self._check)
 
     def _check(self, password: str, encoded: str) -> bool:
         self.encoded.append(encoded)
@@ -349,7 +349,7 @@ def test_the_brake_forgets_and_stays_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert waits[0] == 0 and waits == sorted(waits) and waits[-1] > WAIT_S_MAX
     clock.pass_(10_000)
     assert backoff.begin(("peer", "user")) == 0
-    monkeypatch.setattr(brake_module, "FAILURES_MAX", 10)
+    monkeypatch.setattr(backoff_module, "FAILURES_MAX", 10)
     for number in range(50):
         backoff.begin(("peer", f"user{number}"))
     assert len(backoff._failures) <= 11
@@ -407,7 +407,7 @@ class HeldChecks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
         self.held: list[asyncio.Future[None]] = []
-        monkeypatch.setattr(security.PasswordChecks, "run", self._run)
+        monkeypatch.setattr(guard_module.PasswordChecks, "run", self._run)
 
     async def _run(self, check: Callable[..., bool], secret: str, encoded: str) -> bool:
         held = asyncio.get_running_loop().create_future()
@@ -442,7 +442,7 @@ def test_a_flood_of_made_up_names_is_never_a_wrong_password_for_anybody(monkeypa
         assert outcomes[-2] == "alice", "another address has its own queue"
         assert outcomes[-1] in ("alice", "later"), "the same address is asked to come again"
         assert checks.begun.index(PASSWORD) <= 4, "it is the next but one whose turn it is"
-        looked_at = security.CHECKS_AT_ONCE + security.CHECKS_WAITING_OF_PLACE_MAX
+        looked_at = guard_module.CHECKS_AT_ONCE + guard_module.CHECKS_WAITING_OF_PLACE_MAX
         assert outcomes[:-2].count("refused") == looked_at
         assert outcomes[:-2].count("later") == 400 - looked_at
         assert setting.guard.refusals["hasty"] >= 400 - looked_at
@@ -452,7 +452,7 @@ def test_a_flood_of_made_up_names_is_never_a_wrong_password_for_anybody(monkeypa
 
 def test_what_is_not_looked_at_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(security, "CHECKS_WAITING_OF_PLACE_MAX", 0)
+        monkeypatch.setattr(guard_module, "CHECKS_WAITING_OF_PLACE_MAX", 0)
         setting, checks = Setting(), HeldChecks(monkeypatch)
         flood = [asyncio.create_task(setting.outcome(made_up(n))) for n in range(2)]
         await asyncio.sleep(0)
@@ -538,7 +538,7 @@ def test_a_password_that_many_places_show_at_once_is_checked_a_few_times(monkeyp
         setting, checks = Setting(), HeldChecks(monkeypatch)
         tasks = [asyncio.create_task(setting.outcome(RIGHT, f"10.0.0.{n}")) for n in range(100)]
         assert await checks.finish(tasks) == ["alice"] * 100
-        assert len(checks.begun) <= security.CHECKS_AT_ONCE + 1
+        assert len(checks.begun) <= guard_module.CHECKS_AT_ONCE + 1
 
     asyncio.run(scenario())
 

@@ -37,7 +37,7 @@ from headwater.spark.jobs.import_.pieces import batches_of, pieces_of
 from headwater.spark.jobs.import_.quarantine import BadRow
 from headwater.spark.jobs.import_.reader import fitting, read_piece
 from headwater.spark.jobs.import_.tables import TableReader
-from headwater.spark.pipeline import run as running
+from headwater.spark.pipeline import run as run_module
 from headwater.spark.pipeline.run import Ending, Run, Summary
 from headwater.spark.pipeline.run import Server as BulkServer
 from headwater.spark.pipelines import load, names
@@ -55,8 +55,8 @@ IMPORT = load("import")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path_factory.mktemp("server")) as running:
-        yield running
+    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path_factory.mktemp("server")) as run_module:
+        yield run_module
 
 
 @pytest.fixture(scope="module")
@@ -392,8 +392,8 @@ def test_a_table_that_was_exported_is_taken_as_what_it_is(tmp_path: Path) -> Non
 def test_an_import_that_is_asked_twice_ends_at_once_and_tells_what_is_in_the_log(
     spark: SparkSession, server: RunningServer, url: str, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "TICK_S", 0)
-    monkeypatch.setattr(running, "POLL_S", 0.01)
+    monkeypatch.setattr(run_module, "TICK_S", 0)
+    monkeypatch.setattr(run_module, "POLL_S", 0.01)
     monkeypatch.chdir(tmp_path)
     Path("cases.csv").write_text(TABLE)
 

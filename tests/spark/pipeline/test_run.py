@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
-from headwater.spark.pipeline import run as running
+from headwater.spark.pipeline import run as run_module
 from headwater.spark.pipeline.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
 from headwater.spark.pipeline.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.pipeline.run import Ending, Run, Server
@@ -262,7 +262,7 @@ class LateWorker(Exception):
 def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(run_module, "PAUSES_S", (0.01, 0.02))
     shown, tries = Shown(), iter(range(100))
     with Run("copy", progress=shown) as run:
 
@@ -289,7 +289,7 @@ def attempt_late() -> None:
 
 
 def test_nobody_who_wants_the_end_waits_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PAUSES_S", (3600.0,))
+    monkeypatch.setattr(run_module, "PAUSES_S", (3600.0,))
     shown = Shown()
     with Run("copy", progress=shown) as run:
         asking = threading.Thread(target=lambda: (eventually(lambda: shown.said), run.stop.ask()))

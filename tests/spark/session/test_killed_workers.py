@@ -17,7 +17,7 @@ from headwater.core.local import LocalLog
 from headwater.flight.server.backend import Span
 from headwater.flight.wire import StageCommand
 from headwater.spark.jobs import copy
-from headwater.spark.pipeline import run as running
+from headwater.spark.pipeline import run as run_module
 from headwater.spark.pipeline.failures import DEAD_WORKER
 from headwater.spark.pipeline.run import Run, Server
 from headwater.storage.memory import MemoryStore
@@ -93,7 +93,7 @@ def test_a_pipeline_goes_on_though_its_workers_are_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "PAUSES_S", (0.1, 0.2, 0.5))
+    monkeypatch.setattr(run_module, "PAUSES_S", (0.1, 0.2, 0.5))
     target, shown = store.create("target"), Shown()
     options = copy.Copy(source="orders", target="target", events_per_batch=30, on_duplicate="fail")
     with Run("copy", server=Server(url=url), checkpoint=str(tmp_path), progress=shown) as run:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark import java_home, session
-from headwater.spark.session import session as sessions
+from headwater.spark.session import session as session_module
 from headwater.spark.session.session import SparkNotInstalled, require_spark
 from tests.night import night
 
@@ -112,6 +112,6 @@ def test_an_option_that_is_not_sparks_is_refused() -> None:
 
 
 def test_without_spark_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions.importlib.util, "find_spec", lambda module: None)
+    monkeypatch.setattr(session_module.importlib.util, "find_spec", lambda module: None)
     with pytest.raises(SparkNotInstalled, match=r"pyspark is not installed; `pip install '\.\[spark\]'` in a checkout"):
         require_spark()

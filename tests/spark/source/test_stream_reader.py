@@ -21,7 +21,7 @@ from headwater.spark import clients
 from headwater.spark.columns.schema import EVENT_SCHEMA
 from headwater.spark.options import InvalidOption
 from headwater.spark.pipeline.progress import behind
-from headwater.spark.source import stream as stream_reading
+from headwater.spark.source import stream as stream_module
 from headwater.spark.source.plan import shares
 from headwater.spark.source.position_reports import AGAIN_S, PositionReports
 from headwater.spark.source.positions import DataLoss, LogRecreated, OffsetUnreadable, decode_offset
@@ -186,7 +186,7 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
     reader: Make, orders: LocalLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store.create("shop"), 10)
-    monkeypatch.setattr(stream_reading.time, "time", lambda: T0 / 1000 + 60)
+    monkeypatch.setattr(stream_module.time, "time", lambda: T0 / 1000 + 60)
     stream = reader(log="orders,shop")
     assert "behind" not in (stream.reportLatestOffset() or {}), "no batch was planned"
 
@@ -204,7 +204,7 @@ def test_progress_says_how_many_events_and_seconds_a_stream_is_behind(
     store.delete("shop")
     for make in (lambda: None, lambda: store.create("shop")):
         make()
-        assert stream_reading.lag(stream._client, decode_offset(middle), there)["events"] == 56, (
+        assert stream_module.lag(stream._client, decode_offset(middle), there)["events"] == 56, (
             "the next batch says what that is"
         )
     fill(store.open("shop"), 10)
@@ -230,7 +230,7 @@ def test_a_stream_that_has_an_end_is_behind_that_and_not_behind_the_head(
     upto: int,
     behind_it: dict[str, float],
 ) -> None:
-    monkeypatch.setattr(stream_reading.time, "time", lambda: T0 / 1000 + 60)
+    monkeypatch.setattr(stream_module.time, "time", lambda: T0 / 1000 + 60)
     stream = reader(log="orders", **options)
     start = stream.latestOffset(stream.initialOffset(), ReadMaxRows(40))
     report = stream.reportLatestOffset() or {}
@@ -310,7 +310,7 @@ def test_a_batch_waits_for_enough_events_or_long_enough(
     reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(stream_reading.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stream_module.time, "monotonic", lambda: now[0])
     stream = reader(log="orders", minEventsPerTrigger=20, maxTriggerDelay="5m", startingPosition=95)
     limit = stream.getDefaultReadLimit()
     start = stream.initialOffset()
@@ -478,14 +478,14 @@ def test_a_log_that_goes_while_a_new_stream_looks_for_its_start_was_not_there(
     reader: Make, store: MemoryStore, orders: LocalLog, log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store.create("shop"), 10)
-    looked = stream_reading.start_after
+    looked = stream_module.start_after
 
     def start_after(client: Any, options: Any, log: str, *rest: Any) -> int:
         if log == "shop" and store.names() != ["orders"]:
             store.delete("shop")
         return looked(client, options, log, *rest)
 
-    monkeypatch.setattr(stream_reading, "start_after", start_after)
+    monkeypatch.setattr(stream_module, "start_after", start_after)
     stream = reader(log=log, startingTimestamp=T0)
     if log == "*":
         assert positions(stream.initialOffset()) == {"orders": 0}

@@ -13,9 +13,9 @@ import pytest
 from headwater.core import Bus, NotificationType
 from headwater.core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from headwater.storage import Engine, check_directory
-from headwater.storage.disk import system as disk_module
+from headwater.storage.disk import system as system_module
 from headwater.storage.disk.free_space import RESERVE_BYTES, Room
-from headwater.storage.segments import segment_log as segments_module
+from headwater.storage.segments import segment_log as segment_log_module
 
 from ...management.told import Told
 from ..builders import Fatal, engine, event, numbers
@@ -186,7 +186,7 @@ def test_a_thread_that_cannot_be_started_costs_no_append(data: Path, monkeypatch
         log = one.create("orders")
         log.append([event()])
         with monkeypatch.context() as patched:
-            patched.setattr(segments_module.threading.Thread, "start", _no_thread)
+            patched.setattr(segment_log_module.threading.Thread, "start", _no_thread)
             for _ in range(5):
                 log.append([event(data=bytes(1_000_000))])
     assert fatal.reasons == []
@@ -228,7 +228,7 @@ def test_meta_that_finds_no_space_refuses_and_changes_nothing(data: Path, monkey
         log = one.create("orders")
         log.append([event() for _ in range(5)])
         with monkeypatch.context() as patched:
-            patched.setattr(disk_module.os, "replace", no_space_left)
+            patched.setattr(system_module.os, "replace", no_space_left)
             with pytest.raises(DiskFull):
                 log.trim(3)
             with pytest.raises(DiskFull):

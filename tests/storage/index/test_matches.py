@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, Query, QueryItem
 from headwater.storage.index import index as index_module
-from headwater.storage.index import matches as matching_module
+from headwater.storage.index import matches as matches_module
 from headwater.storage.index.index import Index
 from headwater.storage.index.matches import first_match, listed, matching
 from headwater.storage.index.postings import FilePostings, write_postings
@@ -69,7 +69,7 @@ def test_matching_is_filtering(
     if (some := listed(pieces, query, partition, count)) is not None:
         assert some == expected[:count]
         assert listed(pieces, query, partition, count, backwards=True) == expected[::-1][:count]
-    assert listed(pieces, query, partition, matching_module.LISTED_MAX + 1) is None
+    assert listed(pieces, query, partition, matches_module.LISTED_MAX + 1) is None
     if partition is None:
         assert first_match(pieces, query) == (expected[0] if expected else None)
 

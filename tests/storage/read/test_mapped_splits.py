@@ -14,7 +14,7 @@ from headwater.core.errors import TooLarge
 from headwater.core.extent import SplitSize
 from headwater.storage import StoredLog
 from headwater.storage.read import mapped_log
-from headwater.storage.read import splits as splitting
+from headwater.storage.read import splits as splits_module
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.read.selection import matches_max
 
@@ -154,7 +154,7 @@ def test_too_many_splits_are_refused_before_they_are_made(log: StoredLog, monkey
     monkeypatch.setattr(mapped_log, "SPLITS_MAX", 100)
     whole = opened(log)
     assert len(whole.splits(0, log.head(), split_bytes=10**9, splits_min=100)) == 100
-    monkeypatch.setattr(splitting.Weights, "borders", None)
+    monkeypatch.setattr(splits_module.Weights, "borders", None)
     with pytest.raises(TooLarge, match="split_bytes"):
         whole.splits(0, log.head(), split_bytes=1, splits_min=1)
 

@@ -24,7 +24,7 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import Committed
-from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow import events as events_module
 from headwater.formats.arrow.columns import batch_of
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.index.builder import postings_ranges
@@ -33,8 +33,8 @@ from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.repair.check import accept_loss
 from headwater.storage.segments.places import places_name
 from headwater.storage.segments.segment_log import ADOPTED
-from headwater.storage.staging import commit as committing
-from headwater.storage.staging import segments as staged_frames
+from headwater.storage.staging import commit as commit_module
+from headwater.storage.staging import segments as segments_module
 from headwater.storage.staging.batches import STAGED, Staging
 from headwater.storage.staging.commit import commit_staged, discard_staged
 from headwater.storage.staging.segments import SEGMENT_SUFFIX
@@ -49,9 +49,9 @@ ROWS, SEGMENTS, FRAMES = 100, 4, 8
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of some twelve events, segments of twenty-five."""
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1200)
-    monkeypatch.setattr(staged_frames, "STAGED_SEGMENT_EVENTS_MAX", 25)
-    monkeypatch.setattr(committing, "ADOPTED_BYTES_MIN", 1)
+    monkeypatch.setattr(segments_module, "FRAME_BYTES", 1200)
+    monkeypatch.setattr(segments_module, "STAGED_SEGMENT_EVENTS_MAX", 25)
+    monkeypatch.setattr(commit_module, "ADOPTED_BYTES_MIN", 1)
 
 
 class WatchedDisk(FaultyDisk):
@@ -230,7 +230,7 @@ def test_what_cannot_be_adopted_is_appended(
 
             monkeypatch.setattr(disk, "link", refuse)
         elif how == "another file":
-            sizes = staged_frames.segment_rows
+            sizes = segments_module.segment_rows
 
             def replaced(path: Path, segment: Any) -> Iterator[pa.RecordBatch]:
                 rows = list(sizes(path, segment))
@@ -362,7 +362,7 @@ def test_a_file_system_without_links_is_not_asked_again(
 
 
 def test_a_log_of_many_segments_takes_rows(data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committing, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr(commit_module, "SEGMENTS_MAX", 3)
     with Engine(data, maintains=False, disk=disk) as engine:
         log = engine.create("orders")
         for batch in range(1, 4):
@@ -375,7 +375,7 @@ def test_a_commit_goes_on_in_the_middle_of_a_file(
     data: Path, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows were appended, and some of them are in the log: the rest of it is appended too, the others are taken."""
-    monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", 10)
+    monkeypatch.setattr(events_module, "APPEND_EVENTS_MAX", 10)
 
     class Stopped(Exception):
         pass

@@ -26,10 +26,10 @@ from headwater.core.errors import (
     TooLarge,
 )
 from headwater.core.mark import Committed, Staged
-from headwater.formats.arrow import events as arrow_events
+from headwater.formats.arrow import events as events_module
 from headwater.storage import Engine, StoredLog
 from headwater.storage.repair.check import check_staged
-from headwater.storage.staging import batches as staging_module
+from headwater.storage.staging import batches as batches_module
 from headwater.storage.staging.batches import MANIFEST_NAME, ORPHAN_AGE_S, STAGED, Staging, drop_orphans, read_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged
 from headwater.storage.staging.part import PART_MAGIC
@@ -43,7 +43,7 @@ SCHEMA = pa.schema({"type": pa.string(), "data": pa.binary(), "id": pa.string()}
 
 @pytest.fixture
 def log(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoredLog]:
-    monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", 100)
+    monkeypatch.setattr(events_module, "APPEND_EVENTS_MAX", 100)
     with Engine(data, maintains=False) as engine:
         yield engine.create("orders")
 
@@ -362,14 +362,14 @@ def test_what_nobody_commits_is_forgotten_after_a_week(log: StoredLog, staging: 
 def test_rows_that_are_aborted_while_others_begin_are_in_nobodys_way(
     staging: Staging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging_module, "_files", lambda directory: iter([directory / STAGED / "w" / "1" / "gone.tmp"]))
+    monkeypatch.setattr(batches_module, "_files", lambda directory: iter([directory / STAGED / "w" / "1" / "gone.tmp"]))
     staging.stage("w", 1, 0, 0, SCHEMA).abort()
     Staging(staging.directory).stage("w", 1, 0, 0, SCHEMA).abort()
 
 
 def test_what_is_staged_is_not_looked_through_for_each_stage(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
-    monkeypatch.setattr(staging_module, "_files", lambda directory: looked.append(directory) or iter(()))
+    monkeypatch.setattr(batches_module, "_files", lambda directory: looked.append(directory) or iter(()))
     for part in range(100):
         stage(staging, 1, part, 10 * part, 10)
     assert len(looked) < 10

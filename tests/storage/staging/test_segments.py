@@ -21,7 +21,7 @@ from headwater.storage.disk import checked_file
 from headwater.storage.frames.encoding import encode_body
 from headwater.storage.repair.check import check_staged
 from headwater.storage.staging import rows as rows_module
-from headwater.storage.staging import segments as staged_frames
+from headwater.storage.staging import segments
 from headwater.storage.staging.batches import ORPHAN_AGE_S, STAGED, Staging, batch_directory, drop_orphans, remove_batch
 from headwater.storage.staging.reader import make_plain, staged_batches, staged_rows
 from headwater.storage.staging.segments import SEGMENT_SUFFIX, TABLE_SUFFIX
@@ -37,8 +37,8 @@ RICH = [
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1000)
-    monkeypatch.setattr(staged_frames, "STAGED_SEGMENT_EVENTS_MAX", 25)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 1000)
+    monkeypatch.setattr(segments, "STAGED_SEGMENT_EVENTS_MAX", 25)
 
 
 @pytest.fixture
@@ -130,28 +130,28 @@ def test_where_there_is_no_room_for_the_table_nothing_is_left(log: StoredLog, mo
         with pytest.raises(DiskFull):
             stage(log, PLAIN)
     assert files(log, "") == before
-    staged_frames.check_segments(before[0].parent, "0-0")
+    segments.check_segments(before[0].parent, "0-0")
 
 
 def test_a_part_that_is_staged_again_while_it_is_looked_at_is_not_damaged(
     log: StoredLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage(log, PLAIN)
-    mapped, looked_at = staged_frames.mapped_segment, list[str]()
+    mapped, looked_at = segments.mapped_segment, list[str]()
 
-    def mapped_late(path: Path, segment: staged_frames.StagedSegment) -> pa.Buffer:
+    def mapped_late(path: Path, segment: segments.StagedSegment) -> pa.Buffer:
         looked_at.append(path.name)
         if len(looked_at) == 2:
             stage(log, PLAIN)
         return mapped(path, segment)
 
-    monkeypatch.setattr(staged_frames, "mapped_segment", mapped_late)
-    staged_frames.check_segments(batch_directory(log.directory, "w", 1), "0-0")
+    monkeypatch.setattr(segments, "mapped_segment", mapped_late)
+    segments.check_segments(batch_directory(log.directory, "w", 1), "0-0")
     assert {path.name for path in files(log, SEGMENT_SUFFIX)} == set(looked_at[2:])
 
 
 def test_rows_that_come_one_by_one_take_little_memory(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 10**6)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 10**6)
     batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
     given = batch.take([number % 40 for number in range(1000)]).set_column(
         3, "id", pa.array(map(str, range(1000)), pa.string())
@@ -212,24 +212,24 @@ def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:
     path = files(log, SEGMENT_SUFFIX)[0]
     content = path.read_bytes()
     [table] = files(log, TABLE_SUFFIX)
-    for frame in staged_frames.read_table(table.parent, table.stem).segments[0].frames:
-        room = staged_frames.read_table(table.parent, table.stem).room
+    for frame in segments.read_table(table.parent, table.stem).segments[0].frames:
+        room = segments.read_table(table.parent, table.stem).room
         for at in (frame.offset + room, frame.offset + frame.length - 1):
             hurt = bytearray(content)
             hurt[at] ^= 1
             path.write_bytes(hurt)
             with pytest.raises(StorageCorrupted, match="checksum"):
-                staged_frames.check_segments(table.parent, table.stem)
+                segments.check_segments(table.parent, table.stem)
     path.write_bytes(content[:-8])
     check_staged(log.directory, problems, [])
     assert problems and "was staged with" in problems[0]
     path.unlink()
     with pytest.raises(StorageCorrupted, match="not there"):
-        staged_frames.check_segments(table.parent, table.stem)
+        segments.check_segments(table.parent, table.stem)
 
 
 def test_parts_hold_no_more_together_than_there_is_room_for(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1 << 30)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 1 << 30)
     batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
     monkeypatch.setattr(rows_module, "HELD_BYTES_MAX", 200)
     monkeypatch.setattr(rows_module, "HELD_BYTES_MIN", 0)

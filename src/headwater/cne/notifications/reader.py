@@ -16,7 +16,7 @@ import msgspec
 from ...core.errors import InvalidEvent, InvalidInput
 from ...core.limits import ATTRIBUTE_NAME, show
 from ...formats import cloudevents, jsontext
-from ...formats.budget import values as budget
+from ...formats.budget.values import check_values
 from . import timestamps
 from .document import Members, Number, check_text, decode, encode, kind_of, object_of, text_of
 from .notification import (
@@ -79,7 +79,7 @@ def members_of(text: bytes) -> Members:
 
 def batch_of(text: bytes) -> list[bytes]:
     """The elements of a batch, each as it was sent. Raises InvalidInput."""
-    budget.check_values(text, BATCH_VALUES_MAX)
+    check_values(text, BATCH_VALUES_MAX)
     jsontext.check_utf8(text)
     return [bytes(raw) for raw in jsontext.decode(_raw_decoder, text)]
 

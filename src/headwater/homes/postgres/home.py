@@ -18,8 +18,7 @@ from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ...storage.frames.encoding import EncodedFrame
 from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
 from ...storage.home.port import JOURNAL_KEY, BegunBatch, Home, HomeChanged
-from . import lease, staged
-from . import servers as postgres_servers
+from . import lease, servers, staged
 from .commit import COMMIT, commit_values
 from .connections import HomeConnection
 from .lease import SYNCHRONOUS, Granted, LeaseStanding
@@ -223,22 +222,22 @@ class PostgresHome(Home):
     def tell_of(self, report: ServerReport) -> None:
         """That is how the server of this process is now. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            postgres_servers.tell(connection.psycopg, _this_process(), report)
+            servers.tell(connection.psycopg, _this_process(), report)
 
     def leave(self) -> None:
         """The server of this process ends. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            postgres_servers.leave(connection.psycopg, _this_process())
+            servers.leave(connection.psycopg, _this_process())
 
     def others_connected(self) -> int:
         """How many other processes of servers and commands have a session. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            return len(postgres_servers.connected(connection.psycopg) - {_this_process()})
+            return len(servers.connected(connection.psycopg) - {_this_process()})
 
     def servers(self) -> list[ServerReport]:
         """What servers told of themselves, by name. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            return postgres_servers.servers(connection.psycopg)
+            return servers.servers(connection.psycopg)
 
     # The term
 

@@ -27,8 +27,7 @@ from ...core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ...core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
 from ..frames.frame_log import NotAdopted
 from ..segments.meta import read_meta
-from . import batches as staging
-from . import reader
+from . import batches, reader
 from .adoption import SegmentColumns, takes_segments
 from .home import StagedAtHome
 
@@ -74,25 +73,25 @@ def commit_staged(
     with _one_at_a_time(directory, writer):
         at_home = StagedAtHome.of(log, directory)
         _finish_older(log, directory, writer, batch, step, at_home)
-        folder = staging.batch_directory(directory, writer, batch)
+        folder = batches.batch_directory(directory, writer, batch)
         if (done := _applied(log, writer, batch)) is not None:
             _forget(directory, folder, at_home)
             return done
         if at_home is not None:
             _fetch(log, directory, folder, writer, batch, at_home)
-        manifest = staging.read_manifest(folder)
+        manifest = batches.read_manifest(folder)
         if manifest is None:
-            manifest = staging.BatchManifest(writer, batch, list(stages), partition, on_duplicate)
-            staging.check_stages(folder, manifest.stages)
+            manifest = batches.BatchManifest(writer, batch, list(stages), partition, on_duplicate)
+            batches.check_stages(folder, manifest.stages)
             reader.check_parts(folder, manifest)
             state = log.writer(writer)
             is_begun = state is not None and state.batch == batch
             if not is_begun and (committed := _commit_at_once(log, folder, manifest, condition)) is not None:
                 step("appended")
-                staging.remove_committed(directory, folder)
+                batches.remove_committed(directory, folder)
                 step("removed")
                 return committed
-            staging.write_manifest(directory, folder, manifest)
+            batches.write_manifest(directory, folder, manifest)
             step("manifest")
             if at_home is not None:
                 at_home.keep(folder, manifest)
@@ -100,7 +99,7 @@ def commit_staged(
         else:
             _check_begun(folder, manifest)
         try:
-            is_large = any(staging.has_segments(folder, stage) for stage in manifest.stages)
+            is_large = any(batches.has_segments(folder, stage) for stage in manifest.stages)
             with around_segments if is_large else _NOTHING:
                 return _commit_all(log, directory, manifest, condition, step, at_home)
         except (InvalidInput, DuplicateEventId):
@@ -108,21 +107,21 @@ def commit_staged(
             if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
                 if at_home is not None:
                     at_home.drop(folder)
-                staging.unfreeze(directory, folder)
+                batches.unfreeze(directory, folder)
             raise
 
 
 def drop_committed(log: LocalLog, directory: Path) -> None:
     """Forget the files of batches that are complete in the log, and what was staged long ago."""
-    for manifest in sorted(directory.glob(f"{staging.STAGED}/*/*/{staging.MANIFEST_NAME}")):
+    for manifest in sorted(directory.glob(f"{batches.STAGED}/*/*/{batches.MANIFEST_NAME}")):
         try:
-            found = staging.read_manifest(manifest.parent)
+            found = batches.read_manifest(manifest.parent)
         except (StorageCorrupted, StorageUnavailable) as error:  # told to who commits it too; others can go on
             logger.error("log %s: %s", log.name, error)
             continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
-            staging.remove_committed(directory, manifest.parent)
-    staging.drop_orphans(directory)
+            batches.remove_committed(directory, manifest.parent)
+    batches.drop_orphans(directory)
 
 
 def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
@@ -134,12 +133,12 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
     check_writer(writer)
     _check_arguments(batch, (), "fail")
     with _one_at_a_time(directory, writer):
-        folder = staging.batch_directory(directory, writer, batch)
+        folder = batches.batch_directory(directory, writer, batch)
         at_home = StagedAtHome.of(log, directory)
         if gives_up:
             if at_home is not None:
                 at_home.drop(folder)
-            staging.give_up_batch(directory, folder)
+            batches.give_up_batch(directory, folder)
             return
         if at_home is not None:
             _fetch(log, directory, folder, writer, batch, at_home)
@@ -147,7 +146,7 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
         if state is None or state.batch != batch or state.is_complete or not reader.is_whole(folder):
             if at_home is not None:
                 at_home.drop(folder)
-            staging.remove_batch(directory, folder)
+            batches.remove_batch(directory, folder)
 
 
 def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:
@@ -178,15 +177,15 @@ def _fetch(log: LocalLog, directory: Path, folder: Path, writer: str, batch: int
     if at_home.fetch(folder):
         return
     state = log.writer(writer)
-    if (state is None or state.batch != batch) and (folder / staging.MANIFEST_NAME).exists():
-        staging.unfreeze(directory, folder)
+    if (state is None or state.batch != batch) and (folder / batches.MANIFEST_NAME).exists():
+        batches.unfreeze(directory, folder)
 
 
 def _forget(directory: Path, folder: Path, at_home: StagedAtHome | None) -> None:
     """Forget a batch that is in the log."""
     if at_home is not None:
         at_home.forget(folder)
-    staging.remove_committed(directory, folder)
+    batches.remove_committed(directory, folder)
 
 
 def _finish_older(
@@ -198,7 +197,7 @@ def _finish_older(
     at_home: StagedAtHome | None,
 ) -> None:
     """Older batches first: a begun commit is finished; what else is left of them will not be committed any more."""
-    folder = staging.writer_directory(directory, writer)
+    folder = batches.writer_directory(directory, writer)
     for number in at_home.begun(writer) if at_home is not None else ():
         if number < batch and _applied(log, writer, number) is None:
             assert at_home is not None
@@ -208,25 +207,25 @@ def _finish_older(
             at_home.forget(folder / str(number))
     older = sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal() and int(path.name) < batch)
     for number in older:
-        manifest = staging.read_manifest(folder / str(number))
+        manifest = batches.read_manifest(folder / str(number))
         if manifest is not None and _applied(log, writer, number) is None:
             _check_begun(folder / str(number), manifest)
             _commit_all(log, directory, manifest, None, step, at_home)
         else:
-            staging.remove_committed(directory, folder / str(number))
+            batches.remove_committed(directory, folder / str(number))
 
 
-def _check_begun(folder: Path, manifest: staging.BatchManifest) -> None:
+def _check_begun(folder: Path, manifest: batches.BatchManifest) -> None:
     """Before a commit goes on: all that it takes is there, as it was staged. Raises InvalidInput, StorageCorrupted."""
-    staging.check_stages(folder, manifest.stages)
+    batches.check_stages(folder, manifest.stages)
     reader.check_parts(folder, manifest)
 
 
 def _commit_at_once(
-    log: LocalLog, folder: Path, manifest: staging.BatchManifest, condition: AppendCondition | None
+    log: LocalLog, folder: Path, manifest: batches.BatchManifest, condition: AppendCondition | None
 ) -> Committed | None:
     """Commit a batch that fits one append; None if it does not, or is to be segments."""
-    if condition is None and any(staging.has_segments(folder, stage) for stage in manifest.stages):
+    if condition is None and any(batches.has_segments(folder, stage) for stage in manifest.stages):
         return None
     if not _is_small(folder, manifest.stages):
         if condition is not None:
@@ -263,7 +262,7 @@ def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
 def _commit_all(
     log: LocalLog,
     directory: Path,
-    manifest: staging.BatchManifest,
+    manifest: batches.BatchManifest,
     condition: AppendCondition | None,
     step: Callable[[str], None],
     at_home: StagedAtHome | None,
@@ -271,7 +270,7 @@ def _commit_all(
     """Append what of a frozen batch is not in the log yet; then forget its files."""
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
-    folder = staging.batch_directory(directory, manifest.writer, manifest.batch)
+    folder = batches.batch_directory(directory, manifest.writer, manifest.batch)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0
     total = reader.staged_rows(folder, manifest.stages)
@@ -292,14 +291,14 @@ def _commit_all(
     return committed
 
 
-def _newest(log: LocalLog, manifest: staging.BatchManifest) -> Committed:
+def _newest(log: LocalLog, manifest: batches.BatchManifest) -> Committed:
     state = log.writer(manifest.writer)
     assert state is not None and state.batch == manifest.batch and state.is_complete
     return _committed(state)
 
 
 def _appends(
-    log: LocalLog, directory: Path, folder: Path, manifest: staging.BatchManifest, rows: int
+    log: LocalLog, directory: Path, folder: Path, manifest: batches.BatchManifest, rows: int
 ) -> Iterator[EventColumns]:
     """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
     from ...formats.arrow.events import appends_of
@@ -351,7 +350,7 @@ def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
 
 
 def _append(
-    log: LocalLog, manifest: staging.BatchManifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
+    log: LocalLog, manifest: batches.BatchManifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
 ) -> None:
     """Append the rows that one mark is for; raises what the log raises."""
     for attempt in range(APPEND_NEW_ATTEMPTS):
@@ -374,7 +373,7 @@ def _append(
 
 def _append_segment(
     log: LocalLog,
-    manifest: staging.BatchManifest,
+    manifest: batches.BatchManifest,
     segment: SegmentColumns,
     rows: int,
     total: int,

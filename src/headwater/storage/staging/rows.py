@@ -8,7 +8,7 @@ import time
 from ...core.limits import EventColumns
 from ...formats.arrow.columns import batch_of
 from ...formats.arrow.lazy import pa
-from . import segments as staged_frames
+from . import segments
 from .part import PartFile
 from .segments import SegmentsPart
 
@@ -69,7 +69,7 @@ class StagedRows:
             self.write_batch(batch_of(columns))
             return
         events, size = self._held_events + columns.count, self._held_bytes + columns.bytes
-        if self._held_events and (events > staged_frames.FRAME_EVENTS_MAX or size > staged_frames.FRAME_BYTES):
+        if self._held_events and (events > segments.FRAME_EVENTS_MAX or size > segments.FRAME_BYTES):
             self._write_frame(self._segments)
         self._hold(columns)
         if _room.take(columns.bytes):
@@ -88,7 +88,7 @@ class StagedRows:
     def finish(self) -> int:
         """What was written is durable when this returns; answers the size of the Arrow file, if it is one."""
         if self._segments is not None:
-            if self._held_events and (self._segments.is_begun or self._held_bytes >= staged_frames.FRAME_BYTES):
+            if self._held_events and (self._segments.is_begun or self._held_bytes >= segments.FRAME_BYTES):
                 self._write_frame(self._segments)
             if self._segments.is_begun:
                 self._segments.finish()
@@ -122,9 +122,9 @@ class StagedRows:
         _room.give_back(self._taken)
         self._joined, self._pieces, self._held_events, self._held_bytes, self._taken = [], [], 0, 0, 0
 
-    def _write_frame(self, segments: SegmentsPart) -> None:
+    def _write_frame(self, part: SegmentsPart) -> None:
         size, batches = self._held_bytes, self._take_held()
-        segments.write(batches, size)
+        part.write(batches, size)
         self._file.touch()
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:

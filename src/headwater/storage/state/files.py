@@ -15,7 +15,7 @@ from ...core.errors import StorageCorrupted
 from ...core.state import USER_KIND
 from ..disk.newer import WrittenByNewer
 from ..disk.system import make_file, refusal_of
-from . import rows as state_rows
+from . import rows
 from .last_confirmed import REMEDY, make_witness, read_witness
 
 STATE_NAME = "state.sqlite"
@@ -74,13 +74,13 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
             raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
         return Proven(0)
     _roll_back(path)
-    with translating(path), closing(state_rows.read_only(path)) as connection:
-        version = state_rows.schema_version(connection)
-        if version > state_rows.SCHEMA_VERSION:
-            raise WrittenByNewer(path, f"schema {version}, this one knows {state_rows.SCHEMA_VERSION}")
-        if version >= state_rows.GUARDED_VERSION:
+    with translating(path), closing(rows.read_only(path)) as connection:
+        version = rows.schema_version(connection)
+        if version > rows.SCHEMA_VERSION:
+            raise WrittenByNewer(path, f"schema {version}, this one knows {rows.SCHEMA_VERSION}")
+        if version >= rows.GUARDED_VERSION:
             serial = _prove_guarded(path, connection, has_journal)
-            return Proven(version, serial, state_rows.journal_of(connection))
+            return Proven(version, serial, rows.journal_of(connection))
         if confirmed:
             problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
             raise StorageCorrupted(str(path), problem, REMEDY)
@@ -99,7 +99,7 @@ def _roll_back(path: Path) -> None:
 
 def _prove_guarded(path: Path, connection: sqlite3.Connection, has_journal: bool) -> int:
     confirmed = read_witness(witness_path(path)).serial
-    found = state_rows.examine(connection)
+    found = rows.examine(connection)
     if found.problems:
         raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
     if found.summary.serial < confirmed and not has_journal:
@@ -123,7 +123,7 @@ def is_plain(connection: sqlite3.Connection) -> bool:
     return _tables(connection) == ["entry"]
 
 
-def plain_entries(connection: sqlite3.Connection) -> list[state_rows.Entry]:
+def plain_entries(connection: sqlite3.Connection) -> list[rows.Entry]:
     """All entries of a state of 0.1.0. Raises sqlite3.Error."""
     return connection.execute("SELECT kind, key, value, version FROM entry").fetchall()
 
@@ -146,21 +146,21 @@ def begin(connection: sqlite3.Connection, witness: Path) -> None:
         raise
 
 
-def _fill(connection: sqlite3.Connection, entries: Iterable[state_rows.Entry], serial: int, had_users: bool) -> None:
-    rows = [(*entry, state_rows.guard_of(*entry)) for entry in entries]
-    summary = state_rows.summary_of(serial, sum(row[4] for row in rows), int(had_users))
-    connection.execute(state_rows.ENTRIES)
-    connection.execute(state_rows.SUMMARY)
-    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+def _fill(connection: sqlite3.Connection, entries: Iterable[rows.Entry], serial: int, had_users: bool) -> None:
+    kept = [(*entry, rows.guard_of(*entry)) for entry in entries]
+    summary = rows.summary_of(serial, sum(row[4] for row in kept), int(had_users))
+    connection.execute(rows.ENTRIES)
+    connection.execute(rows.SUMMARY)
+    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", kept)
     connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
-    connection.execute(f"PRAGMA user_version = {state_rows.GUARDED_VERSION}")
+    connection.execute(f"PRAGMA user_version = {rows.GUARDED_VERSION}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
 
 
-def make_state(path: Path, entries: Iterable[state_rows.Entry], serial: int, had_users: bool) -> None:
+def make_state(path: Path, entries: Iterable[rows.Entry], serial: int, had_users: bool) -> None:
     """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
     with translating(path):
         make_file(path)
