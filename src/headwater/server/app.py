@@ -33,7 +33,7 @@ from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
-from ..core.loop.byte_account import Unfinished
+from ..core.loop.byte_account import ByteAccount
 from ..core.loop.gil_yield import GilYield
 from ..core.loop.scheduler import FairScheduler, LoopActivity
 from ..core.message_check import messages_checked
@@ -206,7 +206,7 @@ class ServerRun:
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         self._manager = manager
         largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
-        unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
+        unfinished = ByteAccount(max(config.http.bodies_bytes_max, largest))  # there is room for one
         self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._activity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from headwater.core.loop.byte_account import Unfinished
+from headwater.core.loop.byte_account import ByteAccount
 from headwater.http import Exchange, Message, Receive, Scope, Send
 from headwater.server.front.gate import Gate, State
 from headwater.server.front.meter import BOUNDS_S, RequestMeter
@@ -98,7 +98,7 @@ def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_oth
         await send({"type": "http.response.body", "body": b"%d" % length})
 
     async def scenario() -> None:
-        gate = Gate(health, (), RequestMeter(), Unfinished(100))
+        gate = Gate(health, (), RequestMeter(), ByteAccount(100))
         gate.open(front_end)
         bodies = [Body() for _ in range(4)]
         tasks = [asyncio.create_task(gate(scope("/"), body.receive, body.send)) for body in bodies]
@@ -160,7 +160,7 @@ def test_answers_that_are_collected_for_http_1_0_count_with_bodies_and_leave_wit
             finally:
                 gone.cancel()
 
-        gate = Gate(health, (), RequestMeter(), Unfinished(100))
+        gate = Gate(health, (), RequestMeter(), ByteAccount(100))
         gate.open(front_end)
         tasks = {
             path: asyncio.create_task(gate(scope(path, version="1.0"), reader.receive, reader.send))

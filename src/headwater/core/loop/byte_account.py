@@ -17,7 +17,7 @@ class Part(Protocol):
         """There is no room for the rest of it: end it, and say why. Its bytes do not count any more."""
 
 
-class Unfinished:
+class ByteAccount:
     """The budget of bodies and messages that have come in part, on one event loop."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:

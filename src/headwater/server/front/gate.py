@@ -1,7 +1,7 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
 What a web page may not do is refused first (`web_guard`).
-Bodies that have come in part, and answers that are collected for HTTP/1.0, are bounded in sum (`unfinished`).
+Bodies that have come in part, and answers that are collected for HTTP/1.0, are bounded in sum (`byte_account`).
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
-from ...core.loop.byte_account import Unfinished
+from ...core.loop.byte_account import ByteAccount
 from ...core.loop.scheduler import LoopActivity
 from ...core.watch.spans import Spans
 from ...formats.problem import Problem
@@ -51,7 +51,7 @@ class Gate:
         health: Application,
         health_paths: Container[str],
         meter: RequestMeter,
-        unfinished: Unfinished | None = None,
+        unfinished: ByteAccount | None = None,
         web: WebGuard | None = None,
         activity: LoopActivity | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Gate:
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
-        self.unfinished = unfinished or Unfinished()
+        self.unfinished = unfinished or ByteAccount()
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0

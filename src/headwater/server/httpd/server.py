@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from ...core.loop.byte_account import Unfinished
+from ...core.loop.byte_account import ByteAccount
 from ...http import Application
 from ..config.settings import Http
 from ..process.log_lines import fields
@@ -38,7 +38,7 @@ class HttpServer:
         http: Http,
         tls: ssl.SSLContext | None,
         admission: Admission | None = None,
-        unfinished: Unfinished | None = None,
+        unfinished: ByteAccount | None = None,
     ) -> None:
         """`admission` says how many connections there may be; by default, as many as are configured.
 

@@ -7,7 +7,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from ...core.loop.byte_account import Unfinished
+from ...core.loop.byte_account import ByteAccount
 from ...http import Application
 from .admission import Admission
 
@@ -15,11 +15,11 @@ from .admission import Admission
 class ServerState:
     """Of one server. All of it belongs to the event loop on which its connections are."""
 
-    def __init__(self, application: Application, admission: Admission, unfinished: Unfinished | None = None) -> None:
+    def __init__(self, application: Application, admission: Admission, unfinished: ByteAccount | None = None) -> None:
         """`admission` says whether there may be one connection more; messages of WebSockets draw from `unfinished`."""
         self.application = application
         self.admission = admission
-        self.unfinished = unfinished or Unfinished()
+        self.unfinished = unfinished or ByteAccount()
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
         self._tasks: set[asyncio.Task[None]] = set()

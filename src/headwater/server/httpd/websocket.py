@@ -3,7 +3,7 @@
 
 The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
 the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
-budget of `unfinished`. A connection that is lost frees its bytes at once. The library gets one frame at a time; only
+budget of `byte_account`. A connection that is lost frees its bytes at once. The library gets one frame at a time; only
 its length and kind are read here before.
 
 The connection ends in one of three ways, each within a bounded time:

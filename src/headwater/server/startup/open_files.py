@@ -13,7 +13,7 @@ FILES_MAX = 1024 * 1024
 SPARE_FILES = 1024
 """For segments, indexes and pipes."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("headwater.server.open_files")
 
 
 def raise_open_files(config: Config) -> int:

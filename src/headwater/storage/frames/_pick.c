@@ -1,4 +1,4 @@
-/* The events of a frame as objects: what `picking.pick` does for frames without rare columns, as machine code.
+/* The events of a frame as objects: what `random_access.pick` does for frames without rare columns, as machine code.
  *
  * It takes only what is whole and plain. Everything else it leaves to the same function in Python, by answering None:
  * rare columns, events that are not there, places outside of the frame, text that is no UTF-8. So there is one place that
@@ -185,7 +185,7 @@ static int picked(const State *state, const Frame *frame, PyObject *numbers, PyO
 
 PyDoc_STRVAR(pick_doc,
 "pick(content, offset, numbers, events, budget)\n--\n\n"
-"As `picking.pick`; None, with nothing appended, where that has to be asked.");
+"As `random_access.pick`; None, with nothing appended, where that has to be asked.");
 
 static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
