@@ -28,6 +28,7 @@ from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.threads import Threads
 from ..formats.decoders import json_decoder
+from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned
 from .append.sequencer import WAITING_BYTES_MAX, end_process
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
@@ -48,7 +49,6 @@ from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
 from .disk.free_space import Room
 from .disk.locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
-from .disk.newer import WrittenByNewer
 from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved

@@ -13,8 +13,8 @@ from ...core.errors import InvalidSettings, StorageCorrupted
 from ...core.local import LocalLog
 from ...core.settings import LogSettings, is_own
 from ...core.store import LogStore
+from ...formats.newer import WrittenByNewer
 from ...formats.settings.declaration import InvalidConfiguration
-from ...storage.disk.newer import WrittenByNewer
 from ...storage.home.identifier import HOME_KIND
 from ..process.log_lines import fields
 

@@ -17,7 +17,7 @@ import msgspec
 from ...core.errors import StorageCorrupted
 from ...core.state import StateStore
 from ...formats.decoders import json_decoder
-from ..disk.newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from ..segments.meta import META_NAME, Meta, read_meta
 from .trim_point import trimmed_in
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...core.errors import StorageCorrupted
 from ...formats.decoders import json_decoder
-from .newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from .system import write_whole
 
 CRC_FIELD = "crc32c"

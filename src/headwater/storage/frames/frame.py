@@ -19,7 +19,7 @@ from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ...formats.arrow.columns import Coded, coded
 from ...formats.arrow.lazy import arrow_is_loaded, pa
 from ...formats.decoders import msgpack_decoder
-from ..disk.newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from .crc import extended_crc
 from .layout import (
     CONTROL_LENGTH,

@@ -14,13 +14,13 @@ import numpy as np
 
 from ...core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ...core.state import StateStore
+from ...formats.newer import WrittenByNewer
 from ..append.writer_table import WriterTable, read_writers, write_writers
 from ..backup import MANIFEST, read_manifest
 from ..catalog.directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from ..catalog.identity import accept_identity, identified, record_identity
 from ..catalog.trim_point import accept_witness, check_witness, take_over
 from ..disk.locks import unserved
-from ..disk.newer import WrittenByNewer
 from ..index import id_files
 from ..index.builder import frames_of, postings_ranges
 from ..index.ids import hashes_of_frame

@@ -17,7 +17,7 @@ from pathlib import Path
 from ...core.consumer import stored_consumers
 from ...core.errors import StorageCorrupted
 from ...core.state import StateStore
-from ..disk.newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from ..disk.system import Disk, sync_directory
 from ..frames.frame import BadFrame, Frame, UnknownFeature
 from ..frames.layout import MAGIC

@@ -18,7 +18,7 @@ import google_crc32c
 
 from ...core.errors import StorageCorrupted
 from ...core.event import SequencedEvent
-from ..disk.newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
 from ..frames.random_access import pick

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.state import StateStore
+from ...formats.newer import WrittenByNewer
 from ..catalog.directories import left_over
-from ..disk.newer import WrittenByNewer
 from ..disk.system import make_directory, make_file
 from ..home.copy_file import home_of
 from ..memory import MemoryState

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.quoting import show
+from ...formats.newer import WrittenByNewer
 from ..catalog.directories import LOGS, is_of_a_log
 from ..disk.locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold
-from ..disk.newer import WrittenByNewer
 from ..disk.system import Disk, make_directory, private_opener, refusing
 from ..home.copy_file import home_of
 from ..home.identifier import record_identifier

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...core.errors import StorageCorrupted
 from ...core.state import USER_KIND
-from ..disk.newer import WrittenByNewer
+from ...formats.newer import WrittenByNewer
 from ..disk.system import make_file, refusal_of
 from . import rows
 from .last_confirmed import REMEDY, make_witness, read_witness

@@ -32,9 +32,9 @@ from ...core.errors import NotPrimary, OutcomeUnknown, StorageCorrupted, Storage
 from ...core.event import Encoding
 from ...core.limits import EventColumns
 from ...formats.decoders import msgpack_decoder
+from ...formats.newer import WrittenByNewer
 from ..disk.free_space import Room, Standing
 from ..disk.locks import LockLostMeanwhile
-from ..disk.newer import WrittenByNewer
 from ..disk.system import Disk, make_directory, refusing, sync_directory, tighten
 from ..frames.encoding import Chain, encode
 from ..frames.frame import Frame

@@ -19,8 +19,8 @@ import msgspec
 
 from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from ...formats.decoders import json_decoder
+from ...formats.newer import WrittenByNewer
 from ..catalog.directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
-from ..disk.newer import WrittenByNewer
 from ..disk.system import make_directory, refusing, sync_directory, write_whole
 from ..segments.meta import META_NAME, read_meta
 from .check import copy_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...core.errors import StorageUnavailable
+from ..core.errors import StorageUnavailable
 
 
 class WrittenByNewer(StorageUnavailable):
