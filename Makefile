@@ -114,7 +114,7 @@ check: lint types interop-clients ## what CI runs
 	$(PYTEST) $(SPREAD) --ignore tests/spark
 	@$(MAKE) --no-print-directory spark night-slice
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/headwater/storage/_pick.c
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/headwater/storage/frames/_pick.c
 	@echo "Installing what Headwater needs into $(VENV): a minute or less, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv

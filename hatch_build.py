@@ -1,4 +1,5 @@
-"""The one part of the build that is not Python: `headwater/storage/_pick.c`, compiled for the Python that builds.
+"""The one part of the build that is not Python: `headwater/storage/frames/_pick.c`, compiled for the Python that
+builds.
 
 Where there is no C compiler, or Python's headers are missing, the build succeeds without it and says so: Python does
 the same, slower. `HATCH_BUILD_NO_HOOKS=true`, hatchling's own variable, leaves it out on purpose.
@@ -17,7 +18,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/headwater/storage/_pick.c")
+SOURCE = Path("src/headwater/storage/frames/_pick.c")
 FLAGS = ("-O3", "-g0", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
 
 

@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.table import Table
 
 from headwater.core import LocalLog, LogSettings
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.events import columns_of
 from headwater.storage import Engine, StoredLog
-from headwater.storage.committing import commit_staged
-from headwater.storage.staging import Staging
+from headwater.storage.staging.batches import Staging
+from headwater.storage.staging.commit import commit_staged
 
 ROWS = 65_536
 DATA_BYTES = 256

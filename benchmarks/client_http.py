@@ -22,12 +22,12 @@ import click
 import urllib3
 
 from headwater.client import RemoteLog
-from headwater.client.address import address_of
-from headwater.client.request import Request
+from headwater.client.protocol.address import address_of
+from headwater.client.protocol.request import Request
+from headwater.client.protocol.terms import terms_of
 from headwater.client.sync.transport import Transport
-from headwater.client.terms import terms_of
 from headwater.core import Event
-from headwater.formats.answer import Answer
+from headwater.formats.clients.answer import Answer
 
 from . import machine
 from .stores.headwater_server import LOG, HeadwaterServer
@@ -45,7 +45,7 @@ class MemoryServer(HeadwaterServer):
     """`headwater serve` with its logs in memory."""
 
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headwater.server.cli", "serve", "--storage", "memory", "--log", LOG]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve", "--storage", "memory", "--log", LOG]
         ports = ["--http-port", "0", "--amqp-port", "0"]
         return subprocess.Popen([*command, *ports], cwd=directory.parent, stdout=subprocess.PIPE, stderr=self._log)
 

@@ -23,9 +23,9 @@ import click
 from headwater.core import AppendCondition, Bus, Event, NotificationType, Query
 from headwater.core.local import LocalLog
 from headwater.core.log import AppendRequest
-from headwater.management.consumers import ConsumerWatch
-from headwater.management.queue import NotificationQueue
-from headwater.management.summaries import Summaries
+from headwater.management.notifications.consumers import ConsumerWatch
+from headwater.management.notifications.queue import NotificationQueue
+from headwater.management.notifications.summaries import Summaries
 from headwater.storage import Engine
 
 from . import machine

@@ -20,8 +20,8 @@ from rich.table import Table
 
 from headwater.core import Query
 from headwater.storage import Engine, StoredLog
-from headwater.storage.disk import Disk
-from headwater.storage.mapped import MappedLog
+from headwater.storage.disk.system import Disk
+from headwater.storage.read.mapped_log import MappedLog
 
 from . import machine
 from .measure import anonymous_bytes, expect

@@ -22,10 +22,10 @@ from rich.table import Table
 
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.limits import EventColumns, check_append
-from headwater.storage.frame_encoding import Chain, encode
-from headwater.storage.index import Index
-from headwater.storage.matching import first_match
-from headwater.storage.places import hash_ids
+from headwater.storage.frames.encoding import Chain, encode
+from headwater.storage.index.ids import hash_ids
+from headwater.storage.index.index import Index
+from headwater.storage.index.matches import first_match
 
 from .clients import run_clients
 from .stores.headwater_store import HeadwaterStore

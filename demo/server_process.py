@@ -39,7 +39,7 @@ class ServerProcess:
 
     def start(self) -> float:
         """Start it; answers how many seconds went by until it was ready. Raises ServerFailed."""
-        command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self.directory / "data")]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve", "--data", str(self.directory / "data")]
         command += ["--http-port", str(self._port), "--amqp-port", str(self._amqp_port)]
         command += ["--flight-port", str(self._flight_port)]
         command += ["--log", self._log, "--futoin-aliases", ALIASES]

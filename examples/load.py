@@ -7,7 +7,7 @@ import sys
 
 from headwater.client import append_all, connect
 from headwater.core import Query
-from headwater.formats.tabular import TableMapping, table_events
+from headwater.formats.files.tabular import TableMapping, table_events
 
 TABLE = """\
 activity,timestamp,case,resource

@@ -26,7 +26,15 @@ MEMORY_BYTES_MIN = 4 * 2**30
 """So much must be free there; else all directories are where pytest puts them."""
 ROOT_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
 """pytest's own: below which directory it makes all others."""
-ON_DISK = ("benchmarks", "crash", "hostile", "packaging", "soak", "spark/test_archive_kill.py", "storage/test_disk.py")
+ON_DISK = (
+    "benchmarks",
+    "crash",
+    "hostile",
+    "packaging",
+    "soak",
+    "spark/archive/test_kill.py",
+    "storage/disk/test_system.py",
+)
 """What keeps a disk: tests of what a disk does, of processes that are killed, and those that fill gigabytes."""
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -59,7 +59,7 @@ APART = (
 REST = sorted(
     path.name for path in HERE.iterdir() if any(path.rglob("test_*.py")) and path.is_dir() and path.name not in APART
 )
-SPARK = sorted(path.name for path in (HERE / "spark").glob("test_*.py"))
+SPARK = sorted(path.relative_to(HERE / "spark").as_posix() for path in (HERE / "spark").rglob("test_*.py"))
 HALVES = SPARK[::2], SPARK[1::2]
 PARTS: Final[dict[int, tuple[Step, ...]]] = {
     1: (rooms("contract", "matrix", "homes", "server"),),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 
 from ..measure import Sample, cpu_seconds
 
@@ -89,7 +89,7 @@ class HeadwaterServer(Server):
     def _start(self, directory: Path) -> tuple[subprocess.Popen[bytes], str]:
         config = directory / "headwater.toml"
         config.write_text(f'[users.alice]\npassword = "{hash_password("alices-secret")}"\ngrants = ["all:*"]\n')
-        command = [sys.executable, "-m", "headwater.server.cli", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve", "--config", str(config)]
         command += ["--data", str(directory / "data"), "--http-port", "0", "--log", LOG]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors)
         address = self._first_line(process).partition("http://")[2].split()[0]

@@ -13,7 +13,7 @@ import psycopg
 from tests.homes.postgres_server import Postgres
 
 from headwater.core import Event
-from headwater.homes.postgres_schema import make_tables
+from headwater.homes.postgres.schema import make_tables
 
 from ..measure import WrongAnswer
 from ..workload import Workload

@@ -12,7 +12,7 @@ from tests.homes.postgres_server import Postgres
 from tests.waiting import eventually
 
 from headwater.client import connect
-from headwater.homes.postgres_schema import make_tables
+from headwater.homes.postgres.schema import make_tables
 
 from ..workload import Workload
 from .bench import BATCH

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from headwater.core import AppendCondition, AsyncLog, Event, Query, QueryItem
 from headwater.core.errors import AppendConditionFailed
-from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres.home import PostgresHome
 from headwater.storage import Engine
 
 from ..stores.headwater_store import HeadwaterStore

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headwater.core import AppendCondition, Event, Query, QueryItem
 from headwater.storage import Engine
-from headwater.storage.mapped import MappedLog
+from headwater.storage.read.mapped_log import MappedLog
 
 from ..clients import run_clients
 from ..measure import expect

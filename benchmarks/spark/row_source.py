@@ -28,7 +28,7 @@ class RowSource(DataSource):
         return "headwater-rows"
 
     def schema(self) -> StructType:
-        from headwater.spark.schema import COLUMNS, select
+        from headwater.spark.columns.schema import COLUMNS, select
 
         return select(tuple(COLUMNS))
 

@@ -28,7 +28,7 @@ class Server(Broker):
         super().__init__(directory)
 
     def _start(self) -> str:
-        command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self._data)]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve", "--data", str(self._data)]
         ports = [part for name in ("http", "amqp", "flight") for part in (f"--{name}-port", "0")]
         process = subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, stderr=self._log)
         self.processes.append(process)

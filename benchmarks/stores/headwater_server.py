@@ -26,7 +26,7 @@ class HeadwaterServer(Server):
     """Options of the interpreter that come before the server's module: a profiler, for example."""
 
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, *self.interpreter_options, "-m", "headwater.server.cli", "serve"]
+        command = [sys.executable, *self.interpreter_options, "-m", "headwater.cli.main", "serve"]
         options = [
             "--data",
             str(directory),

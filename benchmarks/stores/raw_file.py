@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headwater.core import Event, LogSettings
 from headwater.core.limits import check_append
-from headwater.storage.frame_encoding import Chain, encode
+from headwater.storage.frames.encoding import Chain, encode
 
 
 class RawFile:

@@ -58,8 +58,8 @@ def _session() -> SparkSession:
 
 def _archive(stage: Stage, spark: SparkSession, table: Path) -> None:
     """Copy the log into a Delta table, acknowledge as the consumer ARCHIVER, and let the server trim."""
+    from headwater.spark.pipeline.run import Server
     from headwater.spark.pipelines import load
-    from headwater.spark.running import Server
 
     archive = load("archive")
     options = archive.options(log=(LOG,), table=str(table), keep_numbers=KEPT, trim=True)
@@ -143,9 +143,9 @@ def _weather(stage: Stage, events: DataFrame) -> None:
 
 def _aircraft(stage: Stage, spark: SparkSession, archive: Path) -> None:
     """Fold everything by the tag of the aircraft into a table of states, and show one."""
+    from headwater.spark.pipeline.run import Server
     from headwater.spark.pipelines import load
     from headwater.spark.projection import snapshot
-    from headwater.spark.running import Server
 
     project = load("project")
     states = stage.directory / "aircraft"
@@ -171,8 +171,8 @@ def _aircraft(stage: Stage, spark: SparkSession, archive: Path) -> None:
 
 def _report(stage: Stage, spark: SparkSession, archive: Path) -> None:
     """A page that one would rather look at than read."""
+    from headwater.spark.pipeline.run import Server
     from headwater.spark.pipelines import load
-    from headwater.spark.running import Server
 
     report = load("report")
     page = PAGE.absolute()

@@ -49,7 +49,7 @@ class Machine:
         told = ["--log", LOG, "--futoin-aliases", ALIASES, "--home-lease-ms", str(self._lease_ms)]
         with self._diary.open("ab") as diary:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headwater.server.cli", *self.command[1:], *told],
+                [sys.executable, "-m", "headwater.cli.main", *self.command[1:], *told],
                 stdin=subprocess.DEVNULL,
                 stdout=diary,
                 stderr=diary,

@@ -30,30 +30,30 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The columns that the options ask for. Raises InvalidOption."""
-        from headwater.spark.source import read_schema
+        from headwater.spark.source.data_source import read_schema
 
         return read_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises InvalidOption."""
-        from headwater.spark.source import batch_reader
+        from headwater.spark.source.data_source import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read; what is wrong with its options is raised when it starts."""
-        from headwater.spark.source import stream_reader
+        from headwater.spark.source.data_source import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""
-        from headwater.spark.sink import batch_writer
+        from headwater.spark.sink.data_sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming write."""
-        from headwater.spark.sink import stream_writer
+        from headwater.spark.sink.data_sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -9,20 +9,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from headwater.amqp.attaching import attach
+from headwater.amqp.attach import attach
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import Attach
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Attach
 from headwater.core.access import Guard, OpenGuard
-from headwater.core.bus import Bus
-from headwater.core.giving_way import GivesWay
 from headwater.core.local import LocalLog
+from headwater.core.loop.gil_yield import GilYield
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
-from headwater.server.listening import listen
+from headwater.core.watch.bus import Bus
+from headwater.server.process.sockets import listen
 from headwater.storage.memory import MemoryStore
 
 
@@ -44,7 +44,7 @@ class Served:
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")
         self.port = self._sockets[0].getsockname()[1]
         self.loop = asyncio.new_event_loop()
-        self._gives_way = GivesWay()
+        self._gives_way = GilYield()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Served:
@@ -60,7 +60,7 @@ class Served:
 
     async def _start(self) -> None:
         self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
-        await self.container.begin()
+        await self.container.nodes.begin()
         self.management = ManagementNode(self.container)
         self.server = AmqpServer(self.container, self.attach(), self._sockets, self._tls)
         await self.server.start()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import TURN_BYTES, _Pause
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
@@ -21,13 +22,12 @@ from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.server import BACKLOG
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.consuming import Attaching
+from headwater.amqp.streams.consumer_attach import Attaching
 from headwater.amqp.streams.info import information_message
-from headwater.amqp.transport import TURN_BYTES, _Pause
-from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.bus import Notification
+from headwater.core.watch.notification_types import NotificationType
 
 from ..waiting import WAIT_S_MAX, eventually
 from .served import Served
@@ -74,7 +74,7 @@ def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client)
         assert sender.send(message(to="orders")) == Accepted()
         sender.close()
     (transport,) = served.container.connections
-    eventually(lambda: not transport._tasks and not served.container._tasks)
+    eventually(lambda: not transport._tasks and not served.container.nodes._tasks)
 
 
 def test_garbage_without_address_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
@@ -216,7 +216,7 @@ def test_a_member_that_is_lost_while_its_epoch_is_stored_takes_no_event_with_it(
     served.log("orders").append([Event("T", b"%d" % number) for number in range(5)])
     with served.client() as client:
         client.receiver("orders", credit=0, filter=EARLIEST, properties={GROUP: "g"})
-    node = served.container._nodes["orders"]
+    node = served.container.nodes._nodes["orders"]
     save, is_saving = node._save, threading.Event()
 
     async def slow_save() -> None:
@@ -371,7 +371,7 @@ def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypat
             producer._unsettled = {b"%d" % each: None for each in range(10)}
             sender.link.detach(is_closed=False)
             client.wait(lambda sender=sender: sender.link.is_over)
-    assert [len(each.accepted) for each in container.suspended._by_key.values()] == [10, 10]
+    assert [len(each.accepted) for each in container.nodes.suspended._by_key.values()] == [10, 10]
 
 
 def test_a_flood_of_tiny_frames_leaves_others_their_turn(served: Served) -> None:

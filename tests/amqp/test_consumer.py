@@ -18,7 +18,7 @@ from headwater.amqp.protocol.types import Described, Symbol, Timestamp, UByte, U
 from headwater.core import Event, LogSettings
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
-from headwater.storage.segment import Segment
+from headwater.storage.segments.segment import Segment
 
 from .asking import (
     ASSOCIATED_PARTITIONS,

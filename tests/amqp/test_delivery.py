@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater.amqp.client import Client, Receiver
+from headwater.amqp.connections.transport import WRITE_BYTES_MAX
+from headwater.amqp.positions import position
 from headwater.amqp.protocol.performatives import Accepted, Flow, Modified, Rejected, Released
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams import position
-from headwater.amqp.transport import WRITE_BYTES_MAX
 from headwater.core.local import LocalLog
 
 from .asking import EARLIEST, bound, drained, message, numbers, payloads, put

@@ -19,7 +19,7 @@ from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.following import Following
+from headwater.amqp.streams.followers import Following
 from headwater.core.local import LocalLog
 from headwater.core.state import kinds_of_log
 from headwater.core.store import LogStore
@@ -72,7 +72,7 @@ def remembered(served: Served) -> list[str]:
     """The names of the links of the log that are remembered."""
 
     async def names() -> list[str]:
-        return sorted(each.link for each in served.container._nodes["orders"].positions.durable())
+        return sorted(each.link for each in served.container.nodes._nodes["orders"].positions.durable())
 
     return served.run(names)
 
@@ -338,14 +338,14 @@ def test_a_subscription_that_was_attached_at_a_crash_is_detached_since_the_next_
     clock.ahead_ms += HOUR_MS
     began = clock() // 1_000_000
     with a_run(store) as (served, client):
-        following = Following(served.container)
+        following = Following(served.container.nodes)
         since = one(client, DURABLE_LINK)["detachedAt"]
         assert began <= since <= clock() // 1_000_000
         clock.ahead_ms += HOUR_MS
         assert one(client, DURABLE_LINK)["detachedAt"] == since and len(served.run(following.followers)) == 1
         clock.ahead_ms += HOUR_MS
         assert found(client, DURABLE_LINK) == [] and served.run(following.followers) == []
-        assert served.container.nodes == []
+        assert served.container.nodes.all == []
 
 
 def test_a_policy_that_is_none_is_refused(served: Served, log: LocalLog, client: Client) -> None:

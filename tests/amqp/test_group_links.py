@@ -11,16 +11,16 @@ from urllib.parse import quote
 import pytest
 
 from headwater.amqp.client import Client, Receiver
+from headwater.amqp.connections.transport import Attach
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Modified, Rejected, Released
 from headwater.amqp.protocol.types import Symbol, ULong
-from headwater.amqp.redirecting import Elsewhere, attach_reading
+from headwater.amqp.redirect import Elsewhere, attach_reading
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Attach
 from headwater.core.local import LocalLog
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.notification_types import NotificationType
 
 from ..management.told import Told
 from ..waiting import eventually
@@ -35,9 +35,9 @@ from .asking import (
     numbers,
     put,
 )
+from .connections.test_login import ACCOUNTS, guard
 from .management.test_peers import GROUP, LINK, one
 from .served import Served
-from .test_login import ACCOUNTS, guard
 
 ASSIGNED, RELEASED = NotificationType.PARTITION_ASSIGNED, NotificationType.PARTITION_RELEASED
 PARTITIONS = 4
@@ -66,7 +66,7 @@ def shares(served: Served, group: str = "G") -> list[str | None]:
 
 
 async def _owners(served: Served, group: str) -> list[Any]:
-    return (await served.container.node_of("split")).groups.owners(group)
+    return (await served.container.nodes.node_of("split")).groups.owners(group)
 
 
 def refusal(client: Client, address: str, **options: Any) -> AmqpError:

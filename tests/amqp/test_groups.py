@@ -15,7 +15,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted, Released
 from headwater.amqp.protocol.types import Int, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.consuming import GroupMember
+from headwater.amqp.streams.consumer_attach import GroupMember
 from headwater.core.errors import NotPrimary
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
@@ -501,7 +501,7 @@ def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_
         member.start()
 
     def owners() -> list[str | None]:
-        node = served.container._nodes.get("split")
+        node = served.container.nodes._nodes.get("split")
         return (
             [owner and owner._attaching.transport.remembered_as for owner in node.groups.owners("G")]
             if node
@@ -559,7 +559,7 @@ def test_a_link_that_is_stolen_before_its_log_is_open_owns_nothing(
     (transport,) = served.container.connections
     eventually(lambda: len(list(transport.engine.sessions[0].links)) == 2)
     may_open.set()
-    eventually(lambda: "split" in served.container._nodes)  # while the client has not answered that it was stolen
+    eventually(lambda: "split" in served.container.nodes._nodes)  # while the client has not answered that it was stolen
     client.wait(lambda: first.error is not None and second.error is not None)
     assert (first.error.condition, second.error.condition) == (conditions.LINK_STOLEN, conditions.NOT_FOUND)
     assert [partition_of(join(client)) for _ in range(3)] == ["0", "1", "2"]

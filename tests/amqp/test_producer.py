@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.messages.plain import PlainEvents, read_plain
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.plain import PlainEvents, read_plain
 from headwater.core.errors import InvalidPosition
 from headwater.core.event import Encoding
 from headwater.core.log import AppendResult
@@ -101,7 +101,7 @@ def gathered(served: Served, log: str, links: int, partition: int | None = None)
     claims = [Claim() for _ in range(links)]
 
     async def gather() -> None:
-        node = await served.container.node_of(log)
+        node = await served.container.nodes.node_of(log)
         for number, claim in enumerate(claims):
             messages = [encode_message(message(b"%d" % number))] * 2
             events = node.appends.open(PlainEvents, partition)

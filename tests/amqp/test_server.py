@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.connections.transport import Transport
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError, ConnectionFault, LinkFault, SessionFault
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Accepted, Begin, Open, Source, Target, encode_performative
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Transport
 from headwater.storage import Engine
-from headwater.storage.framelog import nobody
-from headwater.storage.segments import SegmentLog
+from headwater.storage.frames.frame_log import nobody
+from headwater.storage.segments.segment_log import SegmentLog
 
 from .asking import DURABLE, EARLIEST, bound, drained, message, numbers, payloads, put
 from .served import Served
@@ -265,7 +265,7 @@ def test_a_lost_connection_leaves_nothing_behind(served: Served, client: Client)
         lost.drop()
         client.wait(lambda: client.pump(0.05) or len(served.container.connections) == 1)
     assert served.container.shared._links == {}
-    assert not served.container._nodes["orders"].consumers
+    assert not served.container.nodes._nodes["orders"].consumers
 
 
 @pytest.mark.parametrize(("what", "limit"), [("links", 4), ("sessions", 3)])

@@ -11,7 +11,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.core import Event
-from headwater.core.turns import BUDGET_S, STEP_S
+from headwater.core.loop.scheduler import BUDGET_S, STEP_S
 
 from ..waiting import eventually
 from .asking import EARLIEST, message, sql

@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.client import connect
-from headwater.client.problems import UnexpectedAnswer
+from headwater.client.protocol.problems import UnexpectedAnswer
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import AppendConditionFailed, NotPrimary, OutcomeUnknown
 from headwater.core.event import Event

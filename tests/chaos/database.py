@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from headwater.homes.postgres_schema import make_tables
+from headwater.homes.postgres.schema import make_tables
 from tests.homes.postgres_server import Postgres
 from tests.waiting import eventually
 

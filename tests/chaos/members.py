@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 from tests.homes.postgres_server import Postgres
 from tests.homes.proxy import Proxy
 from tests.server.running import environment

@@ -9,8 +9,8 @@ from headwater import dcb
 from headwater.cne import server as cne
 from headwater.core import OpenGuard
 from headwater.server.app import by_room
-from headwater.server.config import Http
-from headwater.server.http_server import HttpServer
+from headwater.server.config.settings import Http
+from headwater.server.httpd.server import HttpServer
 from headwater.storage.memory import MemoryStore
 
 

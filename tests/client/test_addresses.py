@@ -15,13 +15,13 @@ from tests.waiting import eventually
 
 from headwater import client
 from headwater.client import ServerUnreachable, aio
-from headwater.client.targets import HOPS_MAX, NAMED_MAX, Targets
-from headwater.client.terms import terms_of
+from headwater.client.protocol.targets import HOPS_MAX, NAMED_MAX, Targets
+from headwater.client.protocol.terms import terms_of
 from headwater.core import AppendCondition, Event, Query, errors
 from headwater.core.errors import OutcomeUnknown
-from headwater.formats.answer import Answer
-from headwater.formats.retrying import PAUSE_S_MAX, PAUSE_S_MIN
-from headwater.formats.server_address import urls_of
+from headwater.formats.clients.address import urls_of
+from headwater.formats.clients.answer import Answer
+from headwater.formats.clients.retry import PAUSE_S_MAX, PAUSE_S_MIN
 from headwater.storage.memory import MemoryStore
 
 Open = Callable[..., Any]

@@ -17,7 +17,7 @@ from headwater.client import ServerUnreachable
 from headwater.client.aio import connect
 from headwater.client.aio.connection import HELD_BYTES_MAX
 from headwater.client.aio.primitives import UNDER_WAY_MAX
-from headwater.client.terms import IDLE_CONNECTIONS_MAX
+from headwater.client.protocol.terms import IDLE_CONNECTIONS_MAX
 from headwater.core import AppendCondition, Event, Query, errors
 from headwater.core.settings import LogSettings
 

@@ -23,9 +23,9 @@ from tests.waiting import eventually
 from headwater.amqp.client import Client
 from headwater.client import Batch, RemoteLog, Server, Work, aio, connect
 from headwater.client.aio.primitives import UNDER_WAY_MAX
+from headwater.client.protocol.share import Share
+from headwater.client.protocol.wire import BeatBody
 from headwater.client.sync.reading import RemoteReading
-from headwater.client.wire import BeatBody
-from headwater.client.working import Share
 from headwater.core import Event, LogSettings, Query, errors
 from headwater.core.query import ALL
 
@@ -526,7 +526,7 @@ class TestInput:
 
 
 def client_done(partition: int, epoch: int) -> Any:
-    from headwater.client.wire import DoneBody
+    from headwater.client.protocol.wire import DoneBody
 
     return DoneBody(partition, epoch, 1)
 

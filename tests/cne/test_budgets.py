@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headwater.cne import document
+from headwater.cne.delivery.webhook import Outcome, Webhooks
+from headwater.cne.notifications import document
 from headwater.cne.settings import Settings
-from headwater.cne.webhook import Outcome, Webhooks
-from headwater.formats import answer as answers
+from headwater.formats.clients import answer as answers
 from headwater.http.outgoing import connection, sockets
 
 from ..hostile import bodies

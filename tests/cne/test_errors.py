@@ -15,7 +15,7 @@ def test_refusal_says_what_and_where():
 
 
 def test_reason_in_a_header_cannot_break_out_of_it():
-    assert table.Refused(400, "a\r\nset-cookie: b\x00ü").to_header()[1] == b"a??set-cookie: b??"
+    assert table.RequestRefused(400, "a\r\nset-cookie: b\x00ü").to_header()[1] == b"a??set-cookie: b??"
 
 
 def test_wrong_credentials_are_challenged():

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.cne import rendering
-from headwater.cne.notification import Notification, Opaque, Value
+from headwater.cne.notifications import writer
+from headwater.cne.notifications.notification import Notification, Opaque, Value
 from headwater.core import Event, Query, SequencedEvent
 from headwater.storage.memory import MemoryLog
 from tests.every import every
@@ -467,4 +467,4 @@ def test_an_event_is_never_larger_than_is_said(texts: list[str], extensions: dic
     kept = {name: value.encode(errors="replace").decode() for name, value in extensions.items()}
     values = (Value("/a", "metric", "enumeration", "\x00" * 9), Value("/b", "metric", "x", Opaque(text([1, id]))))
     made = Notification(id, type, source, "", "1", values, data_schema=schema, extensions=kept)
-    assert len(rendering.structured(made, 10**18 - 1)) <= rendering.size_at_most(made)
+    assert len(writer.structured(made, 10**18 - 1)) <= writer.size_at_most(made)

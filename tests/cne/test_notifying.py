@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from headwater.cne import service
-from headwater.cne.endpoint import Endpoint
-from headwater.cne.webhook import shown
+from headwater.cne.delivery.endpoint import Endpoint
+from headwater.cne.delivery.webhook import shown
 from headwater.core import NotificationType
 from headwater.core.clocks import wall_clock_ms
 
 from ..management.told import Told
 from .builders import NODE_SYNC_STATE
-from .test_delivery import failing, node
+from .delivery.test_delivery import failing, node
 from .world import PATIENCE_S, V2, Call, World
 
 FAILING, RECOVERED = NotificationType.WEBHOOK_FAILING, NotificationType.WEBHOOK_RECOVERED

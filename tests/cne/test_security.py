@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.cne import records
-from headwater.cne.notification import Dialect
+from headwater.cne.notifications import records
+from headwater.cne.notifications.notification import Dialect
 from headwater.core import Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated, User
 from headwater.storage import Engine
 

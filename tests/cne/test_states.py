@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from headwater.cne import reading
-from headwater.cne.addresses import NO_DATA, Pattern, Place
-from headwater.cne.document import Members
-from headwater.cne.notification import Dialect, Notification
+from headwater.cne.notifications import reader
+from headwater.cne.notifications.addresses import NO_DATA, Pattern, Place
+from headwater.cne.notifications.document import Members
+from headwater.cne.notifications.notification import Dialect, Notification
 from headwater.cne.states import States
 from headwater.core import Event, Query, QueryItem
 from headwater.storage import Engine
@@ -349,13 +349,13 @@ def test_state_of_an_instance_is_found_delivered_and_read_by_its_node(play, node
 def test_an_event_of_a_publisher_is_read_once_and_another_of_its_id_by_itself(play, store, monkeypatch):
     """Whoever writes to the log by another way may use any id, also that of an event that was only announced."""
     texts: list[object] = []
-    read = reading.read
+    read = reader.read
 
     def watched(members: Members, dialect: Dialect | None = None) -> Notification:
         texts.append(members["id"])
         return read(members, dialect)
 
-    monkeypatch.setattr(reading, "read", watched)
+    monkeypatch.setattr(reader, "read", watched)
 
     async def scenario(world: World) -> None:
         id = await world.publisher(NODE_SYNC_STATE)

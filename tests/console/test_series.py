@@ -18,7 +18,7 @@ from headwater.console.series import (
     LogSample,
     Series,
 )
-from headwater.core.following import Lag
+from headwater.core.followers import Lag
 from headwater.core.log import SECONDS_MAX, Peaks
 
 from .hosting import sample

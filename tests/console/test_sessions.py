@@ -10,9 +10,9 @@ from headwater.core import Event, OpenGuard
 from headwater.core.access import ANYBODY, Credentials, Grant, Right, User
 from headwater.dcb import Application
 from headwater.http.sessions import both_secrets, secret_of
-from headwater.server.accounts import KIND, Account, AccountDirectory, encode_account, hash_token
 from headwater.server.app import by_room
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import KIND, Account, AccountDirectory, encode_account, hash_token
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
 from tests.dcb.conftest import Client
 from tests.passwords import HASH, OTHER_HASH, PASSWORD

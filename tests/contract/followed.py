@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.core import EventLog
-from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres.home import PostgresHome
 from headwater.storage import Engine
 
 _AT_THE_PRIMARY = frozenset({

@@ -102,7 +102,7 @@ class PostgresBench(SegmentsBench):
         self._home.close()
 
     def _open(self) -> Any:
-        from headwater.homes.postgres import PostgresHome
+        from headwater.homes.postgres.home import PostgresHome
         from headwater.storage import Engine
 
         self._home = PostgresHome(self._url)
@@ -200,8 +200,8 @@ async def _made(make: Callable[[], Any]) -> Any:
 KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
-    "postgres": (PostgresBench, "headwater.homes.postgres"),
-    "replica": (ReplicaBench, "headwater.homes.postgres"),
+    "postgres": (PostgresBench, "headwater.homes.postgres.home"),
+    "replica": (ReplicaBench, "headwater.homes.postgres.home"),
     "client": (ClientBench, "headwater.client.sync"),
     "client_aio": (AsyncClientBench, "headwater.client.aio"),
 }

@@ -10,8 +10,8 @@ import uvloop
 
 from headwater import dcb
 from headwater.core import LogStore, OpenGuard
-from headwater.server.config import Http
-from headwater.server.http_server import HttpServer
+from headwater.server.config.settings import Http
+from headwater.server.httpd.server import HttpServer
 
 START_S_MAX = 60.0
 

@@ -20,7 +20,7 @@ from headwater.core.errors import (
 from headwater.core.limits import APPEND_EVENTS_MAX
 
 from ..builders import event, refusal, unless
-from ..formats.test_arrow_events import batches, event_of, in_arrow, layouts
+from ..formats.arrow.test_events import batches, event_of, in_arrow, layouts
 from .conftest import LogFactory
 from .kinds import Bench
 

@@ -11,7 +11,7 @@ from headwater.core.errors import (
     PositionOfOtherIncarnation,
     PositionTrimmed,
 )
-from headwater.core.following import NO_LAG, lag_of
+from headwater.core.followers import NO_LAG, lag_of
 from headwater.core.local import LocalLog
 
 from ..builders import event, fill, numbers, refusal, unless

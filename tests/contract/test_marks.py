@@ -10,7 +10,7 @@ from headwater.core import AppendCondition, AppendResult, LocalLog, LogSettings,
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId, InvalidInput, TooLarge
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.mark import BATCH_MAX
-from headwater.storage import writers
+from headwater.storage.append import writer_table
 
 from ..builders import event, numbers, unless
 from .conftest import LogFactory, ManualClock
@@ -143,14 +143,14 @@ def test_one_batch_sent_at_the_same_time_from_many_goes_in_once(log: LocalLog) -
 
 
 def test_the_number_of_writers_is_bounded(log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "WRITERS_MAX", 3)
+    monkeypatch.setattr(writer_table, "WRITERS_MAX", 3)
     for name in ("a", "b", "c"):
         log.append_columns(columns(1), mark=Mark(name, 1, 1, name != "a"))
         clock.now += 1
     with pytest.raises(TooLarge) as caught:
         log.append_columns(columns(1), mark=Mark("d", 1, 1, True))
     assert (caught.value.given, caught.value.allowed, caught.value.unit) == (4, 3, "writers")
-    clock.now += writers.WRITER_IDLE_MS
+    clock.now += writer_table.WRITER_IDLE_MS
     log.append_columns(columns(1), mark=Mark("d", 1, 1, True))
     assert [state.writer for state in log.writers()] == ["a", "c", "d"], "b was idle longest, and a is not complete"
     assert log.append_columns(columns(1), mark=Mark("a", 1, 1, False)).was_stored
@@ -159,7 +159,7 @@ def test_the_number_of_writers_is_bounded(log: LocalLog, clock: ManualClock, mon
 def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
     log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "WRITERS_MAX", 2)
+    monkeypatch.setattr(writer_table, "WRITERS_MAX", 2)
     for name in ("nightly", "daily"):
         log.append_columns(columns(1), mark=Mark(name, 1, 1, True))
     for number in range(5):
@@ -168,7 +168,7 @@ def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
         assert log.append_columns(columns(1), mark=once).was_stored
     with pytest.raises(TooLarge):
         log.append_columns(columns(1), mark=Mark("another", 1, 1, True))
-    clock.now += writers.ENDED_MS - 1
+    clock.now += writer_table.ENDED_MS - 1
     assert log.append_columns(columns(1), mark=Mark("once 0", BATCH_MAX, 1, True)).was_stored
     log.append_columns(columns(1), mark=Mark("late", BATCH_MAX, 1, True))
     assert len(log.writers()) == 8
@@ -180,7 +180,7 @@ def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
 def test_of_too_many_that_have_ended_the_oldest_go_sooner(
     log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "ENDED_MAX", 3)
+    monkeypatch.setattr(writer_table, "ENDED_MAX", 3)
     for number in range(5):
         log.append_columns(columns(1), mark=Mark(f"once {number}", BATCH_MAX, 1, True))
         clock.now += 1
@@ -189,7 +189,7 @@ def test_of_too_many_that_have_ended_the_oldest_go_sooner(
 
 
 def test_a_batch_of_several_appends_counts_until_it_is_complete(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "WRITERS_MAX", 1)
+    monkeypatch.setattr(writer_table, "WRITERS_MAX", 1)
     log.append_columns(columns(1), mark=Mark("large", BATCH_MAX, 1, False))
     with pytest.raises(TooLarge):
         log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))

@@ -31,10 +31,12 @@ from headwater.core import (
     Subscription,
 )
 from headwater.core.errors import EventLogError
-from headwater.storage import index, maintenance, segments, worker
 from headwater.storage import log as stored_log
+from headwater.storage.append.partitioner import Partitioner
+from headwater.storage.index import index
+from headwater.storage.maintenance import tasks, worker
 from headwater.storage.memory import MemoryStore
-from headwater.storage.partitioner import Partitioner
+from headwater.storage.segments import segment_log
 
 from ..builders import answer_of
 from .conftest import ManualClock
@@ -307,16 +309,16 @@ def test_a_log_of_many_small_segments_answers_as_the_model_does(
 ) -> None:
     """So that in a short life there is much to seal, to merge, to give back and to keep as history."""
     for module, name, value in (
-        (segments, "SEGMENT_EVENTS_MAX", 4),
-        (segments, "SEGMENT_BYTES_MIN", 16 * 1024),
+        (segment_log, "SEGMENT_EVENTS_MAX", 4),
+        (segment_log, "SEGMENT_BYTES_MIN", 16 * 1024),
         (index, "PART_EVENTS_MAX", 4),
-        (maintenance, "FILES_MAX", 3),
-        (maintenance, "MERGE_FACTOR", 2),
+        (tasks, "FILES_MAX", 3),
+        (tasks, "MERGE_FACTOR", 2),
         (stored_log, "CLEAN_POSTINGS_MIN", 3),
     ):
         assert hasattr(module, name)
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(worker.Worker, "run", lambda self, job: worker.do(job).problem)
+    monkeypatch.setattr(worker.IndexWorker, "run", lambda self, job: worker.do(job).problem)
     bounds = settings_of_run(stateful_step_count=50)
     twins = type("Twins", (Twins,), {"kind": "segments", "place": tmp_path})
     run_state_machine_as_test(twins, settings=bounds)  # type: ignore[no-untyped-call]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 
 from .measuring import ObservedServer
 

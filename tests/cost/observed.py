@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from headwater.server.cli import main
+from headwater.cli.main import main
 
 TICK_S = 0.001
 _new_event_loop = uvloop.new_event_loop

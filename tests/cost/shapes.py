@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from headwater.core.limits import APPEND_EVENTS_MAX
-from headwater.formats.arrow_stream import stream_of_batch
+from headwater.formats.arrow.stream import stream_of_batch
 
 Shape = Callable[[int], bytes]
 

@@ -17,7 +17,7 @@ import pytest
 
 from headwater.flight.wire import ACTIONS, COMMAND_BYTES_MAX
 from tests.every import every
-from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
+from tests.server.bulk.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .measuring import Cost, ObservedServer
 from .shapes import ANY_JSON, ITEM, Shape, json_list

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headwater.futoin.pushing import Pushing
+from headwater.futoin.functions.push import Pushing
 from headwater.futoin.server import handlers
 from tests.every import every
 from tests.server.running import SILENCE_S_MAX

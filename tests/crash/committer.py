@@ -12,13 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwater.formats import arrow_events
-from headwater.storage import Engine, committing, segments
-from headwater.storage.committing import commit_staged
-from headwater.storage.disk import Disk
-from headwater.storage.staged_frames import TABLE_SUFFIX
-from headwater.storage.staged_part import PART_SUFFIX
-from headwater.storage.staging import batch_directory, read_manifest
+from headwater.formats.arrow import events
+from headwater.storage import Engine
+from headwater.storage.disk.system import Disk
+from headwater.storage.segments import segment_log
+from headwater.storage.staging import commit
+from headwater.storage.staging.batches import batch_directory, read_manifest
+from headwater.storage.staging.commit import commit_staged
+from headwater.storage.staging.part import PART_SUFFIX
+from headwater.storage.staging.segments import TABLE_SUFFIX
 
 NAME, WRITER = "orders", "spark"
 APPEND_ROWS = 100
@@ -33,9 +35,9 @@ def stages_of(log_directory: Path, batch: int) -> list[str]:
 
 def small() -> None:
     """Appends and segments so small that a batch has several of them; all that is staged as a segment becomes one."""
-    arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
-    segments.SEGMENT_BYTES_MIN = segments.SEGMENT_BYTES_MAX = 64 * 1024
-    committing.ADOPTED_BYTES_MIN = 1
+    events.APPEND_EVENTS_MAX = APPEND_ROWS
+    segment_log.SEGMENT_BYTES_MIN = segment_log.SEGMENT_BYTES_MAX = 64 * 1024
+    commit.ADOPTED_BYTES_MIN = 1
 
 
 class EndingDisk(Disk):

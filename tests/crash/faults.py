@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwater.storage.disk import Disk
+from headwater.storage.disk.system import Disk
 
 
 class FaultyDisk(Disk):

@@ -17,20 +17,13 @@ import pytest
 from headwater.core import LocalLog, LogSettings, Mark, WriterState
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns, check_append
-from headwater.storage import (
-    Engine,
-    StoredLog,
-    accept_loss,
-    backup,
-    check_directory,
-    committing,
-    restore,
-    segments,
-    staged_frames,
-)
-from headwater.storage.committing import commit_staged
-from headwater.storage.staging import STAGED, Staging
-from headwater.storage.writers import WRITERS_NAME
+from headwater.storage import Engine, StoredLog, accept_loss, backup, check_directory, restore
+from headwater.storage.append.writer_table import WRITERS_NAME
+from headwater.storage.segments import segment_log
+from headwater.storage.staging import commit as commit_module
+from headwater.storage.staging import segments
+from headwater.storage.staging.batches import STAGED, Staging
+from headwater.storage.staging.commit import commit_staged
 
 from ..builders import event
 from .committer import NAME, WRITER, small, stages_of
@@ -44,20 +37,20 @@ ROUNDS = 40 if os.environ.get("HEADWATER_TEST_PROFILE") == "long" else 6
 
 @pytest.fixture(autouse=True)
 def small_appends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.formats import arrow_events
+    from headwater.formats.arrow import events as events_module
 
-    monkeypatch.setattr(arrow_events, "APPEND_EVENTS_MAX", arrow_events.APPEND_EVENTS_MAX)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", segments.SEGMENT_BYTES_MIN)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", segments.SEGMENT_BYTES_MAX)
-    monkeypatch.setattr(committing, "ADOPTED_BYTES_MIN", committing.ADOPTED_BYTES_MIN)
+    monkeypatch.setattr(events_module, "APPEND_EVENTS_MAX", events_module.APPEND_EVENTS_MAX)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", segment_log.SEGMENT_BYTES_MIN)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MAX", segment_log.SEGMENT_BYTES_MAX)
+    monkeypatch.setattr(commit_module, "ADOPTED_BYTES_MIN", commit_module.ADOPTED_BYTES_MIN)
     small()
 
 
 @pytest.fixture
 def as_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are staged as files that become segments: three of each, of two or three frames."""
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 3000)
-    monkeypatch.setattr(staged_frames, "STAGED_SEGMENT_EVENTS_MAX", 70)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 3000)
+    monkeypatch.setattr(segments, "STAGED_SEGMENT_EVENTS_MAX", 70)
 
 
 FORMS = pytest.mark.parametrize("form", ["rows", "segments"])

@@ -17,8 +17,8 @@ import pytest
 from headwater.core import Event, LocalLog, SequencedEvent
 from headwater.core.errors import EventLogError, StorageCorrupted
 from headwater.storage import Engine
-from headwater.storage.meta import read_meta
-from headwater.storage.segment import SEGMENT_HEADER_BYTES
+from headwater.storage.segments.meta import read_meta
+from headwater.storage.segments.segment import SEGMENT_HEADER_BYTES
 
 NAME = "orders"
 IS_LONG = os.environ.get("HEADWATER_TEST_PROFILE") == "long"

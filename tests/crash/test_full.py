@@ -11,7 +11,7 @@ import pytest
 from headwater.core import AppendRequest, AppendResult, Query
 from headwater.core.errors import AppendConditionFailed, DiskFull, DuplicateEventId
 from headwater.storage import Engine
-from headwater.storage.room import RESERVE_BYTES
+from headwater.storage.disk.free_space import RESERVE_BYTES
 
 from ..builders import event, fill, numbers, unless
 from .faults import FaultyDisk, ShortWritingDisk

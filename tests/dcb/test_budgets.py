@@ -12,8 +12,10 @@ import pytest
 from headwater.core import OpenGuard
 from headwater.core.event import Event
 from headwater.core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
-from headwater.dcb import Application, packed_append
-from headwater.formats import budget, packed
+from headwater.dcb import Application
+from headwater.dcb.appends import packed as packed_module
+from headwater.formats import packed
+from headwater.formats.budget import values
 from headwater.storage.engine import Engine
 
 from ..hostile import bodies
@@ -216,8 +218,8 @@ def test_a_long_append_in_messagepack_is_refused_before_anything_is_made_of_it(
 
 def test_the_largest_append_in_messagepack_is_within_its_budget() -> None:
     event = [0, [0] * TAGS_MAX, {str(name): 0 for name in range(ATTRIBUTES_MAX)}, *[0] * (len(Event._fields) - 3)]
-    walk = budget.packed_walk(msgspec.msgpack.encode(event), 0, 10_000)
-    assert (walk.values * APPEND_EVENTS_MAX, walk.left) == (packed_append.EVENTS_VALUES_MAX, 0)
+    walk = values.packed_walk(msgspec.msgpack.encode(event), 0, 10_000)
+    assert (walk.values * APPEND_EVENTS_MAX, walk.left) == (packed_module.EVENTS_VALUES_MAX, 0)
 
 
 @pytest.mark.parametrize(

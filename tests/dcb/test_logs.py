@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 import pytest
 
 from headwater.core import LogSettings
-from headwater.formats.logsettings import SettingsJson
+from headwater.formats.settings.logs import SettingsJson
 
 SPARK = "/logs/courses/consumers/spark/archiver"
 

@@ -15,8 +15,6 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.console.hosting import console_host
-from tests.management.asking import Node
 
 from headwater.console import server as console
 from headwater.core import Event, OpenGuard
@@ -24,8 +22,10 @@ from headwater.dcb import Application
 from headwater.futoin.settings import Settings
 from headwater.management import server as management
 from headwater.server.app import by_room
-from headwater.server.event_forms import event_forms
+from headwater.server.startup.event_forms import event_forms
 from headwater.storage.memory import MemoryStore
+from tests.console.hosting import console_host
+from tests.management.asking import Node
 
 DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()
 

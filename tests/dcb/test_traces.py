@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from headwater.dcb import large
+from headwater.dcb.appends import large
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OWN = "00-11111111111111111111111111111111-2222222222222222-00"

@@ -11,7 +11,7 @@ import click
 @cache
 def commands() -> Mapping[str, click.Command]:
     """All of them; `headwater` itself has an empty path."""
-    from headwater.server.cli import headwater  # not at collection: it imports every command
+    from headwater.cli.main import headwater  # not at collection: it imports every command
 
     return dict(_below(headwater, ""))
 

@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from headwater.server.config import SECTIONS, SETTINGS, Config
-from headwater.server.effective import show_value
+from headwater.server.config.effective import show_value
+from headwater.server.config.settings import SECTIONS, SETTINGS, Config
 
 from .documents import ROOT
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.server.sources import load
+from headwater.server.config.sources import load
 from tests.server.starting import Process, inherited, start
 
 from .documents import NOT_RUN, ROOT, text_of
@@ -112,7 +112,7 @@ class Story:
         programs = self.directory / "programs"
         programs.mkdir()
         command = programs / "headwater"
-        command.write_text(f"#!{sys.executable}\nfrom headwater.server.cli import main\nmain()\n")
+        command.write_text(f"#!{sys.executable}\nfrom headwater.cli.main import main\nmain()\n")
         command.chmod(0o755)
         (programs / "spark-defaults.conf").write_text(SMALL_SPARK)
         shutil.copytree(ROOT / "examples", self.directory / "examples")

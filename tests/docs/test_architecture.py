@@ -64,7 +64,7 @@ def test_every_room_is_in_a_layer_and_only_one_of_them_may_import_spark():
     contracts = {contract["name"]: contract for contract in settings["tool"]["importlinter"]["contracts"]}
     layers, pipeline = (
         next(contract for name, contract in contracts.items() if name.startswith(start))
-        for start in ("The server knows", "Only the pipeline")
+        for start in ("The command line knows", "Only the pipeline")
     )
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert {name for layer in layers["layers"] for name in re.findall(r"\w+", layer)} == rooms and layers["exhaustive"]

@@ -13,13 +13,16 @@ import pytest
 
 from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.limits import EventColumns
-from headwater.storage import Engine, backup, id_files, places, postings, segment, segments, staged_frames
-from headwater.storage.checked_file import CRC_FIELD
-from headwater.storage.frame_layout import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
-from headwater.storage.meta import Meta
-from headwater.storage.segment import SEGMENT_HEADER_BYTES
-from headwater.storage.staged_part import PART_MAGIC
-from headwater.storage.staging import Staging
+from headwater.storage import Engine, backup
+from headwater.storage.disk.checked_file import CRC_FIELD
+from headwater.storage.frames.layout import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
+from headwater.storage.index import id_files, postings
+from headwater.storage.segments import places, segment, segment_log
+from headwater.storage.segments.meta import Meta
+from headwater.storage.segments.segment import SEGMENT_HEADER_BYTES
+from headwater.storage.staging import segments
+from headwater.storage.staging.batches import Staging
+from headwater.storage.staging.part import PART_MAGIC
 
 from .documents import ROOT, check_none, table_after, text_of
 from .independent_reader import crc32c, read_checked, read_log, read_meta
@@ -58,7 +61,7 @@ def _of_code(marker: str) -> list[tuple[int, int]]:
     """Those of the structs that its comment names."""
     widths: list[int] = []
     for name in marker.removeprefix("layout: ").split():
-        module, _, attribute = name.partition(".")
+        module, _, attribute = name.rpartition(".")
         widths += _fields(getattr(importlib.import_module(f"headwater.storage.{module}"), attribute))
     return list(zip(accumulate(widths[:-1], initial=0), widths, strict=True))
 
@@ -66,11 +69,11 @@ def _of_code(marker: str) -> list[tuple[int, int]]:
 def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
     for name in (
-        "frame_layout.LEAD frame_layout.HEADER",
-        "segment._HEADER",
-        "postings._HEADER",
-        "places._HEADER",
-        "id_files._HEADER",
+        "frames.layout.LEAD frames.layout.HEADER",
+        "segments.segment._HEADER",
+        "index.postings._HEADER",
+        "segments.places._HEADER",
+        "index.id_files._HEADER",
     ):
         assert name in described
 
@@ -89,9 +92,9 @@ def test_sizes_told_in_prose_are_those_of_the_code():
     assert segment.SEGMENT_HEADER_BYTES == 64 and "a header of 64 bytes" in TEXT
     assert HEADER_BYTES - 4 * DIRECTORY_SLOTS == 80 and "header of 80 bytes, a directory of 28 slots" in TEXT
     assert DIRECTORY_SLOTS == 28 and HEADER_BYTES == 192 and "at least 192" in TEXT
-    assert segments.SEGMENT_BYTES_MIN == 4 << 20 and "4 MiB at first" in TEXT
-    assert segments.SEGMENT_BYTES_MAX == 256 << 20 and "up to 256 MiB" in TEXT
-    assert segments.SEGMENT_EVENTS_MAX == 262_144 and "262,144 events" in TEXT
+    assert segment_log.SEGMENT_BYTES_MIN == 4 << 20 and "4 MiB at first" in TEXT
+    assert segment_log.SEGMENT_BYTES_MAX == 256 << 20 and "up to 256 MiB" in TEXT
+    assert segment_log.SEGMENT_EVENTS_MAX == 262_144 and "262,144 events" in TEXT
 
 
 def test_checksum_is_the_one_described():
@@ -117,7 +120,7 @@ def test_independent_reader_reads_what_the_engine_wrote(tmp_path):
 
 
 def test_independent_reader_goes_on_over_segments(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 4096)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", 4096)
     with Engine(tmp_path, maintains=False) as engine:
         log = engine.create("small")
         for number in range(60):
@@ -184,9 +187,9 @@ def test_a_staged_part_is_as_it_is_described(tmp_path):
 
 
 def test_staged_segments_are_as_they_are_described(tmp_path, monkeypatch):
-    monkeypatch.setattr(staged_frames, "FRAME_BYTES", 1)
+    monkeypatch.setattr(segments, "FRAME_BYTES", 1)
     described = [int(row[0]) for row in table_after(FORMAT, "staged frame")]
-    assert described == list(range(len(staged_frames.StagedFrame.__struct_fields__)))
+    assert described == list(range(len(segments.StagedFrame.__struct_fields__)))
     with Engine(tmp_path, maintains=False) as engine:
         part = Staging(engine.create("staged").directory).stage("w", 1, 0, 0, EVENTS)
         part.write(pa.record_batch([["E", "F"], [b"x", b"payload"]], schema=EVENTS))

@@ -77,7 +77,7 @@ def test_no_modules_import_each_other_but_those_that_are_listed():
 
 def test_imports_for_types_and_within_functions_count():
     graph = _graph()
-    assert "headwater.client" in graph["headwater.server.commands.logs"]
+    assert "headwater.client" in graph["headwater.cli.logs"]
     assert "headwater.storage.memory" in graph["headwater.server.app"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.homes.lease import LeaseTimes
+from headwater.homes.roles.lease import LeaseTimes
 
 from .documents import ROOT, check_none, name_of, table_after
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from headwater.cne.endpoint import Standing
+from headwater.cne.delivery.endpoint import Standing
 
 from .documents import DOCUMENTS, ROOT, check_none, name_of, text_of
 

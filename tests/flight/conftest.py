@@ -12,7 +12,7 @@ import pytest
 
 from headwater.core import Event, LocalLog
 from headwater.flight.client import BulkClient
-from headwater.flight.server import BulkServer
+from headwater.flight.server.server import BulkServer
 from headwater.storage.memory import MemoryStore
 
 from .memory_backend import MemoryBackend, serving

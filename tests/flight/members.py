@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.core import Query
 from headwater.core.access import Right
 from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
-from headwater.flight.server import BulkServer
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import ACTIONS, LOGS, LogNames, encode
 from headwater.storage.memory import MemoryStore
 

@@ -29,14 +29,14 @@ from headwater.core import (
     Unauthenticated,
     User,
 )
-from headwater.core.acting import act_as
+from headwater.core.actor import act_as
 from headwater.core.errors import InvalidInput, TooLarge
 from headwater.core.extent import Extent, SplitSize
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
 from headwater.core.mark import Committed, Staged, WriterState, check_writer
-from headwater.flight.backend import Login, LogPlace, Span
-from headwater.flight.server import BulkServer
+from headwater.flight.server.backend import Login, LogPlace, Span
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import (
     ACTIONS,
     AppendCommand,
@@ -55,9 +55,9 @@ from headwater.flight.wire import (
     decode,
     encode,
 )
-from headwater.formats.arrow import record_batch
-from headwater.formats.arrow_columns import batch_of
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.columns import batch_of
+from headwater.formats.arrow.events import columns_of
+from headwater.formats.arrow.tables import record_batch
 from headwater.server.bulk.calls import HANDLERS, Work
 
 PAGE_EVENTS = 65_536

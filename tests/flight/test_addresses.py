@@ -23,18 +23,17 @@ from headwater.core.errors import (
     PositionOfOtherIncarnation,
     StorageUnavailable,
 )
-from headwater.flight.address import RETRIES, BulkAddress
+from headwater.flight.calls.address import RETRIES, BulkAddress
+from headwater.flight.calls.connection import FlightConnection
+from headwater.flight.calls.seen import NotHereYet
+from headwater.flight.calls.tries import Tries
 from headwater.flight.client import BulkClient
-from headwater.flight.connection import Connection
 from headwater.flight.errors import Busy
-from headwater.flight.limits import Place, StreamLimits
-from headwater.flight.seen import NotHereYet
-from headwater.flight.server import BulkServer
-from headwater.flight.tries import Tries
+from headwater.flight.server.limits import StreamLimits, StreamPlace
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import Ticket
-from headwater.formats.endpoints import Endpoints
-from headwater.formats.retrying import Attempts
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.endpoints import Endpoints
+from headwater.formats.clients.retry import Attempts, ServerUnreachable
 from headwater.storage.memory import MemoryStore
 
 from .conftest import batch
@@ -117,7 +116,7 @@ class TestReading:
         take, refusals = home.servers[1].gets.take, iter([Busy("reads", 1)] * 5)
         asked, pauses, slept, pause_s = list[str](), list[float](), list[float](), Attempts.pause_s
 
-        def full(holder: str) -> Place:
+        def full(holder: str) -> StreamPlace:
             asked.append("replica")
             raise Busy("reads", 1)
 
@@ -129,7 +128,7 @@ class TestReading:
             slept.append(seconds)
             time.sleep(seconds)
 
-        def refusing_at_first(holder: str) -> Place:
+        def refusing_at_first(holder: str) -> StreamPlace:
             asked.append("primary")
             if (refusal := next(refusals, None)) is not None:
                 raise refusal
@@ -138,7 +137,7 @@ class TestReading:
         monkeypatch.setattr(home.servers[0].gets, "take", full)
         monkeypatch.setattr(home.servers[1].gets, "take", refusing_at_first)
         monkeypatch.setattr(Attempts, "pause_s", pausing)
-        monkeypatch.setattr("headwater.flight.tries.Attempts", partial(Attempts, sleep=sleep))
+        monkeypatch.setattr("headwater.flight.calls.tries.Attempts", partial(Attempts, sleep=sleep))
         assert types(home.client(retries=1).read(Ticket("orders"))) == ALL, "waiting for a place is no failed attempt"
         assert asked.count("primary") == 6
         assert slept and slept == [pause for pause in pauses if pause > 0]
@@ -185,7 +184,7 @@ class TestReading:
         home.replica.lacks = True
         take, refusals = home.servers[1].gets.take, iter([Busy("reads", 1)] * 5)
 
-        def refusing_at_first(holder: str) -> Place:
+        def refusing_at_first(holder: str) -> StreamPlace:
             if (refusal := next(refusals, None)) is not None:
                 raise refusal
             return take(holder)
@@ -389,7 +388,7 @@ class TestPatience:
         now = [1000.0]
         monkeypatch.setattr(time, "monotonic", lambda: now[0])
         monkeypatch.setattr(random, "uniform", lambda low, high: low)
-        connections = [Connection(BulkAddress(f"grpc://a:{port}")) for port in range(1, replicas + 2)]
+        connections = [FlightConnection(BulkAddress(f"grpc://a:{port}")) for port in range(1, replicas + 2)]
         tries, asked = Tries(Endpoints(connections), RETRIES, may_lag=True), 0
         tries._attempts.sleep = lambda pause_s: now.append(now.pop() + pause_s)
         with pytest.raises(NotPrimary if isinstance(replicas_say, NotPrimary) else ServerUnreachable):

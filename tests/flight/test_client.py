@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.errors import Closed, InvalidInput
-from headwater.flight.address import BulkAddress
+from headwater.flight.calls.address import BulkAddress
+from headwater.flight.calls.connection import FlightConnection
 from headwater.flight.client import BulkClient
-from headwater.flight.connection import Connection
 from headwater.flight.errors import ServerFault
-from headwater.flight.limits import StreamLimits
+from headwater.flight.server.limits import StreamLimits
 from headwater.flight.wire import Ticket
-from headwater.formats.arrow import record_batch
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.arrow.tables import record_batch
+from headwater.formats.clients.retry import ServerUnreachable
 
 from .conftest import batch
 from .memory_backend import MemoryBackend, serving
@@ -166,7 +166,7 @@ def test_what_is_no_batch_is_refused_before_anything_is_sent(client, log):
 
 def test_the_server_of_something_else_is_a_fault(client):
     with pytest.raises(ServerFault):
-        raise Connection(client.address).error_of(pa.ArrowException("what"))
+        raise FlightConnection(client.address).error_of(pa.ArrowException("what"))
 
 
 def test_an_address_is_a_value_that_hides_its_secrets():

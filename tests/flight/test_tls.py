@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.flight.client import BulkClient
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 from tests.amqp.certificates import Authority
 
 from .conftest import batch

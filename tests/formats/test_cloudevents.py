@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.odd_tags import ODD_TAGS
 
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.errors import InvalidEvent, InvalidInput
 from headwater.core.limits import SEQUENCE_NUMBER_MAX
 from headwater.formats import cloudevents as ce
+from tests.odd_tags import ODD_TAGS
 
 BASE = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 

@@ -2,13 +2,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import stored_events
 
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.errors import InvalidInput
 from headwater.core.limits import check_append
 from headwater.core.settings import LogSettings
 from headwater.formats import packed
+from tests.strategies import stored_events
 
 _appended = msgspec.msgpack.Decoder(list[Event])
 

@@ -3,11 +3,11 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.odd_tags import ODD_TAGS
 
 from headwater.core import Query, QueryItem
 from headwater.core.errors import InvalidQuery
 from headwater.formats.querytext import parse_query
+from tests.odd_tags import ODD_TAGS
 
 types = st.text(st.characters(categories=["L", "N", "P", "Zs", "S"]), min_size=1, max_size=20)
 tags = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20) | st.sampled_from(ODD_TAGS)

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.core import Event
-from headwater.formats.arrow_columns import array_of, numbers_of
+from headwater.formats.arrow.columns import array_of, numbers_of
 from headwater.storage import Engine
 
 OPENING = """
 import sys
 from headwater.storage import Engine
-from headwater.storage.mapped import MappedLog
+from headwater.storage.read.mapped_log import MappedLog
 
 with Engine(sys.argv[1]) as engine:
     log = engine.open("orders")

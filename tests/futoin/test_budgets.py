@@ -9,18 +9,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.every import every
 
 from headwater.core import Event, Grant, Right
-from headwater.futoin import batches, identity, signing
-from headwater.futoin.coders import CBOR, JSON, MPCK
-from headwater.futoin.long_messages import check_long
-from headwater.futoin.message import SIGNED_BYTES_MAX, VALUES_MAX
-from headwater.futoin.plain import is_json
-from headwater.futoin.signing import LEGACY_ALGORITHMS, Signature
-from headwater.server.accounts import Account, AccountDirectory
-from headwater.server.security import AccountGuard
+from headwater.futoin import identity
+from headwater.futoin.functions import batches
+from headwater.futoin.messages import signatures
+from headwater.futoin.messages.coders import CBOR, JSON, MPCK
+from headwater.futoin.messages.json_values import is_json
+from headwater.futoin.messages.limits import check_long
+from headwater.futoin.messages.message import SIGNED_BYTES_MAX, VALUES_MAX
+from headwater.futoin.messages.signatures import LEGACY_ALGORITHMS, Signature
+from headwater.server.users.accounts import Account, AccountDirectory
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
+from tests.every import every
 
 from ..hostile import bodies
 from ..http.cost import STEP_S_MAX, check_growth, cost_of, memory_of
@@ -82,7 +84,7 @@ def test_an_unknown_user_costs_what_a_wrong_signature_costs_and_is_answered_alik
 
         return counted
 
-    monkeypatch.setattr(signing, "_leaf", counting("leaf", signing._leaf))
+    monkeypatch.setattr(signatures, "_leaf", counting("leaf", signatures._leaf))
     algorithms = {"SHA256": counting("mac", LEGACY_ALGORITHMS["SHA256"])}
     monkeypatch.setattr(identity, "LEGACY_ALGORITHMS", algorithms)
     seen = []

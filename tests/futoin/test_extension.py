@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headwater.core import Event
-from headwater.futoin.coders import CBOR, JSON, MPCK
+from headwater.futoin.messages.coders import CBOR, JSON, MPCK
 
 ADD, BATCH = "headwater.evt.gen:1.0:addEvent", "headwater.evt.gen:1.0:addEvents"
 POLL = "headwater.evt.poll:1.0:pollEvents"

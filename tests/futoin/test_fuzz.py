@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core import Event, OpenGuard
-from headwater.futoin.interface import _functions
+from headwater.futoin.messages.interface import _functions
 from headwater.futoin.settings import Settings
 from headwater.storage.memory import MemoryStore
 

@@ -12,10 +12,10 @@ import pytest
 
 from headwater.core import Credentials, Grant, Right, TooManyLogins, User
 from headwater.futoin import websocket
-from headwater.futoin.coders import CBOR, MPCK
-from headwater.futoin.signing import ALGORITHMS, LEGACY_ALGORITHMS, Signature
-from headwater.server.accounts import Account, AccountDirectory, hash_password, hash_token
-from headwater.server.security import AccountGuard
+from headwater.futoin.messages.coders import CBOR, MPCK
+from headwater.futoin.messages.signatures import ALGORITHMS, LEGACY_ALGORITHMS, Signature
+from headwater.server.users.accounts import Account, AccountDirectory, hash_password, hash_token
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
 
 GEN, POLL = "futoin.evt.gen:1.1", "futoin.evt.poll:1.1"

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.core import Event
 from headwater.futoin import websocket
-from headwater.futoin.coders import coder_of
+from headwater.futoin.messages.coders import coder_of
 
 ADD, POLL = "futoin.evt.gen:1.1:addEvent", "futoin.evt.poll:1.1:pollEvents"
 EVENT = {"type": "A", "data": 1}

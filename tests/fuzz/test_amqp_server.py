@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from headwater.amqp.attaching import attach
+from headwater.amqp.attach import attach
+from headwater.amqp.connections.transport import Transport
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.protocol.connection import Connection
@@ -48,7 +49,6 @@ from headwater.amqp.protocol.sasl import SaslInit, SaslResponse, encode_sasl, pl
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.transport import Transport
 from headwater.core.access import OpenGuard
 from headwater.core.event import Event
 from headwater.core.settings import LogSettings
@@ -323,12 +323,12 @@ async def _served(seed: int) -> None:
     for _ in range(3):
         await _serve(container, management, chance)
     async with asyncio.timeout(5):
-        while container._tasks or container._opening or container.connections:
+        while container.nodes._tasks or container.nodes._opening or container.connections:
             await asyncio.sleep(0.001)
     assert not container.shared._links
-    for node in container._nodes.values():
+    for node in container.nodes._nodes.values():
         assert not node.consumers and not node.waiting and not node.groups._of
-    await container.close()
+    await container.nodes.close()
     assert not failures
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from headwater.homes.lease import Term
-from headwater.homes.roles import Role
+from headwater.homes.roles.lease import Term
+from headwater.homes.roles.machine import Role
 
 from .model_home import STATE, Frame
 

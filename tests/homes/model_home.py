@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from headwater.homes.lease import LeaseTimes, Term
+from headwater.homes.roles.lease import LeaseTimes, Term
 
 STATE = "$state"
 NOBODY: Term = (0, 0)

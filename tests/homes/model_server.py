@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.homes import role_actions as actions
-from headwater.homes import role_events as events
-from headwater.homes.lease import Term
-from headwater.homes.roles import Role, Roles
+from headwater.homes.roles import actions, events
+from headwater.homes.roles.lease import Term
+from headwater.homes.roles.machine import Role, Roles
 
 from .copies import Copy
 from .model_home import STATE, Found, Frame, Head, Part
@@ -104,7 +103,7 @@ class ModelServer:
         self.memory: dict[str, tuple[int, int]] = {}
         self.is_compared = False
         self._tick_at = float("inf")
-        self.tell(events.Opened())
+        self.tell(events.CopyOpened())
         self._poll()
 
     def crash(self, keeps_copy: bool) -> None:
@@ -200,7 +199,7 @@ class ModelServer:
             elif what == "refused":
                 self.tell(events.LeaseRefused(more[0], more[1]))
             else:
-                self.tell(events.HomeChanged())
+                self.tell(events.HomeChangeSeen())
 
         self.ask(answered, self.world.home.try_lease, self.name, action.nonce)
 
@@ -212,7 +211,7 @@ class ModelServer:
             elif what == "lost":
                 self.tell(events.LeaseLost(action.term))
             else:
-                self.tell(events.HomeChanged())
+                self.tell(events.HomeChangeSeen())
 
         self.ask(answered, self.world.home.renew_lease, action.term)
 
@@ -249,7 +248,7 @@ class ModelServer:
             elif what == "foreign":
                 self.tell(events.ForeignTerm(term, more[0]))
             else:
-                self.tell(events.HomeChanged())
+                self.tell(events.HomeChangeSeen())
 
         self.ask(answered, statement, term, timeline)
 
@@ -298,7 +297,7 @@ class ModelServer:
             self.after(0.01, self.tell, events.CoordinatorsStopped(term))
 
     def _mark_home(self, _: actions.MarkHome) -> None:
-        self.ask(lambda _: self.tell(events.HomeChanged()), self.world.home.mark)
+        self.ask(lambda _: self.tell(events.HomeChangeSeen()), self.world.home.mark)
 
     def _drain(self, _: actions.Drain) -> None:
         self.world.stopped(self)
@@ -330,7 +329,7 @@ class ModelServer:
         for log, row in fence.items():
             there = found.heads.get(log)
             if there is None or there.number < row.number:
-                self.tell(events.HomeWentBack(log, row.number, there.number if there else 0))
+                self.tell(events.HomeRollbackSeen(log, row.number, there.number if there else 0))
                 return
         if all(self.copy.ends.get(log, (0, 0))[0] >= row.number for log, row in fence.items()):
             term, self.catching_up = self.catching_up, None
@@ -346,13 +345,13 @@ class ModelServer:
             found = found._replace(asked={}, forked=[])
             self.tell(events.HomeAccepted())
         elif found.is_changed:
-            self.tell(events.HomeChanged())
+            self.tell(events.HomeChangeSeen())
         if "went-back-unseen" not in self.broken:
             asked = self.copy.ends if "compares-with-now" in self.broken else found.asked
             for log, (number, _crc) in asked.items():
                 there = found.heads.get(log)
                 if (there is None and number) or (there is not None and there.number < number) or log in found.forked:
-                    self.tell(events.HomeWentBack(log, number, there.number if there else 0))
+                    self.tell(events.HomeRollbackSeen(log, number, there.number if there else 0))
                     break
         for frame in found.frames:
             self.copy.add(frame)
@@ -463,7 +462,7 @@ class ModelServer:
         if self.pending.get(log) is not pending:
             return
         if what == "changed":
-            self.tell(events.HomeChanged())
+            self.tell(events.HomeChangeSeen())
             return
         heads: dict[str, Head] = more[0] if more else {}
         is_there, is_trimmed = (what == "committed", False) if what == "committed" else (more[1], more[2])

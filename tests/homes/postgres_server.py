@@ -209,7 +209,7 @@ def fresh_home() -> str:
     """The address of a new home, in a server that this process has until `close_shared`."""
     import psycopg
 
-    from headwater.homes.postgres_schema import make_tables
+    from headwater.homes.postgres.schema import make_tables
 
     with psycopg.connect(shared_server().url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")

@@ -14,9 +14,9 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
-from headwater.homes import role_events as events
-from headwater.homes.lease import LeaseTimes
-from headwater.homes.roles import Role
+from headwater.homes.roles import events
+from headwater.homes.roles.lease import LeaseTimes
+from headwater.homes.roles.machine import Role
 
 from .judge import Judge
 from .model_home import STATE, ModelHome

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from headwater.core.errors import StorageUnavailable
-from headwater.core.threads import Threads
+from headwater.core.watch.threads import Threads
 from headwater.homes import driver
-from headwater.homes import role_events as events
-from headwater.homes.lease import LeaseTimes
-from headwater.homes.postgres_lease import Granted, LeaseStanding
-from headwater.storage.framelog import Term
+from headwater.homes.postgres.lease import Granted, LeaseStanding
+from headwater.homes.roles import events
+from headwater.homes.roles.lease import LeaseTimes
+from headwater.storage.frames.frame_log import Term
 
 TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1)
 WAIT_S = 30.0

@@ -25,17 +25,17 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
-from headwater.homes.postgres import PostgresHome
-from headwater.homes.postgres_statements import HomeUnavailable
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.statements import HomeUnavailable
 from headwater.storage import Engine
-from headwater.storage.copy_mark import COPY_NAME
-from headwater.storage.data_directory import open_state
-from headwater.storage.disk import Disk
-from headwater.storage.frame_layout import MAGIC
-from headwater.storage.home import HomeWentBack
-from headwater.storage.homed import CopyBehind
-from headwater.storage.locks import LOCK
+from headwater.storage.disk.locks import LOCK
+from headwater.storage.disk.system import Disk
+from headwater.storage.frames.layout import MAGIC
+from headwater.storage.home.copy_file import COPY_NAME
+from headwater.storage.home.port import HomeWentBack
+from headwater.storage.home.replicated_log import CopyBehind
 from headwater.storage.log import StoredLog
+from headwater.storage.state.data_directory import open_state
 
 from ..storage.builders import change, columns, crashed, event, log_directory, newest, numbers, unless
 from ..waiting import eventually
@@ -269,7 +269,7 @@ def test_a_spoilt_copy_is_mended_from_the_home(serve: Serve, tmp_path: Path, wha
 
 
 def test_a_hole_between_segments_of_a_copy_is_filled(serve: Serve, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("headwater.storage.segments.SEGMENT_EVENTS_MAX", 10)
+    monkeypatch.setattr("headwater.storage.segments.segment_log.SEGMENT_EVENTS_MAX", 10)
     first = serve("a")
     add(first.orders, 45)
     assert len(first.orders.frames.segments) == 5
@@ -369,7 +369,7 @@ def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(s
 
 
 def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.homes.postgres_statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
+    monkeypatch.setattr("headwater.homes.postgres.statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
     server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
@@ -454,7 +454,7 @@ def test_marks_with_and_without_events_are_known_in_a_new_copy(serve: Serve) -> 
 def test_marks_of_frames_that_the_home_forgot_are_known_in_a_new_copy(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.segments.SEGMENT_EVENTS_MAX", 5)
+    monkeypatch.setattr("headwater.storage.segments.segment_log.SEGMENT_EVENTS_MAX", 5)
     first = serve("a")
     log = first.engine.create("orders", LogSettings(keeps_history=False))
     log.append_columns(columns([event()]), mark=Mark("w", 1, 1, is_last=True))
@@ -480,7 +480,7 @@ def test_marks_of_frames_that_the_home_forgot_are_known_in_a_new_copy(
 def test_a_copy_that_was_away_for_longer_than_frames_are_kept_is_made_anew(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.storage.segments.SEGMENT_EVENTS_MAX", 5)
+    monkeypatch.setattr("headwater.storage.segments.segment_log.SEGMENT_EVENTS_MAX", 5)
     first = serve("a")
     log = first.engine.create("orders", LogSettings(keeps_history=False))
     add(log, 3)
@@ -496,8 +496,8 @@ def test_a_copy_that_was_away_for_longer_than_frames_are_kept_is_made_anew(
 
 
 def test_the_journal_of_a_home_forgets_its_beginning(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.storage.journal_snapshot.GROWTH_BYTES_MIN", 1000)
-    monkeypatch.setattr("headwater.storage.journal.SEGMENT_BYTES", 64 * 1024)
+    monkeypatch.setattr("headwater.storage.state.journal_snapshot.GROWTH_BYTES_MIN", 1000)
+    monkeypatch.setattr("headwater.storage.state.journal.SEGMENT_BYTES", 64 * 1024)
     first = serve("a")
     for index in range(3000):
         first.engine.state.put("kind", f"key-{index % 10}", b"v" * 100, is_durable=index % 100 == 0)

@@ -24,7 +24,7 @@ from .test_servers import Member, command, database, status, url
 __all__ = ["database", "url"]
 
 Start = Callable[..., Member]
-MAIN = "from headwater.server.cli import main; main()"
+MAIN = "from headwater.cli.main import main; main()"
 
 
 def on_a_disk_that_fills(full_while: Path, retry_s: float = COPY_RETRY_S) -> Sequence[str]:
@@ -195,7 +195,7 @@ def test_a_server_that_fills_its_copy_can_be_stopped(start: Start, tmp_path: Pat
     assert first.append(0) == 1
     endless = f"""
 from itertools import cycle
-from headwater.homes.postgres import PostgresHome
+from headwater.homes.postgres.home import PostgresHome
 from pathlib import Path
 frames = PostgresHome.frames
 def fetched_again_and_again(self, *given):

@@ -20,15 +20,16 @@ from headwater.core.errors import (
 )
 from headwater.core.mark import Mark
 from headwater.core.query import Query
-from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
-from headwater.homes.postgres import PostgresHome
-from headwater.server.replica import Replica as ServedReplica
-from headwater.storage import Engine, journal_snapshot
-from headwater.storage.follower import Follower
-from headwater.storage.frame_encoding import EncodedFrame
-from headwater.storage.home import HomeWentBack
+from headwater.homes.commit_feed import LENGTHS, LISTENERS_MAX, Committed
+from headwater.homes.postgres.home import PostgresHome
+from headwater.server.replicas.replica import Replica as ServedReplica
+from headwater.storage import Engine
+from headwater.storage.frames.encoding import EncodedFrame
+from headwater.storage.home.port import HomeWentBack
 from headwater.storage.log import StoredLog
-from headwater.storage.meta import Meta
+from headwater.storage.maintenance.follower import Follower
+from headwater.storage.segments.meta import Meta
+from headwater.storage.state import journal_snapshot
 
 from ..storage.builders import columns, event, numbers, unless
 from .postgres_server import fresh_home
@@ -464,7 +465,7 @@ def test_a_frame_that_does_not_follow_or_is_damaged_is_not_taken(first: Server, 
 
 
 def test_who_does_not_take_in_time_loses_all_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.homes.committed.WAITING_BYTES_MAX", 100)
+    monkeypatch.setattr("headwater.homes.commit_feed.WAITING_BYTES_MAX", 100)
     committed = Committed()
     listener = committed.listen(lambda: None)
     assert listener is not None

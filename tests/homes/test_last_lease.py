@@ -10,7 +10,7 @@ import pytest
 
 from headwater.homes import last_lease
 from headwater.homes.last_lease import NAME, LastLease
-from headwater.storage.framelog import Term
+from headwater.storage.frames.frame_log import Term
 
 TERM = Term(3, 2**61)
 

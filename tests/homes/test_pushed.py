@@ -12,17 +12,24 @@ from typing import cast
 import pytest
 
 from headwater.core.state import StateStore
-from headwater.core.threads import Threads
-from headwater.homes.committed import Committed
+from headwater.core.watch.threads import Threads
+from headwater.homes.commit_feed import Committed
 from headwater.http import Message
-from headwater.server import pushing
-from headwater.server.pushed import Listening
-from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND, SECRET_RECORD, PushedFrames, ensure_secret
-from headwater.storage.data_directory import open_state
-from headwater.storage.follower import Follower
-from headwater.storage.frame_encoding import EncodedFrame
-from headwater.storage.home import JOURNAL_KEY
+from headwater.server.replicas import frame_push
+from headwater.server.replicas.frame_listener import Listening
+from headwater.server.replicas.frame_push import (
+    SECRET_HEADER,
+    SECRET_KEY,
+    SECRET_KIND,
+    SECRET_RECORD,
+    PushedFrames,
+    ensure_secret,
+)
+from headwater.storage.frames.encoding import EncodedFrame
+from headwater.storage.home.port import JOURNAL_KEY
+from headwater.storage.maintenance.follower import Follower
 from headwater.storage.memory import MemoryState
+from headwater.storage.state.data_directory import open_state
 
 
 def test_the_frame_that_has_the_secret_is_known_by_its_bytes(tmp_path: Path) -> None:
@@ -71,7 +78,12 @@ class Peer:
     def __init__(self, state: StateStore) -> None:
         entry = state.get(SECRET_KIND, SECRET_KEY)
         assert entry is not None
-        self.scope = {"type": "http", "method": "GET", "path": pushing.PATH, "headers": [(SECRET_HEADER, entry.value)]}
+        self.scope = {
+            "type": "http",
+            "method": "GET",
+            "path": frame_push.PATH,
+            "headers": [(SECRET_HEADER, entry.value)],
+        }
         self.is_gone, self.takes = asyncio.Event(), asyncio.Event()
         self.is_told = asyncio.Event()
         self.answer: list[Message] = []
@@ -121,7 +133,7 @@ def test_who_has_gone_away_listens_no_more() -> None:
 def test_who_takes_nothing_listens_no_more_and_its_answer_ends_when_it_takes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pushing, "TAKEN_S", 0.1)
+    monkeypatch.setattr(frame_push, "TAKEN_S", 0.1)
 
     async def is_silent(peer: Peer, committed: Committed) -> None:
         while committed.has_listeners:

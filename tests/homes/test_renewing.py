@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
-from headwater.homes.postgres import PostgresHome
-from headwater.storage import renewing
+from headwater.homes.postgres.home import PostgresHome
+from headwater.storage.catalog import incarnations
+from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.log import StoredLog
-from headwater.storage.log_directories import RESTORE_JUMP
 
 from ..storage.builders import event, numbers, unless
 from .postgres_server import Postgres, fresh_home, postgres, shared_server
@@ -162,7 +162,7 @@ def test_it_is_done_once_and_again_by_the_next_primary_where_it_was_interrupted(
     second = opens(Replica, "b")
     second.home.accept(0)
     with monkeypatch.context() as failing:
-        failing.setattr(renewing, "renew_floors", interrupted)
+        failing.setattr(incarnations, "renew_floors", interrupted)
         with pytest.raises(StorageUnavailable):
             second.take_over()
     second.close()

@@ -24,9 +24,9 @@ from headwater.core import Event
 from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
 from headwater.core.query import Query
 from headwater.flight.client import BulkClient, Ticket
-from headwater.formats.arrow import events_of
-from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND
-from headwater.storage.data_directory import open_state
+from headwater.formats.arrow.tables import events_of
+from headwater.server.replicas.frame_push import SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from headwater.storage.state.data_directory import open_state
 from tests.soak.server import free_ports
 
 from ..waiting import eventually

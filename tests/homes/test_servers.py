@@ -19,15 +19,15 @@ from typing import Any
 import psycopg
 import pytest
 
+from headwater.cli.main import run
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import EventLogError
-from headwater.core.notification_types import NotificationType
 from headwater.core.query import Query
 from headwater.core.settings import SYSTEM_LOG
-from headwater.formats.unreachable import ServerUnreachable
-from headwater.server.cli import run
-from headwater.storage.log_directories import RESTORE_JUMP
+from headwater.core.watch.notification_types import NotificationType
+from headwater.formats.clients.retry import ServerUnreachable
+from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.server.starting import start
 from tests.soak.server import free_ports
 
@@ -176,7 +176,7 @@ def servers(url: str) -> dict[str, dict[str, Any]]:
 def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
     join: Join, url: str, tmp_path: Path, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.homes.postgres_servers.HEARD_S", 3.0)
+    monkeypatch.setattr("headwater.homes.postgres.servers.HEARD_S", 3.0)
     first = join("a")
     eventually(first.is_primary)
     proxy = Proxy(database.port)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headwater.client import connect
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
+from tests.server.bulk.test_bulk import WITH_FLIGHT, bulk_pid
 from tests.server.running import RunningServer, environment
 from tests.server.starting import PROGRAM
-from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .attacks import AT_IT, ATTACKS, NOISE
 from .neighbours import LOG, Place, Reader, Writer

@@ -12,8 +12,8 @@ from typing import Any
 from headwater.core import Event, LogStore, OpenGuard, Right
 from headwater.core.access import Guard
 from headwater.http import Exchange, FrontEnd, LogHost, Message, Routes
-from headwater.server.accounts import AccountDirectory
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import AccountDirectory
+from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
 from tests.docs.documents import ROOT
 

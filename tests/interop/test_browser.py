@@ -1,7 +1,7 @@
 """A real browser, headless Chromium: what pages of other origins try with a server without users, and what they get.
 
 The pages are `chromium/page.js`. What protects the server is tested
-header by header in `tests/server/test_web_guard.py`.
+header by header in `tests/server/front/test_web_guard.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Archives read by Delta's own package for Spark: the same rows, at each version, also after a compaction.
 
-By night; by day `tests/spark/test_archive_table.py` checks the protocol of a table, and two other packages read it.
+By night; by day `tests/spark/archive/test_table.py` checks the protocol of a table, and two other packages read it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import pytest
 
 from headwater.client import connect
 from headwater.core import Event
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 from tests.server.running import RunningServer
 
 from .install import unavailable

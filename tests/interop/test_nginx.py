@@ -20,7 +20,7 @@ import pytest
 from headwater.client import ServerUnreachable, UnexpectedAnswer, connect
 from headwater.core import Event
 from headwater.core.errors import Closed, OutcomeUnknown
-from headwater.server.config import Http
+from headwater.server.config.settings import Http
 
 from ..night import IS_NIGHT
 from ..server.running import RunningServer

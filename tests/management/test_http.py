@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from headwater.core.access import OpenGuard
-from headwater.core.slices import Slices
+from headwater.core.loop.slices import Slices
 from headwater.management import wire
 from headwater.management.entities import LOG, NODE_TYPE
 from headwater.management.operations import LOOKED_AT_MAX, RESULTS_MAX

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
-from headwater.core.notification_types import NotificationType
-from headwater.management.catalog import CATALOG
+from headwater.core.watch.notification_types import NotificationType
 from headwater.management.entities import LOG, NODE_TYPE, TYPES
 from headwater.management.logs import Logs
+from headwater.management.notifications.catalog import CATALOG
 from headwater.management.ports import Attributes, Time
 from headwater.management.statuses import Status
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from headwater.core import Event
-from headwater.core.bus import Bus, Notification
-from headwater.core.notification_types import NotificationType
-from headwater.management.consumers import ConsumerWatch
+from headwater.core.watch.bus import Bus, Notification
+from headwater.core.watch.notification_types import NotificationType
 from headwater.management.entities import STREAM
 from headwater.management.logs import LogRights, Streams
+from headwater.management.notifications.consumers import ConsumerWatch
 from headwater.management.operations import Management
-from headwater.server import room_metrics
-from headwater.server.room_metrics import follower_metrics
+from headwater.server.monitoring import room_metrics
+from headwater.server.monitoring.room_metrics import follower_metrics
 from headwater.storage.memory import MemoryStore
 
 from .asking import Node, StrictGuard, user

@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.core import Query
 from headwater.flight.wire import Ticket
-from headwater.formats.arrow import events_of
+from headwater.formats.arrow.tables import events_of
 from headwater.formats.cloudevents import encode_tags
 from tests.amqp.asking import EARLIEST, OFFSET, annotation, described, drained
 

@@ -19,7 +19,7 @@ from headwater.amqp.client import Delivery
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.core.event import SequencedEvent
 from headwater.flight.wire import Ticket
-from headwater.formats.arrow import events_of
+from headwater.formats.arrow.tables import events_of
 from headwater.formats.cloudevents import decode_tags
 from tests.amqp.asking import EARLIEST, OFFSET, SOURCE_PARTITION, TIMESTAMP, annotation, drained
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headwater.server.accounts import hash_password
-from headwater.server.config import Config
-from headwater.server.health import LIVE, READY
-from headwater.server.sources import load
+from headwater.server.config.settings import Config
+from headwater.server.config.sources import load
+from headwater.server.front.health import LIVE, READY
+from headwater.server.users.accounts import hash_password
 
 from ..server.running import RunningServer
 from ..server.starting import PROGRAM
@@ -49,7 +49,7 @@ install() { command install $(echo " $*" | sed 's/ -g headwater//'); }
 python3() {  # -m venv DIRECTORY
     mkdir -p "$3/bin"
     printf '#!/bin/sh\\nshift $(($# - 1)); [ -f "$1" ]\\n' > "$3/bin/pip"
-    printf '#!%s\\nfrom headwater.server.cli import main\\nmain()\\n' "$PYTHON" > "$3/bin/headwater"
+    printf '#!%s\\nfrom headwater.cli.main import main\\nmain()\\n' "$PYTHON" > "$3/bin/headwater"
     chmod +x "$3/bin/pip" "$3/bin/headwater"
 }
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.night import IS_NIGHT
-from tests.server.tracing.collector import Collector
+from tests.server.monitoring.collector import Collector
 
 from .environments import HEALTH, PIPELINES, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
 

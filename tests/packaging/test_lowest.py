@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.tracing.collector import Collector
+from tests.server.monitoring.collector import Collector
 
 from .environments import HEALTH, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
 from .test_extras import RECORDER

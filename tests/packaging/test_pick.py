@@ -1,4 +1,4 @@
-"""`storage/_pick.c` is compiled where a C compiler is there, and missed by nothing where it is not."""
+"""`storage/frames/_pick.c` is compiled where a C compiler is there, and missed by nothing where it is not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from tests.interop.install import unavailable
 from .environments import PURE, ROOT, built_wheel, pip
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-TESTS = ("tests/storage/test_picking.py", "tests/storage/test_frame.py", "tests/storage/test_reader.py")
+TESTS = (
+    "tests/storage/frames/test_random_access.py",
+    "tests/storage/frames/test_frame.py",
+    "tests/storage/read/test_reader.py",
+)
 """Of what takes events out of frames."""
 ASK = "from headwater.core.build import BUILD; print(BUILD)"
 RUN_S_MAX = 200
@@ -57,13 +61,13 @@ def test_events_are_taken_out_of_frames_alike_by_both_builds(build: str, tmp_pat
 )
 def test_without_a_compiler_the_build_succeeds_and_says_what_it_lacks(compiler: str, why: str, tmp_path: Path) -> None:
     said = pip("wheel", "--verbose", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT), CC=compiler)
-    assert f"headwater is built as pure Python, without src/headwater/storage/_pick.c: {why}" in said
+    assert f"headwater is built as pure Python, without src/headwater/storage/frames/_pick.c: {why}" in said
     [wheel] = tmp_path.glob("headwater-*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_an_editable_install_has_it_beside_its_source() -> None:
-    source = ROOT / "src" / "headwater" / "storage" / "_pick.c"
+    source = ROOT / "src" / "headwater" / "storage" / "frames" / "_pick.c"
     module = source.with_name(f"_pick{sysconfig.get_config_var('EXT_SUFFIX')}")
     if not module.exists():
         unavailable("`make setup` found no C compiler, or this environment was made by something else")

@@ -18,11 +18,10 @@ from typing import Any
 
 import pytest
 
-from headwater.server.accounts import hash_password
-from headwater.server.health import READY
-from headwater.server.membership import advertised
-from headwater.server.replica import ServerRole
-from headwater.server.sources import load
+from headwater.server.config.sources import load
+from headwater.server.front.health import READY, ServerRole
+from headwater.server.replicas.membership import advertised
+from headwater.server.users.accounts import hash_password
 
 from ..interop.install import unavailable
 from ..interop.runtimes import HaProxy

@@ -48,10 +48,10 @@ def installed(elsewhere: Path, build: str, wheel: Path) -> Path:
 def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path, build: str) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     left_out = sources() - set(names)
-    assert left_out == {"headwater/storage/_pick.c"}, "a wheel has it compiled, or has no use for it"
+    assert left_out == {"headwater/storage/frames/_pick.c"}, "a wheel has it compiled, or has no use for it"
     native = [name for name in names if name.endswith(".so")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert native == ([f"headwater/storage/_pick{suffix}"] if build == "with _pick" else [])
+    assert native == ([f"headwater/storage/frames/_pick{suffix}"] if build == "with _pick" else [])
     assert wheel.name.endswith("-py3-none-any.whl") is (build == "pure Python")
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]
@@ -75,7 +75,7 @@ def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(
 
 
 def test_installed_package_is_not_the_one_of_the_repository(installed: Path, elsewhere: Path) -> None:
-    where = run(installed / "python", "-c", "import headwater.server.cli as cli; print(cli.__file__)", cwd=elsewhere)
+    where = run(installed / "python", "-c", "import headwater.cli.main as cli; print(cli.__file__)", cwd=elsewhere)
     assert Path(where.strip()).is_relative_to(elsewhere)
 
 

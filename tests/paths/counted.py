@@ -83,8 +83,8 @@ class Calls:
 
 def serve(path: str) -> None:
     """The server, with the rest of the command line."""
+    from headwater.cli.main import main
     from headwater.server.bulk import supervisor
-    from headwater.server.cli import main
 
     calls = Calls()
     calls.answer(path)
@@ -97,7 +97,7 @@ def bulk(path: str) -> None:
     """The bulk process. gRPC's threads are counted from each call of Flight, and each batch that it asks for."""
     import pyarrow.flight as flight
 
-    from headwater.flight.server import BulkServer
+    from headwater.flight.server.server import BulkServer
     from headwater.server.bulk.process import main
 
     calls = Calls()

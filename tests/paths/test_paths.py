@@ -7,16 +7,16 @@ from pathlib import Path
 from .counting import Way, growth, least, measured
 
 ON_THE_WAY = {
-    "HTTP append": {"dcb/appending.py", "storage/log.py"},
-    "HTTP read": {"dcb/reading.py", "storage/reader.py"},
+    "HTTP append": {"dcb/appends/append.py", "storage/log.py"},
+    "HTTP read": {"dcb/reads/read.py", "storage/read/reader.py"},
     "AMQP in": {"amqp/streams/producer.py", "storage/log.py"},
     "AMQP out": {"amqp/streams/consumer.py"},
     "FutoIn add": {"futoin/websocket.py", "storage/log.py"},
     "FutoIn poll": {"futoin/calls.py"},
-    "CNE post": {"cne/publishing.py", "storage/log.py"},
-    "CNE post and webhook": {"cne/publishing.py", "cne/webhook.py"},
-    "Flight put": {"flight/writing.py", "server/bulk/link.py", "storage/log.py"},
-    "Flight get": {"flight/reading.py", "server/bulk/backend.py"},
+    "CNE post": {"cne/publishers.py", "storage/log.py"},
+    "CNE post and webhook": {"cne/publishers.py", "cne/delivery/webhook.py"},
+    "Flight put": {"flight/server/writes.py", "server/bulk/link.py", "storage/log.py"},
+    "Flight get": {"flight/server/reads.py", "server/bulk/backend.py"},
 }
 
 

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headwater.amqp.streams.positions import load
-from headwater.cne.records import Subscription
+from headwater.amqp.positions.stored import load
+from headwater.cne.notifications.records import Subscription
 from headwater.cne.registry import Registry
 from headwater.cne.settings import Settings
 from headwater.core.event import Event, SequencedEvent
-from headwater.server.accounts import KIND, decode_entry
+from headwater.server.users.accounts import KIND, decode_entry
 from headwater.storage import Engine, StoredLog, check_directory
-from headwater.storage.committing import commit_staged
+from headwater.storage.staging.commit import commit_staged
 from tests.hostile.neighbours import LOG
 from tests.soak.clients import STAGED_WRITER
 

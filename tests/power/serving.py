@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 from tests.hostile.neighbours import LOG, Place
 from tests.server.running import SILENCE_S_MAX, RunningServer, environment
 from tests.soak.server import PASSWORD, free_ports

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from headwater.formats import arrow_events
+from headwater.cli.main import main
+from headwater.formats.arrow import events
 from headwater.server.bulk import supervisor
-from headwater.server.cli import main
-from headwater.storage import committing, engine, segments, staged_frames
+from headwater.storage import engine
+from headwater.storage.segments import segment_log
+from headwater.storage.staging import commit, segments
 
 SEGMENT_BYTES = 96 * 1024
 APPEND_ROWS = 15
@@ -21,10 +23,10 @@ CHECKPOINT_PAGES = 40
 
 def be_small() -> None:
     """Have segments roll, be sealed and be dropped within a second."""
-    segments.SEGMENT_BYTES_MIN = segments.SEGMENT_BYTES_MAX = SEGMENT_BYTES
-    arrow_events.APPEND_EVENTS_MAX = APPEND_ROWS
-    staged_frames.FRAME_EVENTS_MAX, staged_frames.STAGED_SEGMENT_EVENTS_MAX = FRAME_ROWS, SEGMENT_ROWS
-    committing.ADOPTED_BYTES_MIN = 1
+    segment_log.SEGMENT_BYTES_MIN = segment_log.SEGMENT_BYTES_MAX = SEGMENT_BYTES
+    events.APPEND_EVENTS_MAX = APPEND_ROWS
+    segments.FRAME_EVENTS_MAX, segments.STAGED_SEGMENT_EVENTS_MAX = FRAME_ROWS, SEGMENT_ROWS
+    commit.ADOPTED_BYTES_MIN = 1
     supervisor.PROGRAM = f"from tests.power.watched import be_small; be_small(); {supervisor.PROGRAM}"
     engine.MAINTENANCE_INTERVAL_S, engine.RETENTION_INTERVAL_S = 0.1, 0.4
 

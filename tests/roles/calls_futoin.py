@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from websockets.sync.client import connect
 
-from headwater.futoin import interface
+from headwater.futoin.messages import interface
 
 from .world import LOG, TIMEOUT_S, Role, Verdict, World
 

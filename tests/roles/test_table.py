@@ -8,15 +8,15 @@ from headwater.cne import server as cne
 from headwater.console import server as console
 from headwater.core.access import OpenGuard, Right
 from headwater.dcb.server import Application
-from headwater.flight.server import BulkServer
+from headwater.flight.server.server import BulkServer
 from headwater.flight.wire import ACTIONS
-from headwater.futoin import interface
-from headwater.futoin.pushing import Pushing
+from headwater.futoin.functions.push import Pushing
+from headwater.futoin.messages import interface
 from headwater.futoin.server import handlers
 from headwater.management import server as management_http
 from headwater.management.entities import TYPES
 from headwater.management.operations import Management
-from headwater.server.health import HEALTH_PATHS, METRICS
+from headwater.server.front.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
 from tests.console.hosting import console_host
 from tests.docs.documents import ROOT

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from headwater.amqp.client import Client
 from headwater.cne.feed import CONSUMER as FEED
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
+from tests.server.bulk.test_bulk import WITH_FLIGHT
 from tests.server.running import RunningServer
-from tests.server.test_bulk import WITH_FLIGHT
 
 from .table import APPEND, KNOWN, MANAGE, READ, SERVER
 

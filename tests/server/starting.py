@@ -27,7 +27,7 @@ from . import template
 from .template import INTEGER_BYTES, PACKET_BYTES_MAX, Start
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-c", "from headwater.server.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from headwater.cli.main import main; main()"]
 """The real command, in a process that imports it itself."""
 IS_FORKED = sys.platform == "linux"
 """Elsewhere a fork without `exec` is not safe, and every command is a real one."""

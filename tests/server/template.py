@@ -22,10 +22,10 @@ import time
 from typing import NamedTuple
 
 LOADED = (
-    "headwater.server.cli",
-    "headwater.server.commands.serve",
+    "headwater.cli.main",
+    "headwater.cli.serve",
     "headwater.server.app",
-    "headwater.server.event_loop",
+    "headwater.server.process.event_loop",
     "encodings.idna",
 )
 """What a server has imported when it is ready, with all that these import."""
@@ -152,9 +152,9 @@ def main() -> None:
         return
     signal.signal(signal.SIGINT, on_interrupt)
     become(start)
-    from headwater.server import cli
+    from headwater.cli.main import main as headwater
 
-    cli.main()
+    headwater()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ LATE = ("pyarrow", "Crypto", "cffi", "opentelemetry", "pyspark")
 PROGRAM = f"""
 import atexit, sys
 atexit.register(lambda: print("loaded:", [name for name in {LATE!r} if name in sys.modules], file=sys.stderr))
-from headwater.server.cli import main
+from headwater.cli.main import main
 main()
 """
 ALONE = ("--data", "data", "--flight-enabled", "true", "--flight-port", "0")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headwater.core.access import ANYBODY, Unauthenticated
-from headwater.server.accounts import REREAD_S, Account, AccountDirectory
-from headwater.server.security import AccountGuard
+from headwater.server.users.accounts import REREAD_S, Account, AccountDirectory
+from headwater.server.users.guard import AccountGuard
 from headwater.storage import MemoryState, SqliteState
 from tests.waiting import eventually
 

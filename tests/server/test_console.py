@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headwater.core.notification_types import NotificationType
-from headwater.server.accounts import hash_password
+from headwater.core.watch.notification_types import NotificationType
+from headwater.server.users.accounts import hash_password
 
 from .running import SILENCE_S_MAX, RunningServer
 

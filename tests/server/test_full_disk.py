@@ -31,7 +31,7 @@ ON_A_SEAM = [
     "-c",
     "from headwater.storage import engine; from tests.storage.disks import SmallDisk; "
     f"disk = SmallDisk({DISK_BYTES}); engine.Disk = lambda: disk; "
-    "from headwater.server.cli import main; main()",
+    "from headwater.cli.main import main; main()",
 ]
 """Where nobody may mount: a server whose disk only says that it is small."""
 _libc = ctypes.CDLL(None, use_errno=True)

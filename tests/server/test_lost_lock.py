@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.cli import UNAVAILABLE
+from headwater.cli.main import UNAVAILABLE
 from headwater.storage import Engine, check_directory
 from tests.server.running import SILENCE_S_MAX, RunningServer
 

@@ -20,10 +20,10 @@ from headwater.management.entities import MANAGEMENT_NODE, TYPES, EntityType
 from tests.amqp.asking import DURABLE, bound
 from tests.waiting import eventually
 
+from .bulk.test_bulk import WITH_FLIGHT
+from .entities.test_registration import HASH, PASSWORD
 from .running import SILENCE_S_MAX, RunningServer, headwater
 from .test_amqp import amqp_url
-from .test_bulk import WITH_FLIGHT
-from .test_managed import HASH, PASSWORD
 
 MOVES = {
     "io.headwater.server": {"messagesReceived", "messagesSent", "connections", "connectionsTaken", "diskFreeBytes"},

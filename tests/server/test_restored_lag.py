@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from headwater.core import Bus, Event, LogSettings
-from headwater.core.following import Follower, FollowerKind, Lag, lag_of
-from headwater.management.consumers import ConsumerWatch
+from headwater.core.followers import Follower, FollowerKind, Lag, lag_of
+from headwater.management.notifications.consumers import ConsumerWatch
 from headwater.storage import Engine, backup, restore
-from headwater.storage.log_directories import RESTORE_JUMP
+from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.waiting import eventually
 
 from .running import RunningServer, headwater

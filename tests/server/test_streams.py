@@ -13,9 +13,9 @@ from headwater.core.access import Forbidden
 from headwater.flight.client import BulkClient
 from tests.waiting import eventually
 
+from .bulk.test_bulk import WITH_FLIGHT
+from .entities.test_registration import HASH, PASSWORD
 from .running import RunningServer
-from .test_bulk import WITH_FLIGHT
-from .test_managed import HASH, PASSWORD
 
 USERS = "".join(
     f"[users.{name}]\npassword = '{HASH}'\ngrants = ['{grants}']\n"

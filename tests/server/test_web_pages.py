@@ -17,8 +17,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import headwater
-from headwater.server.accounts import hash_password
-from headwater.server.web_guard import EXPOSED
+from headwater.server.front.web_guard import EXPOSED
+from headwater.server.users.accounts import hash_password
 
 from .running import SILENCE_S_MAX, RunningServer
 from .running import headwater as command

@@ -9,11 +9,11 @@ from websockets.frames import Close, Frame, Opcode
 
 from headwater.http import Application, Message, Receive, Scope, Send
 from headwater.http.asgi import TRUST
-from headwater.server.admission import Admission
-from headwater.server.http_heads import Field
-from headwater.server.opened import scope_of
-from headwater.server.server_state import ServerState
-from headwater.server.websocket_protocol import WebSocketProtocol
+from headwater.server.httpd.admission import Admission
+from headwater.server.httpd.heads import Field
+from headwater.server.httpd.peer import scope_of
+from headwater.server.httpd.server_state import ServerState
+from headwater.server.httpd.websocket import WebSocketProtocol
 
 TARGET = b"/futoin/orders"
 FIELDS: list[Field] = [

@@ -19,7 +19,7 @@ from headwater.core.errors import Closed, StorageUnavailable
 from headwater.core.event import Event
 from headwater.core.query import Query
 from headwater.flight.errors import Busy
-from headwater.formats.unreachable import ServerUnreachable
+from headwater.formats.clients.retry import ServerUnreachable
 from tests.amqp.asking import EARLIEST, bound
 from tests.hostile.neighbours import RESOURCE, TIMEOUT_S, Neighbour, Place, Reader, Writer, ask
 from tests.hostile.readers import AmqpReader, CneReader, DcbReader, FlightReader, FutoinReader

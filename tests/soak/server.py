@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 from tests.hostile.neighbours import LOG, Place
 from tests.server.running import RunningServer
 from tests.server.starting import PROGRAM

@@ -11,9 +11,9 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from headwater.core import SequencedEvent
 from headwater.core.local import LocalLog
-from headwater.formats.arrow import record_batch
+from headwater.formats.arrow.tables import record_batch
 from headwater.spark.archive.state import archive_transaction
-from headwater.spark.schema import COLUMNS, arrow_schema
+from headwater.spark.columns.schema import COLUMNS, arrow_schema
 
 
 def archive(

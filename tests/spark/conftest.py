@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.core import Event, LogSettings, Query
 from headwater.core.extent import SplitSize
 from headwater.core.local import LocalLog
-from headwater.flight.backend import Span
+from headwater.flight.server.backend import Span
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryBackend, serving
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core import Event
-from headwater.formats.arrow import SCHEMA
+from headwater.formats.arrow.tables import SCHEMA
 from headwater.storage.memory import MemoryStore
 from tests.matrix.cases import AMQP_CASES, CASES, Case
 from tests.matrix.comparing import differences, without_made_up

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from headwater.spark.clients import address_of
+from headwater.spark.columns.schema import EVENT_SCHEMA
 from headwater.spark.options import DEFAULT_URL
-from headwater.spark.read_options import READING, SPLIT_BYTES, TRIGGER_DELAY_MS, ReadOptions
-from headwater.spark.schema import EVENT_SCHEMA
+from headwater.spark.source.options import READING, SPLIT_BYTES, TRIGGER_DELAY_MS, ReadOptions
 from tests.docs.documents import ROOT, table_after
 
 PAGE = ROOT / "docs" / "reference" / "spark.md"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.core import Query, User
 from headwater.core.local import LocalLog
-from headwater.flight.backend import Span
+from headwater.flight.server.backend import Span
 from headwater.flight.wire import StageCommand
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import MemoryStage

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.server.cli import run
+from headwater.cli.main import run
 from tests.docs.documents import ROOT, name_of
 from tests.docs.stories import SPARK, Block, Story
 from tests.docs.test_stories import WITH_SPARK
@@ -43,7 +43,7 @@ if sys.argv[1:2] == ["pipeline"]:
     sys.stdout.write(said)
     sys.stderr.write(complaint)
     sys.exit(code)
-from headwater.server.cli import main
+from headwater.cli.main import main
 main()
 """
 

@@ -12,17 +12,17 @@ import pytest
 from headwater.core.errors import InvalidInput
 from headwater.core.query import ALL
 from headwater.core.settings import LogSettings
-from headwater.formats.tabular import TableMapping
+from headwater.formats.files.tabular import TableMapping
 from headwater.spark.archive.columns import FILE_SCHEMA
 from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveIncomplete, ArchiveUnreadable
+from headwater.spark.archive.slices import archive_slices, read_archived
 from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.staging import batch_directory, inspect
-from headwater.spark.archive_reading import archive_slices, read_archived
-from headwater.spark.importing.files import look_at
-from headwater.spark.importing.pieces import pieces_of
-from headwater.spark.importing.quarantine import BadRow, write_bad_rows
-from headwater.spark.importing.reading import read_piece
+from headwater.spark.jobs.import_.files import look_at
+from headwater.spark.jobs.import_.pieces import pieces_of
+from headwater.spark.jobs.import_.quarantine import BadRow, write_bad_rows
+from headwater.spark.jobs.import_.reader import read_piece
 from headwater.spark.projection import NotAProjection
 from headwater.spark.projection import snapshot as states_of
 from headwater.spark.projection.buckets import write

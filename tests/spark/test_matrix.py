@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headwater.core import Event
-from headwater.formats.arrow import SCHEMA
+from headwater.formats.arrow.tables import SCHEMA
 from tests.matrix.cases import AMQP_CASES, CASES
 from tests.matrix.comparing import differences, without_made_up
 from tests.matrix.conftest import world as world

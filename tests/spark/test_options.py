@@ -12,12 +12,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
+from headwater.spark.columns.schema import COLUMNS, columns_of, select
 from headwater.spark.options import DEFAULT_URL, InvalidOption, Moment, ceil_ms, floor_ms
-from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
-from headwater.spark.running import Server, Target
-from headwater.spark.schema import COLUMNS, columns_of, select
-from headwater.spark.sink_options import columns_of as columns_to_write
-from headwater.spark.source import read_schema
+from headwater.spark.pipeline.run import Server, Target
+from headwater.spark.sink.options import columns_of as columns_to_write
+from headwater.spark.source.data_source import read_schema
+from headwater.spark.source.options import READING, Bound, ReadOptions, batch_options, stream_options
 
 
 def batch(**given: str) -> ReadOptions:

@@ -19,19 +19,21 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from headwater.cli.main import run
 from headwater.core import LogSettings
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
-from headwater.server.cli import run
-from headwater.spark import checkpoints, commandline
+from headwater.spark import commandline, jobs
 from headwater.spark.archive.snapshot import Archive
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.jobs import project
 from headwater.spark.options import InvalidOption
-from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
-from headwater.spark.read_options import stream_options
-from headwater.spark.running import Ending, Run, Server, Summary, Target, _Committed
+from headwater.spark.pipeline.option import option
+from headwater.spark.pipeline.run import Ending, Run, Server, Summary, Target, _Committed
+from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names
+from headwater.spark.source import checkpoints
+from headwater.spark.source.options import stream_options
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
 from tests.night import night
@@ -89,6 +91,17 @@ def paint(painted: list[Any], monkeypatch: pytest.MonkeyPatch) -> click.Command:
     )
 
 
+def test_a_pipeline_of_several_modules_is_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "of_several"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "job.py").write_text(
+        '"""Does it."""\n\nfrom headwater.spark.jobs.copy import EXAMPLES, OPTIONS, plan, run\n'
+    )
+    monkeypatch.setattr(jobs, "__path__", [*jobs.__path__, str(tmp_path)])
+    assert "of-several" in names() and load("of-several").summary == "Does it."
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_pipeline_keeps_the_rules(name: str) -> None:
     pipeline = load(name)
@@ -105,7 +118,7 @@ def test_every_pipeline_keeps_the_rules(name: str) -> None:
 
 def test_the_help_of_all_pipelines_imports_no_spark() -> None:
     code = (
-        "import sys; from headwater.server.cli import run; run(['pipeline', '--help']); run(['pipeline', 'copy', '-h'])"
+        "import sys; from headwater.cli.main import run; run(['pipeline', '--help']); run(['pipeline', 'copy', '-h'])"
     )
     code += "; assert not {'pyspark', 'pandas', 'deltalake'} & set(sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
@@ -118,7 +131,7 @@ def test_a_read_without_an_archive_and_a_write_load_no_deltalake(url: str, order
     """It takes 280 MiB of address space in each worker, more than `spark.executor.pyspark.memory=1g` leaves."""
     code = f"""if True:
         import sys
-        from headwater.spark import sink, source
+        from headwater.spark.sink import data_sink as sink; from headwater.spark.source import data_source as source
         options = dict(url={url!r}, log="orders")
         reader = source.batch_reader(options, source.read_schema(options))
         assert sum(batch.num_rows for slice in reader.partitions() for batch in reader.read(slice)) == 100
@@ -333,7 +346,7 @@ def test_each_program_of_a_pipeline_takes_its_options(
 ) -> None:
     """A dry run needs no Java: spark-submit gives its options to the script."""
     store, _, _ = logs
-    programs = (["-m", "headwater.server.cli", "pipeline"], ["-m", "headwater.spark.jobs"], [str(SCRIPT)])
+    programs = (["-m", "headwater.cli.main", "pipeline"], ["-m", "headwater.spark.jobs"], [str(SCRIPT)])
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     with bulk_server(store) as url:
         for program in programs:
@@ -354,7 +367,7 @@ def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
     home = Path(pyspark.__file__).parent
     conf = ["--conf", "spark.driver.memory=512m"]
     commands = {
-        "headwater": [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--master", "local[2]", *conf],
+        "headwater": [sys.executable, "-m", "headwater.cli.main", "pipeline", *COPY, "--master", "local[2]", *conf],
         "module": [sys.executable, "-m", "headwater.spark.jobs", *COPY, "--master", "local[2]", *conf],
         "spark-submit": [str(home / "bin" / "spark-submit"), "--master", "local[2]", *conf, str(SCRIPT), *COPY],
     }
@@ -375,7 +388,7 @@ def test_a_pipeline_that_fails_tells_why_in_one_line(
     logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
 ) -> None:
     store, _, _ = logs
-    command = [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--to", "nowhere", "--once",
+    command = [sys.executable, "-m", "headwater.cli.main", "pipeline", *COPY, "--to", "nowhere", "--once",
                "--master", "local[2]", "--conf", "spark.driver.memory=512m"]  # fmt: skip
     with bulk_server(store) as url:
         done = subprocess.run([*command, "--url", url], env=os.environ | {"PYTHONPATH": str(SOURCES)}, cwd=tmp_path,

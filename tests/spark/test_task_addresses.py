@@ -10,9 +10,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from headwater.core import Event
 from headwater.flight.wire import Ticket
 from headwater.spark import clients
-from headwater.spark.planning import LogSlice
-from headwater.spark.read_options import batch_options
-from headwater.spark.slice_reading import read_slice
+from headwater.spark.source.options import batch_options
+from headwater.spark.source.plan import LogSlice
+from headwater.spark.source.slices import read_slice
 from headwater.storage.memory import MemoryStore
 from tests.flight.members import Member, url_of
 from tests.flight.memory_backend import serving

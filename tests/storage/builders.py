@@ -11,10 +11,10 @@ from typing import Any
 from headwater.core import AppendCondition, Event, Query, SequencedEvent
 from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
-from headwater.storage.data_directory import open_state
-from headwater.storage.frame import Frame
-from headwater.storage.frame_encoding import Chain, EncodedFrame, encode
-from headwater.storage.identity import IDENTITY_KIND
+from headwater.storage.catalog.identity import IDENTITY_KIND
+from headwater.storage.frames.encoding import Chain, EncodedFrame, encode
+from headwater.storage.frames.frame import Frame
+from headwater.storage.state.data_directory import open_state
 
 SEED = 0x5EED
 CHAIN = Chain(crc_seed=SEED, epoch=1, previous_crc=0, durable_upto=0, nonce=7)

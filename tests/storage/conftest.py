@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.storage import index, segments
+from headwater.storage.index import index
+from headwater.storage.segments import segment_log
 
 from .builders import Fatal
 
@@ -17,9 +18,9 @@ from .builders import Fatal
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of 8 to 16 KiB and at most 200 events, so that few events make many of them."""
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 16 * 1024)
-    monkeypatch.setattr(segments, "SEGMENT_EVENTS_MAX", 200)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MIN", 8 * 1024)
+    monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MAX", 16 * 1024)
+    monkeypatch.setattr(segment_log, "SEGMENT_EVENTS_MAX", 200)
     monkeypatch.setattr(index, "PART_EVENTS_MAX", 120)
 
 

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwater.storage.disk import Disk
-from headwater.storage.room import TRIAL
-from headwater.storage.segments import PREPARED
+from headwater.storage.disk.free_space import TRIAL
+from headwater.storage.disk.system import Disk
+from headwater.storage.segments.segment_log import PREPARED
 
 
 class SlowWriter(Disk):

@@ -13,10 +13,10 @@ from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
 from headwater.storage import Engine, accept_loss, backup, check_directory, restore
 from headwater.storage.backup import MANIFEST, _Copy
-from headwater.storage.committing import commit_staged, discard_staged
-from headwater.storage.log_directories import RESTORE_JUMP
-from headwater.storage.staging import Manifest, Staging, batch_directory, write_manifest
-from headwater.storage.worker import Worker, do
+from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.staging.batches import BatchManifest, Staging, batch_directory, write_manifest
+from headwater.storage.staging.commit import commit_staged, discard_staged
 
 from .builders import change, engine, event, log_directory, numbers, unless
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("small_segments")
 
 @pytest.fixture(autouse=True)
 def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
             writer.write(batch)
             stage = writer.close()
             folder = batch_directory(log.directory, f"w{number}", 1)
-            write_manifest(log.directory, folder, Manifest(f"w{number}", 1, [stage.stage]))
+            write_manifest(log.directory, folder, BatchManifest(f"w{number}", 1, [stage.stage]))
         copyfile = shutil.copyfile
 
         def discarding(source: Path, target: Path) -> None:

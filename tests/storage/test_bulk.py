@@ -14,18 +14,17 @@ from headwater.core import AppendCondition, AppendResult, Encoding, Event, LogSe
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.log import AppendRequest
-from headwater.formats.arrow_columns import ArrowColumns, batch_of
-from headwater.formats.arrow_events import columns_of
+from headwater.formats.arrow.columns import ArrowColumns, batch_of
+from headwater.formats.arrow.events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
-from headwater.storage.frame import ARROW_MIN, Frame
-from headwater.storage.frame_encoding import encode
-from headwater.storage.id_table import IdTable
-from headwater.storage.ids import as_list
-from headwater.storage.index import Index
+from headwater.storage.frames.encoding import encode
+from headwater.storage.frames.frame import ARROW_MIN, Frame
+from headwater.storage.index.id_table import IdTable
+from headwater.storage.index.ids import as_list, hash_ids, hashes_of, hashes_of_frame
+from headwater.storage.index.index import Index
+from headwater.storage.index.postings import KEY, PARTITION, TAG, TYPE, ActivePostings
+from headwater.storage.index.runs import RunPostings
 from headwater.storage.memory import MemoryLog
-from headwater.storage.places import hash_ids, hashes_of, hashes_of_frame
-from headwater.storage.postings import KEY, PARTITION, TAG, TYPE, ActivePostings
-from headwater.storage.runs import RunPostings
 
 from .builders import CHAIN, SEED
 

@@ -29,8 +29,8 @@ from headwater.core.limits import SEQUENCE_NUMBER_MAX
 from headwater.core.state import kinds_of_log
 from headwater.storage import Engine, check_directory
 from headwater.storage import log as log_module
-from headwater.storage.checked_file import with_checksum
-from headwater.storage.meta import META_NAME, read_meta
+from headwater.storage.disk.checked_file import with_checksum
+from headwater.storage.segments.meta import META_NAME, read_meta
 
 from .builders import Fatal, crashed, engine, event, log_directory, numbers, unless, without_identities
 from .disks import BrokenDisk, FullDisk, HeldDisk

@@ -12,16 +12,19 @@ import pytest
 from headwater.core import Event, Mark
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns
-from headwater.formats import arrow_events
-from headwater.storage import Engine, StoredLog, check_directory, id_files, index, log, maintenance, segments
-from headwater.storage.committing import commit_staged, discard_staged
-from headwater.storage.meta import META_NAME, read_meta
-from headwater.storage.places import Places
-from headwater.storage.postings import FilePostings
-from headwater.storage.staged_part import check_part
-from headwater.storage.staging import MANIFEST_NAME, STAGED, Staging, read_manifest
-from headwater.storage.worker import Worker, do
-from headwater.storage.writers import WRITERS_NAME, read_writers
+from headwater.formats.arrow import events
+from headwater.storage import Engine, StoredLog, check_directory, log
+from headwater.storage.append.writer_table import WRITERS_NAME, read_writers
+from headwater.storage.index import id_files, index
+from headwater.storage.index.postings import FilePostings
+from headwater.storage.maintenance import tasks
+from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.segments import segment_log
+from headwater.storage.segments.meta import META_NAME, read_meta
+from headwater.storage.segments.places import FramePlaces
+from headwater.storage.staging.batches import MANIFEST_NAME, STAGED, Staging, read_manifest
+from headwater.storage.staging.commit import commit_staged, discard_staged
+from headwater.storage.staging.part import check_part
 
 from .builders import engine, event, fill, log_directory, numbers, without_identities
 
@@ -37,13 +40,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory made by the engine: trimmed, with history, marks, a commit that has begun, an index of ids."""
     data = tmp_path_factory.mktemp("flips") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "SEGMENT_EVENTS_MAX", 40)
+        patch.setattr(segment_log, "SEGMENT_EVENTS_MAX", 40)
         patch.setattr(index, "PART_EVENTS_MAX", 40)
-        patch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
-        patch.setattr(segments, "SEGMENT_BYTES_MAX", 8 * 1024)
+        patch.setattr(segment_log, "SEGMENT_BYTES_MIN", 8 * 1024)
+        patch.setattr(segment_log, "SEGMENT_BYTES_MAX", 8 * 1024)
         patch.setattr(log, "CLEAN_POSTINGS_MIN", 20)
-        patch.setattr(arrow_events, "APPEND_EVENTS_MAX", 20)
-        patch.setattr(Worker, "run", lambda self, job: do(job).problem)
+        patch.setattr(events, "APPEND_EVENTS_MAX", 20)
+        patch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
         with engine(data) as one:
             orders = one.create("orders")
             fill(orders, 90, tags=lambda n: (f"n:{n % 5}",))
@@ -78,7 +81,7 @@ def data(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 def flips(path: Path, bits: range = range(8), step: int = 1) -> Iterator[str]:
@@ -160,9 +163,9 @@ def test_nothing_is_unlinked_when_meta_is_hurt_while_the_log_is_open(data: Path)
         orders.trim(orders.head())
         before = files(data)
         for flip in flips(log_directory(data) / META_NAME):
-            assert refuses(lambda: maintenance.reclaim(orders, one.state.flush)), flip
+            assert refuses(lambda: tasks.reclaim(orders, one.state.flush)), flip
         assert files(data) == before
-        maintenance.reclaim(orders, one.state.flush)
+        tasks.reclaim(orders, one.state.flush)
         assert files(data) != before, "it would have been unlinked"
 
 
@@ -223,7 +226,7 @@ def content_of(path: Path) -> object:
         postings.verify()
         return postings.first, postings.last, list(postings.entries())
     if path.suffix == ".places":
-        places = Places(path)
+        places = FramePlaces(path)
         return places.first, places.end, list(places.firsts), list(places.offsets), places.id_hashes.tolist()
     file = id_files.load(path)
     hashes, offsets = file.between(0, None)

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, Encoding, Event, LogSettings, Query, QueryItem, SequencedEvent
 from headwater.core.errors import StorageCorrupted
-from headwater.storage import StoredLog, accept_loss, reader, segment, segments
-from headwater.storage.frame import Frame
-from headwater.storage.mapped import MappedLog
-from headwater.storage.postings import FilePostings, Numbers, write_postings
+from headwater.storage import StoredLog, accept_loss
+from headwater.storage.frames.frame import Frame
+from headwater.storage.index.postings import FilePostings, Numbers, write_postings
+from headwater.storage.read import reader
+from headwater.storage.read.mapped_log import MappedLog
+from headwater.storage.segments import segment, segment_log
 
 from .builders import change, engine, event, numbers
-from .test_postings import active
+from .index.test_postings import active
 
 TAGS = ["a:1", "a:2", "b:1", "b", "größe:9", "c:"]
 kinds = st.fixed_dictionaries(
@@ -93,8 +95,8 @@ def test_the_quick_way_gives_what_the_long_way_gives(
 ) -> None:
     data = tmp_path_factory.mktemp("points")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
-        patch.setattr(segments, "SEGMENT_BYTES_MAX", 16 * 1024)
+        patch.setattr(segment_log, "SEGMENT_BYTES_MIN", 8 * 1024)
+        patch.setattr(segment_log, "SEGMENT_BYTES_MAX", 16 * 1024)
         with engine(data) as one:
             log = one.create("orders", LogSettings(partitions=2 if len(batches) % 2 else 1))
             for batch in batches:

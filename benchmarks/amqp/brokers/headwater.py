@@ -24,7 +24,7 @@ class Headwater(Broker):
     version = __version__
 
     def _start(self) -> str:
-        command = [sys.executable, "-m", "headwater.server.cli", "serve"]
+        command = [sys.executable, "-m", "headwater.cli.main", "serve"]
         options = [
             "--data",
             str(self.directory / "data"),

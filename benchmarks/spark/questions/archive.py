@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from headwater.spark.jobs import archive
-from headwater.spark.running import Run, Server
+from headwater.spark.pipeline.run import Run, Server
 
 from ...measure import Case, Sample, expect
 from ..bench import LOG, SparkBench

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.spark.exporting.shapes import Format, shaped, write
-from headwater.spark.jobs import export
-from headwater.spark.running import Run, Server
+from headwater.spark.jobs.export import job
+from headwater.spark.jobs.export.formats import Format, shaped, write
+from headwater.spark.pipeline.run import Run, Server
 
 from ...measure import Case, Sample, expect
 from ..bench import LOG, SparkBench
@@ -78,9 +78,9 @@ def _write(bench: SparkBench, format: Format, rows: Rows, digests: list[str]) ->
 
 
 def _export(bench: SparkBench, format: Format) -> Sample:
-    options = export.Export(log=LOG, to=str(bench.scratch(format)), format=format)
+    options = job.Export(log=LOG, to=str(bench.scratch(format)), format=format)
     with bench.stopwatch() as watch, Run("export", server=Server(url=bench.url)) as run:
-        summary = export.run(bench.spark, options, run)
+        summary = job.run(bench.spark, options, run)
     expect("events exported", bench.events, summary.events)
     return watch.rate(bench.events)
 

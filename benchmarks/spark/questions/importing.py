@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from headwater.core import LogSettings
-from headwater.formats.tabular import TableMapping
-from headwater.spark.importing.files import look_at
-from headwater.spark.importing.pieces import pieces_of
-from headwater.spark.importing.reading import read_piece
-from headwater.spark.jobs import import_
-from headwater.spark.running import Run, Server
+from headwater.formats.files.tabular import TableMapping
+from headwater.spark.jobs.import_ import job
+from headwater.spark.jobs.import_.files import look_at
+from headwater.spark.jobs.import_.pieces import pieces_of
+from headwater.spark.jobs.import_.reader import read_piece
+from headwater.spark.pipeline.run import Run, Server
 
 from ...measure import Case, Sample, expect, stopwatch
 from ..bench import SparkBench
@@ -65,11 +65,11 @@ def _write(path: Path, rows: int, text: Callable[[tuple[str, ...]], str], headin
 
 def _import(bench: SparkBench, table: Path) -> Sample:
     log = bench.fresh_log()
-    options = import_.Import(
+    options = job.Import(
         file=(str(table),), log=log, format="csv", tag=TAGS, quarantine=str(bench.scratch("quarantine"))
     )
     with bench.stopwatch() as watch, Run("import", server=Server(url=bench.url)) as run:
-        summary = import_.run(bench.spark, options, run)
+        summary = job.run(bench.spark, options, run)
     expect("rows in quarantine", 0, summary.details["quarantined"])
     bench.check(log)
     bench.discard(log)

@@ -6,7 +6,7 @@ import io
 import time
 from contextlib import redirect_stdout
 
-from headwater.server.cli import run
+from headwater.cli.main import run
 
 from ...server_process import ServerFailed
 from ..stage import ReplicaStage

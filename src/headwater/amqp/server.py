@@ -9,11 +9,11 @@ import socket
 import ssl
 from collections.abc import Sequence
 
-from ..core.threads import Threads
+from ..core.watch.threads import Threads
+from .connections.shared import TICK_S
+from .connections.transport import Attach, Transport
 from .container import Container
 from .protocol import conditions
-from .shared import TICK_S
-from .transport import Attach, Transport
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -57,8 +57,8 @@ class AmqpServer:
         self._ticking = self._threads.task("amqp ticks", self._tick)
 
     async def note_run(self) -> None:
-        """See Container."""
-        await self._container.note_run()
+        """See Nodes."""
+        await self._container.nodes.note_run()
 
     async def stop(self) -> None:
         """Accept nothing more, let what producers have sent reach the disk, close every connection, and let go."""
@@ -79,7 +79,7 @@ class AmqpServer:
                 await self._container.empty.wait()  # what they leave behind is remembered, too
         if self._ticking is not None:
             self._ticking.cancel()
-        await self._container.close()
+        await self._container.nodes.close()
 
     async def cut_off(self) -> None:
         """Accept nothing more, and wait for no peer."""
@@ -90,7 +90,7 @@ class AmqpServer:
             connection.abort()
         if self._ticking is not None:
             self._ticking.cancel()
-        await self._container.close()
+        await self._container.nodes.close()
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..formats.values import KIB, MIB, byte_count, duration_ms, setting, whole_number
+from ..formats.settings.declaration import KIB, MIB, byte_count, duration_ms, setting, whole_number
 
 
 @dataclass(frozen=True, slots=True)

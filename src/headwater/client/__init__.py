@@ -5,13 +5,13 @@ orders = server.create("orders")
 orders.append([Event("OrderPlaced", b"{}", ("order:17",))])
 """
 
-from ..formats.unreachable import ServerUnreachable
+from ..formats.clients.retry import ServerUnreachable
 from .bulk import BulkProgress, append_all
-from .problems import UnexpectedAnswer
+from .protocol.problems import UnexpectedAnswer
+from .protocol.share import Batch
 from .sync.log import RemoteLog
 from .sync.server import Server, connect
 from .sync.work import Work
-from .working import Batch
 
 __all__ = [
     "Batch",

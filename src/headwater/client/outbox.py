@@ -24,7 +24,7 @@ from ..core.identifier import uuid7s
 from ..core.limits import show
 from ..core.log import EventLog
 from ..formats.installing import how_to_install
-from ..formats.local_paths import scheme_of
+from ..formats.settings.local_paths import scheme_of
 from .bulk import append_all
 
 TABLE = "headwater_outbox"

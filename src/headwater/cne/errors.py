@@ -18,11 +18,11 @@ from ..http import Header
 from ..http import errors as http
 from ..http.authentication import BASIC, BEARER
 from ..http.problems import problem_of
-from .delivery import HandshakeFailed
+from .delivery.delivery import HandshakeFailed
 from .registry import AlreadyThere, ResourceUnknown, StatesFull, TooMany
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The answer is an error; `path` leads to the culprit in the body."""
 
     def __init__(self, status: int, detail: str, path: str = "", headers: tuple[Header, ...] = ()) -> None:
@@ -41,20 +41,20 @@ class Refused(Exception):
         return (b"headwater-problem", printable.encode())
 
 
-def refusal_of(error: Exception) -> Refused | None:
+def refusal_of(error: Exception) -> RequestRefused | None:
     """The answer to an error, or None where it is a fault of ours."""
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return error
     if (status := _STATUS.get(type(error))) is not None:
-        return Refused(status, str(error))
+        return RequestRefused(status, str(error))
     if (problem := problem_of(error)) is not None:
-        return Refused(problem.status, _detail(error), _path(error), _headers(error))
+        return RequestRefused(problem.status, _detail(error), _path(error), _headers(error))
     return None
 
 
-def too_large(given: int, allowed: int, what: str) -> Refused:
+def too_large(given: int, allowed: int, what: str) -> RequestRefused:
     """413 for what is longer, as it was given, than is allowed."""
-    return Refused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
+    return RequestRefused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
 
 
 _STATUS: dict[type, int] = {

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from .. import http
 from ..http import Receive, Scope, Send
 from ..http.browsers import authority_of
-from .notification import Dialect
+from .notifications.notification import Dialect
 
 _PLAIN_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*")
 """A name or an address, without what a URI might take for something else (`%`, `&`, ...)."""

@@ -17,26 +17,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core.asynchronous import AsyncLog
-from ..core.bus import Bus
 from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.event import Event, SequencedEvent
 from ..core.local import LocalLog
+from ..core.loop.async_log import AsyncLog
+from ..core.loop.scheduler import FairScheduler
 from ..core.query import ALL
 from ..core.state import StateStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
 from ..formats import envelope
 from ..formats.decoders import json_decoder
-from .addresses import Address, Pattern
-from .delivery import Delivery
-from .endpoint import Endpoint
-from .kept import Kept
-from .notification import Notification
-from .records import Subscription
+from .delivery.delivery import Delivery
+from .delivery.endpoint import Endpoint
+from .delivery.kept import Kept
+from .delivery.upstream import FeedPiece, Upstream
+from .notifications.addresses import Address, Pattern
+from .notifications.notification import Notification
+from .notifications.records import Subscription
+from .notifications.stored import Stored, stored_of
 from .settings import Settings
 from .states import Key, States
-from .stored import Stored, stored_of
-from .upstream import Piece, Upstream
 
 CONSUMER = ("headwater", "cne")
 """Under which the feed is registered in its log, so that nothing is trimmed before the states have it."""
@@ -45,7 +45,7 @@ _SEPARATOR = "\n"
 """In the name of a state, between its address and what tells the sources there apart."""
 
 
-class Positions(msgspec.Struct):
+class FeedPositions(msgspec.Struct):
     """Where everybody stands: the feed, and the endpoints that lag behind it. Suspended ones have `Kept.cursor`."""
 
     position: int
@@ -57,7 +57,7 @@ class Checkpoint(NamedTuple):
 
     position: int
     """Every event up to it has been dealt with."""
-    positions: Positions
+    positions: FeedPositions
     """As they were last written, for a log of this name."""
     states: list[tuple[str, SequencedEvent, bool]]
     """Addresses with an event that is current there, in the order of their numbers; False: under its earlier name."""
@@ -81,7 +81,7 @@ class Checkpoints:
         log: they go on with a restored one, whose consumers are restored with it, and not with one that is new.
         """
         entry = self._state.get(_POSITION_KIND, self._log.name)
-        positions = json_decoder(Positions).decode(entry.value) if entry else Positions(0)
+        positions = json_decoder(FeedPositions).decode(entry.value) if entry else FeedPositions(0)
         consumer = self._log.register_consumer(*CONSUMER, after=0)
         states = []
         for name, row in list(self._state.items(self._state_kind)):
@@ -96,7 +96,10 @@ class Checkpoints:
         return Checkpoint(consumer.acknowledged, positions, states, {each.uri: each for each in kept})
 
     def write(
-        self, states: Mapping[Key, SequencedEvent | None], endpoints: Mapping[str, bytes | None], positions: Positions
+        self,
+        states: Mapping[Key, SequencedEvent | None],
+        endpoints: Mapping[str, bytes | None],
+        positions: FeedPositions,
     ) -> None:
         """Write down what has changed, where None says that it is gone, and acknowledge it. Raises EventLogError.
 
@@ -152,11 +155,11 @@ class Feed(Upstream):
         delivery: Delivery,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
     ) -> None:
         """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
         self.log = log
-        self._turns = turns or Turns()
+        self._turns = turns or FairScheduler()
         self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
         self.states = States(settings.states_max)
         self.position = 0
@@ -169,8 +172,8 @@ class Feed(Upstream):
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
         self._announced: dict[str, tuple[Event, Notification]] = {}
         """By id: others may have an event of the same id, and even of the same source."""
-        self._positions = Positions(0)
-        self._saved: Positions | None = None
+        self._positions = FeedPositions(0)
+        self._saved: FeedPositions | None = None
         self._unsaved: set[str] = set()
         self._moved = asyncio.Event()
         self._saving = asyncio.Lock()
@@ -262,7 +265,7 @@ class Feed(Upstream):
         """Watch the log no more."""
         self.asynchronous.close()
 
-    def read(self, after: int) -> Piece:
+    def read(self, after: int) -> FeedPiece:
         gap = None
         first = self._first_retained(after)
         if first - 1 > after:
@@ -270,7 +273,7 @@ class Feed(Upstream):
             after = gap[1]
         page = self.log.read_page(ALL, after, upto=self.position, limit=PIECE_EVENTS)
         found = [stored for stored in map(self._stored, page.events) if stored is not None]
-        return Piece(found, max(page.cursor, after), gap)
+        return FeedPiece(found, max(page.cursor, after), gap)
 
     def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
         return [stored for stored in self.states.find(pattern) if first <= stored.sequence_number <= last]
@@ -330,7 +333,7 @@ class Feed(Upstream):
         return made
 
     def _take_all(self, events: Sequence[SequencedEvent]) -> None:
-        self._turns.doing.what = "cne", "feed"
+        self._turns.activity.what = "cne", "feed"
         for event in events:
             self._take(event)
 
@@ -398,10 +401,10 @@ class Feed(Upstream):
         endpoint = self.endpoints.get(uri)
         return None if endpoint is None else msgspec.json.encode(endpoint.kept)
 
-    def _present_positions(self) -> Positions:
+    def _present_positions(self) -> FeedPositions:
         lagging = {
             uri: endpoint.cursor
             for uri, endpoint in self._active.items()  # of suspended ones it is kept beside them
             if not endpoint.is_current or endpoint.cursor > self.position
         }
-        return Positions(self.position, lagging)
+        return FeedPositions(self.position, lagging)

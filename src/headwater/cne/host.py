@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import http
 from ..core.access import ANYBODY, Forbidden, Guard, Right, Unauthenticated, User
 from .exchange import Exchange
-from .records import Record
+from .notifications.records import Record
 from .service import Service
 from .settings import Settings
 

@@ -17,9 +17,9 @@ import msgspec
 from ..core.clocks import wall_clock_ms
 from ..core.errors import OutcomeUnknown
 from ..core.state import StateStore
-from .addresses import canonical
-from .notification import Dialect
-from .records import Record, Request, Subscription
+from .notifications.addresses import canonical
+from .notifications.notification import Dialect
+from .notifications.records import Record, Request, Subscription
 from .settings import Settings
 
 R = TypeVar("R", bound=Record)

@@ -16,8 +16,8 @@ from ..core.limits import ID_CHARS_MAX, show
 from ..core.local import LocalLog
 from ..core.query import ALL
 from ..formats.tracing import TRACEPARENT, TRACESTATE
-from . import timestamps
-from .stored import PRODUCERS_ID, STAMPED, said_in
+from .notifications import timestamps
+from .notifications.stored import PRODUCERS_ID, STAMPED, said_in
 
 _NOT_SAID = frozenset({"time", "datacontenttype", TRACEPARENT, TRACESTATE, STAMPED, PRODUCERS_ID})
 """Attributes that a repeat need not share: the time is looked at by itself, and each request may have its own trace."""

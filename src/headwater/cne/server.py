@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from ..core.access import Guard
-from ..core.bus import Bus
-from ..core.remembered import remembered
-from ..core.spans import Spans
+from ..core.bounded_cache import remembered
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
+from ..core.watch.spans import Spans
 from ..http import FrontEnd, Scope
 from ..http.asgi import raw_path
 from ..http.errors import RouteNotFound
 from ..http.front_end import Handler
 from ..http.routing import of_method
-from . import errors, publishing, subscriptions
-from .errors import Refused
+from . import errors, publishers, subscriptions
+from .errors import RequestRefused
 from .exchange import TEXT, Exchange
 from .host import Host
-from .notification import Dialect
+from .notifications.notification import Dialect
 from .service import Service
 from .settings import Settings
 
@@ -70,7 +70,7 @@ async def schema(host: Host, exchange: Exchange) -> None:
     """GET /schemas/{name}"""
     name = exchange.arguments[0].removesuffix(".json")
     if name not in SCHEMAS:
-        raise Refused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
+        raise RequestRefused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
     await exchange.answer(200, SCHEMAS[name], SCHEMA_TYPE)
 
 
@@ -124,7 +124,7 @@ class Application(FrontEnd[Host, Exchange]):
         settings: Settings | None = None,
         *,
         bus: Bus | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
         """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time.
@@ -149,7 +149,7 @@ class Application(FrontEnd[Host, Exchange]):
         refused = errors.refusal_of(error)
         if refused is None or refused.status == 500:
             _logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
-        refused = refused or Refused(500, "internal error; see the server's log")
+        refused = refused or RequestRefused(500, "internal error; see the server's log")
         exchange.check_unanswered(refused.detail)
         headers = (*refused.headers, refused.to_header())
         if exchange.dialect is Dialect.V1 or exchange.says_why:
@@ -270,14 +270,14 @@ ROUTES = (
     Route(
         "publishers",
         {
-            "GET": publishing.list_publishers,
-            "POST": publishing.create_publisher,
-            "DELETE": publishing.delete_own_publishers,
+            "GET": publishers.list_publishers,
+            "POST": publishers.create_publisher,
+            "DELETE": publishers.delete_own_publishers,
         },
     ),
-    Route("publishers/{id}", {"GET": publishing.get_publisher, "DELETE": publishing.delete_publisher}),
-    Route("create/event", {"POST": publishing.create_event}),
-    Route("log", {"POST": publishing.write_diary}),
+    Route("publishers/{id}", {"GET": publishers.get_publisher, "DELETE": publishers.delete_publisher}),
+    Route("create/event", {"POST": publishers.create_event}),
+    Route("log", {"POST": publishers.write_diary}),
     Route("dummy", {"POST": _dummy}),
     Route("dummy2", {"POST": _dummy}),
     Route("openapi.json", {"GET": openapi}),

@@ -7,29 +7,29 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from ..core.bus import Bus
 from ..core.clocks import wall_clock_ms
 from ..core.errors import DuplicateEventId, EventLogError
 from ..core.event import Event
-from ..core.following import Follower, FollowerKind, events_behind
-from ..core.notification_types import NotificationType
-from ..core.slices import Slices
-from ..core.spans import Spans
+from ..core.followers import Follower, FollowerKind, events_behind
+from ..core.loop.scheduler import FairScheduler
+from ..core.loop.slices import Slices
 from ..core.store import LogStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
+from ..core.watch.notification_types import NotificationType
+from ..core.watch.spans import Spans
 from . import repeats
-from .addresses import Pattern, canonical, parse
 from .conflicts import Conflicts
-from .delivery import GREETINGS_MAX, Delivery
-from .endpoint import Endpoint, Standing
+from .delivery.delivery import GREETINGS_MAX, Delivery
+from .delivery.endpoint import Endpoint, Standing
+from .delivery.webhook import Webhooks, endpoint_uri, shown
 from .feed import Feed
-from .notification import Dialect, Notification
-from .records import MODES, STRUCTURED, Publisher, Request, Subscription
+from .notifications.addresses import Pattern, canonical, parse
+from .notifications.notification import Dialect, Notification
+from .notifications.records import MODES, STRUCTURED, Publisher, Request, Subscription
+from .notifications.stored import Stored
 from .registry import AlreadyThere, Registry, ResourceUnknown, StatesFull
 from .settings import Settings
-from .stored import Stored
-from .supervision import Supervisor
-from .webhook import Webhooks, endpoint_uri, shown
+from .supervision import FeedSupervisor
 
 APPEND_ATTEMPTS = 5
 """How often an append is tried whose ids others append at the same time."""
@@ -48,7 +48,7 @@ class Service:
         store: LogStore,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
         """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop; `spans`
@@ -62,7 +62,7 @@ class Service:
         self._bus, self._may_act = bus, store.may_act
         self._delivery = Delivery(self.webhooks, settings, spans)
         self.traffic = self._delivery.traffic
-        self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
+        self._supervisor = FeedSupervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..formats.values import (
+from ..formats.settings.declaration import (
     KIB,
     MIB,
     boolean,
@@ -19,7 +19,7 @@ from ..formats.values import (
     setting,
     whole_number,
 )
-from .addresses import Place
+from .notifications.addresses import Place
 
 LOOPBACK = "loopback"
 """The word in `hosts` for this machine itself."""

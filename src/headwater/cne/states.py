@@ -13,10 +13,10 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from ..core.event import SequencedEvent
-from .addresses import Address, Pattern
-from .notification import Notification, Value
-from .records import RESOURCE_CHARS_MAX
-from .stored import Stored
+from .notifications.addresses import Address, Pattern
+from .notifications.notification import Notification, Value
+from .notifications.records import RESOURCE_CHARS_MAX
+from .notifications.stored import Stored
 
 SOURCES_MAX = 32
 """Of one address; beyond that, the source that was silent for longest is forgotten."""

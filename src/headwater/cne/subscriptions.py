@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from ..core.access import Right
 from ..core.limits import show
-from . import records, rendering
-from .choosing import chosen
-from .document import Members
-from .endpoint import Endpoint
-from .errors import Refused
+from .delivery.endpoint import Endpoint
+from .errors import RequestRefused
 from .exchange import Exchange
 from .host import Host
-from .notification import Dialect
-from .reading import members_of
-from .records import Subscription
+from .notifications import records, writer
+from .notifications.document import Members
+from .notifications.notification import Dialect
+from .notifications.reader import members_of
+from .notifications.records import Subscription
 from .registry import AlreadyThere
+from .selection import chosen
 from .states import about
 
 
@@ -58,7 +58,7 @@ async def delete(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_own(host: Host, exchange: Exchange) -> None:
-    """DELETE /subscriptions: the caller's own, see `choosing`."""
+    """DELETE /subscriptions: the caller's own, see `selection`."""
     owner = await host.owner(exchange, Right.READ)
     service = host.service
     await service.unsubscribe(*chosen(exchange, owner, service.subscriptions.by_id.values(), service.conflicts))
@@ -70,7 +70,7 @@ async def ping(host: Host, exchange: Exchange) -> None:
     await host.owner(exchange, Right.READ)
     found = host.service.subscriptions.by_id.get(exchange.arguments[0])
     if found is None:
-        raise Refused(400, "subscription not found")
+        raise RequestRefused(400, "subscription not found")
     await host.service.ping(found)
     await exchange.answer_json(202, {"status": "ping sent"})
 
@@ -98,15 +98,15 @@ async def current_state(host: Host, exchange: Exchange) -> None:
     found = await host.service.states(resource)
     if not found:
         is_v2 = exchange.dialect is Dialect.V2
-        raise Refused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
+        raise RequestRefused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
     texts = []
     for stored, notification in about(found, resource):
         if exchange.dialect is Dialect.V2:
-            texts.append(rendering.structured(notification, stored.sequence_number))
+            texts.append(writer.structured(notification, stored.sequence_number))
         elif host.settings.v1_wraps:
-            texts.append(rendering.wrapped_v1(notification, resource, stored.sequence_number))
+            texts.append(writer.wrapped_v1(notification, resource, stored.sequence_number))
         else:
-            texts.append(rendering.bare(notification, notification.id))
+            texts.append(writer.bare(notification, notification.id))
     body = texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"
     await exchange.answer(200, body)
 
@@ -114,7 +114,7 @@ async def current_state(host: Host, exchange: Exchange) -> None:
 def _found(host: Host, exchange: Exchange) -> Subscription:
     found = host.service.subscriptions.by_id.get(exchange.arguments[0])
     if found is None:
-        raise Refused(404 if exchange.dialect is Dialect.V2 else 400, "subscription not found")
+        raise RequestRefused(404 if exchange.dialect is Dialect.V2 else 400, "subscription not found")
     return found
 
 

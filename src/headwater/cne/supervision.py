@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import logging
 
-from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.local import LocalLog
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
-from ..core.turns import Turns
-from .delivery import Delivery
+from ..core.watch.bus import Bus
+from .delivery.delivery import Delivery
 from .feed import Feed
-from .records import Subscription
+from .notifications.records import Subscription
 from .registry import Registry
 from .settings import Settings
 
@@ -28,7 +28,7 @@ READY_S = 10.0
 _logger = logging.getLogger("headwater.cne")
 
 
-class Supervisor:
+class FeedSupervisor:
     """Keeps a feed running, on one event loop: `start` it when the subscriptions are loaded, and `close` it."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Supervisor:
         delivery: Delivery,
         settings: Settings,
         bus: Bus,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
     ) -> None:
         """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.access import Guard
-from ..core.bus import Bus
+from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
-from ..core.turns import Turns
+from ..core.watch.bus import Bus
 from ..http import Host
 from .live import Live
 from .sessions import Sessions
@@ -24,7 +24,7 @@ class ConsoleHost(Host):
         sessions: Sessions,
         bus: Bus,
         live: Live,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         wants: ConsoleSettings | None = None,
         lag: tuple[int, int] = (0, 0),
         ports: Mapping[str, int] | None = None,
@@ -37,4 +37,4 @@ class ConsoleHost(Host):
         self.wants, self.ports = wants or ConsoleSettings(), ports or {}
         self.lag_events, self.lag_ms = lag
         self.store, self.sessions, self.bus, self.live = store, sessions, bus, live
-        self.turns = turns or Turns()
+        self.turns = turns or FairScheduler()

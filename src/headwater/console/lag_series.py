@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..core.following import Lag
+from ..core.followers import Lag
 from .rings import FINE, FINE_S, Rings
 
 LAG_SERIES = ("lag_events", "lag_seconds")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..core.access import Right, User
-from ..core.following import Lag
+from ..core.followers import Lag
 from .rings import FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
 

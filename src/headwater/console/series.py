@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..core.following import Lag
+from ..core.followers import Lag
 from .lag_series import LAG_SERIES, LagSeries
 from .rings import Rings
 

@@ -6,7 +6,7 @@
 | `GET /console/session` | who asks, with which grants; with `?log=`, the rights on that log |
 | `DELETE /console/session` | log out |
 | `GET /console/history` | what was measured lately (`history`) |
-| `GET /console/stream` | what goes on (`streaming`) |
+| `GET /console/stream` | what goes on (`stream`) |
 | `GET /console/...` | the page, and its files (`pages`) |
 """
 
@@ -29,7 +29,7 @@ from . import pages
 from .history import history
 from .host import ConsoleHost
 from .sessions import IDLE_S
-from .streaming import stream
+from .stream import stream
 
 BODY_BYTES_MAX = 16 * 1024
 LOG_CHARS_MAX = 64

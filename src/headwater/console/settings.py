@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..formats.values import boolean, setting
+from ..formats.settings.declaration import boolean, setting
 
 
 @dataclass(frozen=True, slots=True)

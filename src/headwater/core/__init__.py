@@ -17,23 +17,33 @@ from .access import (
     Unauthenticated,
     User,
 )
-from .asynchronous import AsyncLog
-from .bus import Bus, Notification
 from .condition import AppendCondition
 from .consumer import Consumer
 from .errors import ConditionFailure
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
 from .extent import Extent
 from .local import LocalLog
-from .log import AppendRequest, AppendResult, ArrowBatch, EventLog, LogInfo, LogStatistics, Page, Reading, Selection
+from .log import (
+    AppendRequest,
+    AppendResult,
+    ArrowBatch,
+    EventLog,
+    LogInfo,
+    LogStatistics,
+    Page,
+    Reading,
+    Selection,
+    Subscription,
+)
+from .loop.async_log import AsyncLog
 from .mark import Committed, Mark, Staged, WriterState
-from .notification_types import EVERY_TYPE, NotificationType
 from .query import ALL, Query, QueryItem
 from .reading import read_pages
 from .settings import LogSettings, check_log_name
 from .state import StateEntry, StateStore
 from .store import LogStore
-from .subscription import Subscription
+from .watch.bus import Bus, Notification
+from .watch.notification_types import EVERY_TYPE, NotificationType
 
 EventType = NotificationType
 """Its name in 0.1.0."""

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from .acting import acting
-from .bus import Bus
+from .actor import acting
 from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
 from .limits import _UNFIT, show
-from .notification_types import NotificationType
 from .state import StateStore
+from .watch.bus import Bus
+from .watch.notification_types import NotificationType
 
 CONSUMER_CHARS_MAX = 256
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from .shown import show
+from .quoting import show
 
 
 class EventLogError(Exception):

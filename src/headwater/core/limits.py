@@ -16,7 +16,7 @@ from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
 from .message_check import check_messages
-from .shown import show as show
+from .quoting import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
 """FutoIn event ids have 18 digits."""

@@ -6,8 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .acting import acting
-from .bus import Bus
+from .actor import acting
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
 from .counting import Counted, TermKind
@@ -15,15 +14,15 @@ from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded,
 from .event import Event
 from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
-from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection
+from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection, Subscription
 from .mark import Mark, WriterState, check_mark
-from .notification_types import NotificationType
 from .query import ALL, Query
 from .reading import LocalSubscription, PagedLog, PagedReading, read_pages
 from .settings import LogSettings
 from .state import StateStore
 from .streams import StreamPositions
-from .subscription import Subscription
+from .watch.bus import Bus
+from .watch.notification_types import NotificationType
 
 APPEND_NEW_ATTEMPTS = 8
 """So often `append_new` looks again which ids are stored, when another append of one of them came between."""
@@ -33,7 +32,7 @@ class LocalLog(PagedLog):
     """A log in this process: an `EventLog` whose subclasses keep three primitives and the consumers.
 
     All methods may be called from any thread; `submit`, `read_page` and `watch` do not block, so that an event loop
-    may call them (see `core.asynchronous`).
+    may call them (see `core.loop.async_log`).
     """
 
     def __init__(

@@ -1,12 +1,17 @@
-"""The event log: the protocol that every room uses; the memory log, the stored log and the HTTP client all keep it."""
+"""The event log: the protocol that every room uses; the memory log, the stored log and the HTTP client all keep it.
+
+A subscription catches up, then follows. It holds a cursor, never a queue of events.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from .closing import Closing
 from .condition import AppendCondition
 from .consumer import Consumer
 from .errors import EventLogError
@@ -15,7 +20,37 @@ from .limits import EventColumns
 from .mark import Mark
 from .query import ALL, Query
 from .settings import LogSettings
-from .subscription import Subscription
+
+
+class Subscription(Closing):
+    """Iterate it for the events; it blocks where the log has no more, until there are some or it is closed."""
+
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
+        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
+        While it is iterated, that is the event last given out."""
+        self.is_closed = False
+
+    @abstractmethod
+    def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
+        """The events after `cursor`, which moves over them; empty after `timeout_s` without any, None at the end."""
+
+    def poll(self, timeout_s: float | None = 0.0) -> Sequence[SequencedEvent]:
+        """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
+        return self._next_events(timeout_s) or ()
+
+    def __iter__(self) -> Iterator[SequencedEvent]:
+        while (events := self._next_events(None)) is not None:
+            reached = self.cursor
+            for event in events:
+                self.cursor = event.sequence_number
+                yield event
+            self.cursor = max(self.cursor, reached)
+
+    def close(self) -> None:
+        """End it: a waiting iteration stops."""
+        self.is_closed = True
+
 
 SECONDS_MAX = 16
 """Seconds that had a value and are remembered."""
@@ -164,7 +199,7 @@ class EventLog(Protocol):
         """As `append`, of a batch of Arrow, whose columns are the fields of `Event`: with the same checks and errors.
 
         No Python object is made of an event, which takes less than half of the CPU where there are thousands. Only the
-        columns `type` and `data` must be there; null is a field's default (`formats.arrow_events.columns_of`).
+        columns `type` and `data` must be there; null is a field's default (`formats.arrow.events.columns_of`).
 
         Raises InvalidEvent besides, of a schema of which no events can be made, and of malformed Arrow.
         """

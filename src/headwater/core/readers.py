@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from .local import LocalLog
-from .shown import cut
+from .quoting import cut
 
 WANTS_CHARS_MAX = 1024
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from .event import SequencedEvent
-from .log import PAGE_BYTES, PAGE_EVENTS, Page, Selection
+from .log import PAGE_BYTES, PAGE_EVENTS, Page, Selection, Subscription
 from .query import Query
-from .subscription import Subscription
 
 
 class PagedLog(ABC):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ..core.event import SequencedEvent
 from ..core.local import LocalLog
+from ..core.loop.scheduler import BatchSizer
 from ..core.query import Query
-from ..core.turns import Pace
 
 EVENTS_MAX = 2_000_000
 """Events of one query whose times are kept: the newest."""
@@ -126,7 +126,7 @@ class Seen(NamedTuple):
             yield block.counted(borders)
 
 
-class Scan:
+class TimeScan:
     """The times of the events that match one query, from the number `low` to `high`."""
 
     def __init__(self, head: int) -> None:
@@ -135,7 +135,7 @@ class Scan:
         self.blocks: deque[Block] = deque()
         self.events = 0
         self._types: set[str] = set()
-        self._pace = Pace(_PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S)
+        self._sizer = BatchSizer(_PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S)
 
     @property
     def bytes(self) -> int:
@@ -161,7 +161,7 @@ class Scan:
     def _read(self, log: LocalLog, query: Query, partition: int | None, head: int, *, backwards: bool) -> int:
         """One page of what is above, or below; the times that it has belong to the block at that end."""
         began = thread_time()
-        limit = self._pace.size
+        limit = self._sizer.size
         first_retained = log.first_retained  # before it is read: the log may be trimmed meanwhile, which `_forget` sees
         if backwards:
             page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit)
@@ -176,7 +176,7 @@ class Scan:
         self.events += len(page.events)
         while self.events - self.blocks[0].count >= EVENTS_MAX:
             self._drop_oldest()
-        self._pace.took(len(page.events), thread_time() - began)
+        self._sizer.took(len(page.events), thread_time() - began)
         return len(page.events)
 
     def _block(self, low: int, high: int, *, backwards: bool) -> Block:
@@ -213,11 +213,11 @@ class EventTimes:
 
     def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._scans: OrderedDict[Hashable, Scan] = OrderedDict()
+        self._scans: OrderedDict[Hashable, TimeScan] = OrderedDict()
 
-    def scan(self, key: Hashable, head: int) -> Scan:
+    def scan(self, key: Hashable, head: int) -> TimeScan:
         """The scan of that question (of one incarnation of a log); a new one begins at the head."""
-        scan = self._scans.setdefault(key, Scan(head))
+        scan = self._scans.setdefault(key, TimeScan(head))
         self._scans.move_to_end(key)
         self.bound()  # whoever left in the middle of a scan has not
         return scan

@@ -91,9 +91,9 @@ def packed_pages() -> Rendering:
 
 def arrow_stream() -> Rendering:
     """An Arrow stream, a record batch for each page: ids as they are stored."""
-    from ..formats import arrow  # it takes a moment to load, and most servers are never asked for it
+    from ..formats.arrow import tables  # it takes a moment to load, and most servers are never asked for it
 
-    return Rendering(arrow.STREAM.encode(), arrow.OPENING, b"", arrow.CLOSING, arrow.encode_page)
+    return Rendering(tables.STREAM.encode(), tables.OPENING, b"", tables.CLOSING, tables.encode_page)
 
 
 def cloudevents_batch(default_source: str) -> Rendering:

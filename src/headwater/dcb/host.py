@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..core.access import Guard
 from ..core.local import LocalLog
-from ..core.open_logs import OpenLog
+from ..core.loop.open_logs import OpenLog
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Header, LogHost
 from .event_times import EventTimes
@@ -34,7 +34,7 @@ class Host(LogHost[Described]):
         self,
         store: LogStore,
         guard: Guard,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
         workers: Workers | None = None,
     ) -> None:

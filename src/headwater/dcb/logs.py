@@ -15,7 +15,7 @@ from ..core.log import LogInfo
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..formats import jsontext
-from ..formats.logsettings import SettingsJson, named_settings
+from ..formats.settings.logs import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from ..http.exchange import DROPS_AT_MOST, drops_at_most, whole_number

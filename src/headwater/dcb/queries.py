@@ -13,11 +13,14 @@ from msgspec import UNSET
 
 from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, InvalidQuery
-from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX, SEQUENCE_NUMBER_MAX, show
 from ..core.query import ALL, Query, QueryItem
+from ..formats.budget.values import check_values
 from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
 
 VERSION = "1.0"
+QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
+"""Terms, and what they are wrapped into."""
 _CRITERION_TYPES = {"EventTypes": (True, False), "Tags": (False, True), "EventTypesAndTags": (True, True)}
 """Criterion type -> whether it has event types, whether it has tags."""
 _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exact_tags)(?P<rest>\[\d+\])?)?)?")
@@ -54,6 +57,11 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     if not items and (none_is_all or name != "items"):
         return ALL
     return _checked([_item_of(item, f"{where}.{name}[{index}]") for index, item in enumerate(items)], f"{where}.{name}")
+
+
+def check_query(text: bytes, where: str = "query") -> None:
+    """Raises InvalidInput where a query, or what holds little else, has more values than any that is allowed."""
+    check_values(text, QUERY_VALUES_MAX, where)
 
 
 def is_in_seed_form(given: QueryIn | str) -> bool:

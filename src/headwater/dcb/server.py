@@ -8,15 +8,18 @@ from importlib.resources import files
 
 from ..core.access import Guard
 from ..core.errors import LogNotFound
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Turns
 from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
-from . import appending, consumers, counting, logs, reading, subscribing, suite, terms, times, workers
+from . import benchmark, consumers, logs, workers
+from .appends import append
+from .counts import count, histograms, terms
 from .host import Host
-from .one_event import EventForms, OneEvent
+from .reads import read, subscribe
+from .reads.one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
 """Of an append, which takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
@@ -38,7 +41,7 @@ class Application(FrontEnd[Host, Exchange]):
         guard: Guard,
         *,
         body_bytes_max: int = BODY_BYTES_MAX,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
         forms: EventForms | None = None,
         workers: Workers | None = None,
@@ -81,17 +84,17 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("PUT", "/logs/{log}", logs.create),
     ("PATCH", "/logs/{log}", logs.change),
     ("DELETE", "/logs/{log}", logs.delete),
-    ("POST", "/logs/{log}/append", appending.append),
-    ("POST", "/logs/{log}/events", appending.append_cloudevents),
-    ("POST", "/logs/{log}/read", reading.read),
-    ("POST", "/logs/{log}/count", counting.count),
-    ("POST", "/logs/{log}/histogram", times.histogram),
-    ("POST", "/logs/{log}/event-histogram", times.event_histogram),
+    ("POST", "/logs/{log}/append", append.append),
+    ("POST", "/logs/{log}/events", append.append_cloudevents),
+    ("POST", "/logs/{log}/read", read.read),
+    ("POST", "/logs/{log}/count", count.count),
+    ("POST", "/logs/{log}/histogram", histograms.histogram),
+    ("POST", "/logs/{log}/event-histogram", histograms.event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
-    ("GET", "/logs/{log}/position", times.position),
+    ("GET", "/logs/{log}/position", histograms.position),
     ("GET", "/logs/{log}/segments", logs.list_segments),
-    ("GET", "/logs/{log}/head", reading.head),
-    ("GET", "/logs/{log}/subscribe", subscribing.subscribe),
+    ("GET", "/logs/{log}/head", read.head),
+    ("GET", "/logs/{log}/subscribe", subscribe.subscribe),
     ("POST", "/logs/{log}/trim", logs.trim),
     ("GET", "/logs/{log}/consumers", consumers.list_consumers),
     ("PUT", _CONSUMER, consumers.register),
@@ -101,21 +104,21 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("PUT", _WORKER, workers.beat),
     ("DELETE", _WORKER, workers.leave),
     ("POST", f"{_WORKER}/acknowledge", workers.acknowledge),
-    ("GET", "/dcb/{log}/read", suite.read),
-    ("POST", "/dcb/{log}/append", suite.append),
+    ("GET", "/dcb/{log}/read", benchmark.read),
+    ("POST", "/dcb/{log}/append", benchmark.append),
 ]
 
 _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
-    appending.append: BODY_BYTES_MAX,
-    appending.append_cloudevents: BODY_BYTES_MAX,
-    suite.append: BODY_BYTES_MAX,
-    reading.read: READ_BYTES_MAX,
-    counting.count: READ_BYTES_MAX,
-    times.histogram: READ_BYTES_MAX,
-    times.event_histogram: READ_BYTES_MAX,
+    append.append: BODY_BYTES_MAX,
+    append.append_cloudevents: BODY_BYTES_MAX,
+    benchmark.append: BODY_BYTES_MAX,
+    read.read: READ_BYTES_MAX,
+    count.count: READ_BYTES_MAX,
+    histograms.histogram: READ_BYTES_MAX,
+    histograms.event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
-    appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, logs.list_segments,
+    append.append, subscribe.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
     workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

@@ -14,7 +14,7 @@ from ..core.event import Event
 from ..core.extent import SegmentInfo
 
 ARROW = "application/vnd.apache.arrow.stream"
-"""`formats.arrow.STREAM`, for those who need not load Arrow."""
+"""`formats.arrow.tables.STREAM`, for those who need not load Arrow."""
 
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol, TypeVar
 
-from ..core.asynchronous import AsyncLog
 from ..core.condition import AppendCondition
 from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
 from ..core.log import AppendResult
+from ..core.loop.async_log import AsyncLog
 from ..core.query import Query
 from .deciding import RETRIES, Retries, Terms, deciding, projecting
 from .decision import Decided, Decision

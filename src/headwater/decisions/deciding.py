@@ -18,7 +18,7 @@ from ..core.condition import AppendCondition
 from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
 from ..core.limits import ID_CHARS_MAX, SEQUENCE_NUMBER_MAX
 from ..core.query import Query
-from ..core.shown import show
+from ..core.quoting import show
 from .decision import Decided, Decision, following, read_back, written
 from .errors import Contended
 from .folding import KEY, Plan, States

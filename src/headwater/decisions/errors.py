@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.errors import AppendConditionFailed
-from ..core.shown import show
+from ..core.quoting import show
 
 
 class DecisionsError(Exception):

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.errors import InvalidInput, InvalidQuery
 from ..core.event import NO_ATTRIBUTES, SequencedEvent
 from ..core.query import Query, QueryItem
-from ..core.shown import show
+from ..core.quoting import show
 from .errors import InvalidDefinition, UnreadableEvent
 from .events import EventType
 from .projection import Knowledge, Projection, query_of

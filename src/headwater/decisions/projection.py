@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from ..core.event import SequencedEvent
 from ..core.limits import TYPE_CHARS_MAX
 from ..core.query import Query, QueryItem
-from ..core.shown import show
+from ..core.quoting import show
 from .errors import InvalidDefinition
 from .shapes import Shape, shape_of
 from .snapshots import EVERY, Keeping, SnapshotStore

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from ..core.shown import show
+from ..core.quoting import show
 from .errors import InvalidDefinition
 from .events import EventType, described, event_type
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..core.errors import InvalidInput
-from ..core.shown import show
+from ..core.quoting import show
 
 PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat")
 POSTGRESQL_LIBRARIES = ("psycopg", "psycopg2", "psycopg2cffi", "pg8000")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin
 from uuid import UUID
 
 from ..core.errors import InvalidEvent
-from ..core.shown import show
+from ..core.quoting import show
 from .errors import InvalidDefinition
 
 TagValue = str | int | UUID | Enum

@@ -17,7 +17,7 @@ from ..client import connect
 from ..core.access import Forbidden
 from ..core.errors import LogExists
 from ..core.log import EventLog
-from ..formats.client_variables import CA_FILE, CREATE_LOG, LOG, PASSWORD, TOKEN, URL, USER
+from ..formats.settings.client_variables import CA_FILE, CREATE_LOG, LOG, PASSWORD, TOKEN, URL, USER
 from ..storage import Engine
 from ..storage.memory import MemoryStore
 from .errors import as_theirs

@@ -24,12 +24,12 @@ from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
 from . import wire
-from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import FAILURES, Calls
-from .connection import Connection, decoded
+from .calls.address import RETRIES, TIMEOUT_S, BulkAddress
+from .calls.batches import Batches, pieces_of, schema_and_batches
+from .calls.calls import FAILURES, Calls
+from .calls.connection import FlightConnection, decoded
 from .errors import ServerFault
 from .schemas import schema_of
-from .sending import Batches, pieces_of, schema_and_batches
 from .wire import Appended, OnDuplicate, Split, Ticket
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ APPENDS_AHEAD = 4
 
 
 def put_once(
-    connection: Connection,
+    connection: FlightConnection,
     command: wire.PutCommand,
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
@@ -95,7 +95,7 @@ class BulkClient(Closing):
     """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
 
     All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
-    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `seen.NotHereYet`, too.
+    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `calls.seen.NotHereYet`, too.
     """
 
     def __init__(
@@ -224,7 +224,8 @@ class BulkClient(Closing):
                 tries.failed(error)
 
     def lender(self, ticket: Ticket, uid: int) -> wire.Lender:
-        """Who lends the segments of a ticket with fixed bounds to a process of that user; see `borrowing.take`.
+        """Who lends the segments of a ticket with fixed bounds to a process of that user; see
+        `calls.segment_sharing.take`.
 
         Raises InvalidInput where an older server has no such action.
         """
@@ -374,7 +375,7 @@ class BulkClient(Closing):
         answers: list[T] = []
         is_cautious = not (self._calls.is_single or is_idempotent)
 
-        def put(connection: Connection, schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> None:
+        def put(connection: FlightConnection, schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> None:
             answers.clear()
             put_once(connection, command, schema, rest, answers, kind, is_cautious=is_cautious)
 
@@ -396,7 +397,7 @@ class BulkClient(Closing):
         return answers
 
 
-def _stream(connection: Connection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+def _stream(connection: FlightConnection, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     reader = connection.client().do_get(flight.Ticket(wire.encode(ticket)), connection.options(is_stream=True))
     is_whole = False
     try:

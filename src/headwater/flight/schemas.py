@@ -1,4 +1,4 @@
-"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow_events`."""
+"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow.events`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..formats.arrow import SCHEMA
+from ..formats.arrow.tables import SCHEMA
 from .wire import Ticket
 
 LOG = "log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.limits import STAGED_BYTES_MAX
-from ..formats.values import MIB, boolean, byte_count, one_of, setting, whole_number
+from ..formats.settings.declaration import MIB, boolean, byte_count, one_of, setting, whole_number
 
 DEFAULT_PORT = 8815
 

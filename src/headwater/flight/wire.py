@@ -24,8 +24,8 @@ from ..core.settings import LogSettings
 from ..core.streams import STREAM_CHARS_MAX
 from ..formats import jsontext
 from ..formats.decoders import json_decoder
-from ..formats.logsettings import SettingsJson, named_settings
 from ..formats.querytext import parse_query
+from ..formats.settings.logs import SettingsJson, named_settings
 
 COMMAND_BYTES_MAX = 1024 * 1024
 """The largest ticket, command or body of an action that is looked at."""

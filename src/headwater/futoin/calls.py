@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
-from ..core.acting import act_as
+from ..core.actor import act_as
 from ..core.errors import EventLogError
 from ..http.host import USER_KEY
-from . import interface
-from .coders import JSON, coder_of
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
 from .identity import Caller, identify
-from .interface import Function
-from .long_messages import check_long
-from .message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
-from .signing import base_in_slices
+from .messages import interface
+from .messages.coders import JSON, coder_of
+from .messages.interface import Function
+from .messages.limits import check_long
+from .messages.message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
+from .messages.signatures import base_in_slices
 
 T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
@@ -39,7 +39,7 @@ Pushes = dict[tuple[object, ...], Stoppable]
 """Of each key there is one at a time."""
 
 
-class Connection(Protocol):
+class CallbackConnection(Protocol):
     """A connection on which the peer can be called back (FTN3, BiDirectChannel)."""
 
     @property
@@ -93,7 +93,7 @@ class Channel(Protocol):
         """The trace that the head of the HTTP request names (W3C Trace Context); of a connection none."""
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> CallbackConnection | None:
         """The connection, if it is one."""
 
 
@@ -200,7 +200,7 @@ async def answer(
         call = checked(host, log_name, channel, message, caller)
         name = ".".join(call.function.key)
         host.statistics.calls[name] += 1
-        host.turns.doing.what = "futoin", name
+        host.turns.activity.what = "futoin", name
         if message.size > interface.MESSAGE_BYTES_MAX:
             await asyncio.sleep(0)
         result = await handlers[call.function.key](call)

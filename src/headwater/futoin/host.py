@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from ..core.access import Guard, Right
 from ..core.errors import LogNotFound
-from ..core.open_logs import OpenLog, OpenLogs
+from ..core.loop.open_logs import OpenLog, OpenLogs
+from ..core.loop.scheduler import FairScheduler
+from ..core.loop.traffic import Traffic
 from ..core.readers import Readers
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
-from ..core.traffic import Traffic
-from ..core.turns import Turns
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings
@@ -48,12 +48,12 @@ class Host:
         store: LogStore,
         guard: Guard,
         settings: Settings,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
         """`turns` deals the loop's time to those who read; `readers` are told of pushes."""
         self.readers = readers or Readers()
-        self.turns = turns or Turns()
+        self.turns = turns or FairScheduler()
         self.guard, self.settings, self.may_act = guard, settings, store.may_act
         self.statistics = Statistics()
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from ..core.bounded_cache import remembered
 from ..core.errors import EventLogError
 from ..core.log import AppendResult
 from ..core.loop.batcher import settle
-from ..core.remembered import remembered
 from ..formats.problem import Problem
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
@@ -21,13 +21,13 @@ from ..http.asgi import raw_path
 from ..http.certificates import certified
 from ..http.errors import CLOSE, HttpError
 from ..http.host import USER_KEY
-from . import interface
 from .calls import Handler, Reply, answer, failed, refusal, reply_to
-from .coders import JSON
 from .errors import FutoInError, error_of_problem, futoin_error_of, invalid
+from .functions.quick_add import Adding, begin
+from .functions.quick_add import reply_to as reply_to_adding
 from .host import Host
-from .quick_adding import Adding, begin
-from .quick_adding import reply_to as reply_to_adding
+from .messages import interface
+from .messages.coders import JSON
 
 MESSAGE_BYTES_MAX = 8 * 2**20
 """The largest message of any function; each has its own limit besides."""

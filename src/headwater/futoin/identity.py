@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ..core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
 from ..formats.authorization import CONTROL, UNREADABLE, credentials_of
 from .errors import FutoInError, invalid, security
-from .message import Message
-from .signing import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature, base_in_slices
+from .messages.message import Message
+from .messages.signatures import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature, base_in_slices
 
 ANYBODY_NAME = "anybody"
 """Whose consumers those are of a peer that names nobody, where no user is configured."""

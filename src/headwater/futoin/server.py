@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ..core.access import Guard
+from ..core.loop.scheduler import FairScheduler
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Turns
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
 from ..http.errors import Disconnected
-from . import generating, http, interface, polling
+from . import http
 from .calls import Handler
+from .functions import generate, poll
+from .functions.push import Pushing
 from .host import Host
-from .pushing import Pushing
+from .messages import interface
 from .settings import Settings
-from .websocket import Connection
+from .websocket import FutoinConnection
 
 ENDPOINT = "/futoin/{log}"
 _GEN, _POLL, _PUSH = "futoin.evt.gen", "futoin.evt.poll", "futoin.evt.push"
@@ -26,11 +28,11 @@ _OUR_GEN, _OUR_POLL = "headwater.evt.gen", "headwater.evt.poll"
 def handlers(pushing: Pushing) -> Mapping[tuple[str, str], Handler]:
     """What implements each function; a test finds none missing."""
     return {
-        **{(name, "ping"): generating.ping for name in (_GEN, _POLL, _PUSH, _OUR_GEN, _OUR_POLL)},
-        **{(name, "addEvent"): generating.add_event for name in (_GEN, _OUR_GEN)},
-        (_OUR_GEN, "addEvents"): generating.add_events,
-        **{(name, "registerConsumer"): polling.register_consumer for name in (_POLL, _PUSH, _OUR_POLL)},
-        **{(name, "pollEvents"): polling.poll_events for name in (_POLL, _PUSH, _OUR_POLL)},
+        **{(name, "ping"): generate.ping for name in (_GEN, _POLL, _PUSH, _OUR_GEN, _OUR_POLL)},
+        **{(name, "addEvent"): generate.add_event for name in (_GEN, _OUR_GEN)},
+        (_OUR_GEN, "addEvents"): generate.add_events,
+        **{(name, "registerConsumer"): poll.register_consumer for name in (_POLL, _PUSH, _OUR_POLL)},
+        **{(name, "pollEvents"): poll.poll_events for name in (_POLL, _PUSH, _OUR_POLL)},
         (_PUSH, "readyToReceive"): pushing.ready_to_receive,
     }
 
@@ -46,7 +48,7 @@ class Application:
         store: LogStore,
         guard: Guard,
         settings: Settings | None = None,
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
         """`guard` says who may do what; `turns` deals the loop's time to those who read, and `readers` are told of
@@ -97,6 +99,6 @@ class Application:
         if len(path) != 1:
             await refuse_websocket(send)
             return
-        connection = Connection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
+        connection = FutoinConnection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
         with suppress(OSError):  # the peer has left
             await connection.serve()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.errors import InvalidInput
-from ..formats.values import boolean, setting, shown_as, texts, whole_number
+from ..formats.settings.declaration import boolean, setting, shown_as, texts, whole_number
 from .naming import Alias, read_alias
 
 PAGE_EVENTS = 1000

@@ -18,14 +18,14 @@ from ..core.log import AppendResult
 from ..http import Receive, Send
 from ..http.asgi import TRUST
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
-from .coders import JSON
 from .errors import invalid
-from .generating import begin_add_event
+from .functions.generate import begin_add_event
+from .functions.quick_add import begin, reply_to
 from .host import Host
 from .http import Request
 from .identity import is_shown
-from .message import Coder, Message
-from .quick_adding import begin, reply_to
+from .messages.coders import JSON
+from .messages.message import Coder, Message
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -72,7 +72,7 @@ class Slots:
             await self._changed.wait()
 
 
-class Connection:
+class FutoinConnection:
     """A connection of one peer to one log's endpoint."""
 
     trace = NO_ATTRIBUTES
@@ -121,7 +121,7 @@ class Connection:
         self._closing: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> FutoinConnection:
         """See calls.Channel: the peer can be called back."""
         return self
 

@@ -12,17 +12,16 @@ from typing import TypeVar
 
 from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
-from ..core.threads import Threads
-from ..storage.framelog import HeadMoved, Term
-from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
-from ..storage.homed import CopyBehind
-from . import role_actions as actions
-from . import role_events as events
+from ..core.watch.threads import Threads
+from ..storage.frames.frame_log import HeadMoved, Term
+from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeWentBack
+from ..storage.home.replicated_log import CopyBehind
 from .last_lease import LastLease
-from .lease import LeaseTimes
-from .postgres import PostgresHome
-from .postgres_lease import Granted, LeaseStanding
-from .roles import Role, Roles
+from .postgres.home import PostgresHome
+from .postgres.lease import Granted, LeaseStanding
+from .roles import actions, events
+from .roles.lease import LeaseTimes
+from .roles.machine import Role, Roles
 
 logger = logging.getLogger("headwater.homes")
 
@@ -58,7 +57,7 @@ class Driver:
     ) -> None:
         """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are.
 
-        `told` gets what an operator is to know, see `role_actions.Tell`.
+        `told` gets what an operator is to know, see `roles.actions.Tell`.
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._told = last_lease, told
@@ -103,11 +102,11 @@ class Driver:
 
         Before, those who could go on at once would wait for what is fetched here.
         """
-        self._events.put(events.Opened())
+        self._events.put(events.CopyOpened())
 
     def closed(self) -> None:
         """The copy is being closed, and is to be opened again: until then this server tries for no lease."""
-        self._events.put(events.Closed())
+        self._events.put(events.CopyClosed())
 
     @property
     def role(self) -> Role:
@@ -167,15 +166,15 @@ class Driver:
         return self._turn is not None and self._turn.term == self._begun
 
     def lost(self, error: Exception) -> None:
-        """Why the engine can append no more: see `storage.homed.Homed`."""
+        """Why the engine can append no more: see `storage.home.replicated_log.Homed`."""
         turn = self._turn
         if isinstance(error, HeadMoved):
             if turn is not None and error.head.term != turn.term:  # else it was asked under an earlier term of its own
                 self._events.put(events.ForeignTerm(turn.term, error.head.term))
         elif isinstance(error, HomeWentBack):
-            self._events.put(events.HomeWentBack(error.log, error.copy_head, error.home_head))
+            self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeChanged):
-            self._events.put(events.HomeChanged())
+            self._events.put(events.HomeChangeSeen())
         elif isinstance(error, CopyBehind):
             self.failed(str(error))
         else:
@@ -305,7 +304,7 @@ class Driver:
         elif self._is_given(standing, nonce):
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
-            self._events.put(events.HomeChanged())
+            self._events.put(events.HomeChangeSeen())
         else:
             self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
 
@@ -320,7 +319,7 @@ class Driver:
             self._events.put(events.LeaseRenewed(term, sent_at))
             self._answer_of(self._stands)
         elif (standing := self._answer_of(self._stands)) is not None:
-            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChanged())
+            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChangeSeen())
 
     def _is_given(self, standing: LeaseStanding, nonce: int) -> bool:
         """Whether this server has the lease that it asked for with that nonce, though the answer was lost."""
@@ -341,7 +340,7 @@ class Driver:
             self._events.put(done)
         elif (head := self._answer_of(lambda: self.asked.head(JOURNAL_KEY))) is not None:
             is_foreign = head.term != granted.term
-            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChanged())
+            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChangeSeen())
 
     def _ask(self, ask: Callable[[], None], done: events.RoleEvent) -> None:
         def answered() -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ..formats.decoders import json_decoder
-from ..storage.framelog import Term
+from ..storage.frames.frame_log import Term
 
 NAME = "LEASE"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

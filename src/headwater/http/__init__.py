@@ -6,7 +6,7 @@ in a front end, knows which server speaks HTTP below.
 
 from .asgi import Application, Header, Message, Receive, Scope, Send, refuse_websocket
 from .exchange import JSON, Exchange
-from .front_end import FrontEnd
+from .front_end import FrontEnd, refuse_unready
 from .host import Host, LogHost
 from .routing import Routes
 
@@ -23,5 +23,6 @@ __all__ = [
     "Routes",
     "Scope",
     "Send",
+    "refuse_unready",
     "refuse_websocket",
 ]

@@ -12,7 +12,7 @@ HttpError
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
 ├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot tell where it ends
-├── NotHereYet           an event that a read is to see
+├── NumberNotHereYet           an event that a read is to see
 ├── AskPrimary           a replica has no such log
 └── Stopping             the server takes no new requests
 
@@ -32,6 +32,8 @@ from .asgi import Header
 CLOSE: Header = (b"connection", b"close")
 STOPPING_RETRY_AFTER_S = 2
 RETRY: Header = (b"retry-after", b"%d" % STOPPING_RETRY_AFTER_S)
+UNREADY_RETRY: Header = (b"retry-after", b"5")
+"""Of a server that is not ready: to clients, and to whoever asks whether it is."""
 
 
 class Disconnected(Exception):
@@ -150,7 +152,7 @@ class HttpVersionTooOld(HttpError):
         )
 
 
-class NotHereYet(HttpError):
+class NumberNotHereYet(HttpError):
     """503: the request is to see an event that this server does not have."""
 
     headers = (RETRY,)

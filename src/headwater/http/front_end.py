@@ -6,8 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from .asgi import Receive, Scope, Send, live, refuse_websocket
-from .errors import Disconnected, Stopping
+from ..formats.problem import Problem
+from .asgi import SERVICE_RESTART, Receive, Scope, Send, live, refuse_websocket
+from .errors import CLOSE, UNREADY_RETRY, Disconnected, Stopping
 from .exchange import Exchange
 from .host import Host
 from .problems import INTERNAL, problem_of
@@ -15,6 +16,20 @@ from .problems import INTERNAL, problem_of
 H = TypeVar("H", bound=Host)
 E = TypeVar("E", bound=Exchange)
 Handler = Callable[[H, E], Awaitable[None]]
+
+
+async def refuse_unready(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    detail: str,
+    answer: Callable[[Exchange, Problem], Awaitable[None]] = Exchange.answer_problem,
+) -> None:
+    """Answer 503 with this detail, and when to try again; `answer` has the form of the room that is asked."""
+    if scope["type"] == "websocket":
+        await refuse_websocket(send, detail, SERVICE_RESTART)
+    else:
+        await answer(Exchange(scope, receive, send), Problem.of_status(503, detail, UNREADY_RETRY, CLOSE))
 
 
 class FrontEnd(Generic[H, E]):

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
-from ..core.acting import act_as
+from ..core.actor import act_as
 from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
-from ..core.open_logs import OpenLog, OpenLogs
+from ..core.loop.open_logs import OpenLog, OpenLogs
+from ..core.loop.scheduler import FairScheduler, Flow
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.turns import Flow, Turns
 from .authentication import authenticate
 from .certificates import certified
-from .errors import InvalidParameter, NotHereYet
+from .errors import InvalidParameter, NumberNotHereYet
 from .exchange import Exchange
 from .sessions import secret_of
 
@@ -48,7 +48,7 @@ async def await_log(exchange: Exchange, open_log: Callable[[], Awaitable[T]]) ->
 async def await_number(exchange: Exchange, log: LocalLog) -> None:
     """Wait until the log has the number that a request asks for, if it names one.
 
-    Raises NotHereYet: it has not after WAIT_S. InvalidParameter: it is no number.
+    Raises NumberNotHereYet: it has not after WAIT_S. InvalidParameter: it is no number.
     """
     if (wanted := _wanted(exchange)) is None:
         return
@@ -64,7 +64,7 @@ async def await_number(exchange: Exchange, log: LocalLog) -> None:
                 is_news.clear()
                 await is_news.wait()
     except TimeoutError:
-        raise NotHereYet(wanted, log.head(), WAIT_S) from None
+        raise NumberNotHereYet(wanted, log.head(), WAIT_S) from None
     finally:
         stop()
 
@@ -125,13 +125,13 @@ class LogHost(Host, Generic[T]):
         store: LogStore,
         guard: Guard,
         view: Callable[[str, LocalLog], T],
-        turns: Turns | None = None,
+        turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
         """`view`: see OpenLogs. `turns` deals the loop's time to those who read; `readers` are who is sent events."""
         super().__init__(guard)
         self.readers = readers or Readers()
-        self.turns = turns or Turns()
+        self.turns = turns or FairScheduler()
         self.logs = OpenLogs(store, view, self.turns)
         self.stale: Callable[[str], str | None] = lambda name: None
         """Why nothing of a log is to be read here at present; None if it may be."""
@@ -155,7 +155,8 @@ class LogHost(Host, Generic[T]):
     async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
         """The log that the path names first, for a user who has the right.
 
-        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet, AskPrimary.
+        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NumberNotHereYet,
+        AskPrimary.
         """
         name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
         if (stale := self.stale(name)) is not None:

@@ -63,7 +63,7 @@ _TABLE: dict[type, _Row] = {
     errors.HttpVersionTooOld: _Row(
         505, "http_version_too_old", "HTTP/1.1 is needed", lambda e: {"allowed": e.allowed, "unit": "bytes"}
     ),
-    errors.NotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
+    errors.NumberNotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
     errors.AskPrimary: _Row(421, "ask_primary", "The primary is to be asked", _fields("log", "primary")),
     errors.Stopping: _Row(503, "stopping", "Stopping"),
     core.InvalidInput: _Row(400, "invalid_request", "Invalid request", lambda e: {"path": json_path(e.where)}),
@@ -148,7 +148,7 @@ _TABLE: dict[type, _Row] = {
 
 
 def _headers(error: Exception) -> tuple[Header, ...]:
-    if isinstance(error, errors.NotHereYet):
+    if isinstance(error, errors.NumberNotHereYet):
         return error.headers
     if isinstance(error, errors.Stopping):
         return (*error.headers, errors.CLOSE)

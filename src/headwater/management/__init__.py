@@ -5,7 +5,7 @@ Notifications come on a `core.Bus`; here is what there is to know of them (`cata
 """
 
 from .attributes import Kind
-from .catalog import CATALOG, LOST, Attribute, Entry, Scope, as_seen_by, may_see
-from .queue import NotificationQueue
+from .notifications.catalog import CATALOG, LOST, Attribute, Entry, Scope, as_seen_by, may_see
+from .notifications.queue import NotificationQueue
 
 __all__ = ["CATALOG", "LOST", "Attribute", "Entry", "Kind", "NotificationQueue", "Scope", "as_seen_by", "may_see"]

@@ -12,16 +12,16 @@ from typing import Any
 from ..core import errors as core
 from ..core.access import Guard, Right, User
 from ..core.consumer import Consumer
-from ..core.following import lag_of
+from ..core.followers import lag_of
 from ..core.limits import show
 from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
 from ..core.streams import StreamPosition
-from ..formats.logsettings import attribute_name
+from ..formats.settings.logs import attribute_name
 from .ports import Attributes, Dropping, ReadOnly, joined, parted
-from .statuses import Refusal, Status, refusal_of
+from .statuses import OperationRefused, Status, refusal_of
 
 
 def _camel(*names: str) -> Mapping[str, str]:
@@ -157,7 +157,7 @@ class Partitions(ReadOnly):
         log = self._rights.opened(name)
         counts = log.info().partition_events or (log.info().events,)
         if number not in map(str, range(len(counts))):
-            raise Refusal(Status.NOT_FOUND, f"log {name!r} has the partitions 0 to {len(counts) - 1}")
+            raise OperationRefused(Status.NOT_FOUND, f"log {name!r} has the partitions 0 to {len(counts) - 1}")
         partition = int(number)
         first = next(log.read(partition=partition, limit=1), None)
         last = next(log.read(partition=partition, limit=1, backwards=True), None)
@@ -202,7 +202,7 @@ class Consumers(Dropping):
         def made() -> Attributes:
             opened = self._rights.opened(log)
             if opened.consumer(owner, component) is not None:
-                raise Refusal(Status.CONFLICT, f"consumer {name!r} is registered already")
+                raise OperationRefused(Status.CONFLICT, f"consumer {name!r} is registered already")
             with _positions():
                 made = opened.register_consumer(
                     owner, component, after=given.get("acknowledged"), drops_at_most=self.drops_at_most
@@ -278,7 +278,7 @@ def _positions() -> Iterator[None]:
     try:
         yield
     except core.InvalidPosition as error:
-        raise Refusal(Status.BAD_REQUEST, f"acknowledged: {error.problem}") from None
+        raise OperationRefused(Status.BAD_REQUEST, f"acknowledged: {error.problem}") from None
 
 
 def _consumer_key(name: str) -> tuple[str, str, str]:
@@ -293,13 +293,13 @@ def _key(name: str, form: str) -> tuple[str, str, str]:
     """The three parts of a name; a Refusal says what form it has."""
     parts = parted(name, 3)
     if parts is None:
-        raise Refusal(Status.NOT_FOUND, f"{form}, {show(name)} given")
+        raise OperationRefused(Status.NOT_FOUND, f"{form}, {show(name)} given")
     first, second, third = parts
     return first, second, third
 
 
-def _no_stream(log: str, name: str) -> Refusal:
-    return Refusal(Status.NOT_FOUND, f"log {log!r} has no stream {show(name)}")
+def _no_stream(log: str, name: str) -> OperationRefused:
+    return OperationRefused(Status.NOT_FOUND, f"log {log!r} has no stream {show(name)}")
 
 
 def _registered(log: LocalLog, owner: str, component: str) -> Consumer:
@@ -348,10 +348,10 @@ def _shown_stream(log: LocalLog, told: StreamPosition) -> dict[str, Any]:
 
 
 def _settings(settings: LogSettings, given: Attributes) -> LogSettings:
-    """The settings with what is given; None is none of it. Raises Refusal that names the attribute."""
+    """The settings with what is given; None is none of it. Raises OperationRefused that names the attribute."""
     try:
         return replace(settings, **{SETTINGS[attribute]: value for attribute, value in given.items()})
     except core.InvalidSettings as error:
         attributes = {field: attribute for attribute, field in SETTINGS.items()}
         where = attributes.get(error.where, error.where)
-        raise Refusal(Status.BAD_REQUEST, f"{where}: {error.problem}") from None
+        raise OperationRefused(Status.BAD_REQUEST, f"{where}: {error.problem}") from None

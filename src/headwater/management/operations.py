@@ -14,9 +14,9 @@ from ..core import errors as core
 from ..core.access import User
 from ..core.limits import show
 from ..core.loop.fair_semaphore import FairSemaphore
-from ..core.slices import Slices
+from ..core.loop.slices import Slices
+from .attribute_input import changed_attributes, initial_attributes
 from .attributes import Kind
-from .catalog import CATALOG
 from .entities import (
     COMMON,
     CREATE,
@@ -31,10 +31,10 @@ from .entities import (
     EntityType,
     identity_of,
 )
-from .given import changed_attributes, initial_attributes
+from .notifications.catalog import CATALOG
 from .ports import Attributes, Dropping, Entities, ReadOnly, Time
-from .selecting import Selection, selection
-from .statuses import Refusal, Status, refusal_of
+from .query_filter import Selection, selection
+from .statuses import OperationRefused, Status, refusal_of
 
 _logger = logging.getLogger("headwater.management")
 
@@ -103,14 +103,14 @@ class Management:
         return [type for type in TYPES.values() if type.name in self._entities]
 
     def type(self, name: str) -> EntityType:
-        """The type of that name, of which the last word is enough: `log`. Raises Refusal."""
+        """The type of that name, of which the last word is enough: `log`. Raises OperationRefused."""
         return self._type("type", next((each.name for each in self.types if each.word == name), name))
 
     async def do(self, request: Request) -> Answer:
-        """Do what is asked for. Raises Refusal, EventLogError."""
+        """Do what is asked for. Raises OperationRefused, EventLogError."""
         operation = _text(request, "operation")
         if operation is None:
-            raise Refusal(Status.BAD_REQUEST, "operation: missing; name the one to perform")
+            raise OperationRefused(Status.BAD_REQUEST, "operation: missing; name the one to perform")
         async with self._places.place(request.user.name):
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
@@ -120,7 +120,7 @@ class Management:
         """The same, whatever becomes of it as an answer. Raises nothing."""
         try:
             return await self.do(request)
-        except Refusal as refusal:
+        except OperationRefused as refusal:
             return Answer(refusal.status, {}, refusal.description)
         except core.WouldDrop as error:
             facts = {name: getattr(error, name) for name in core.WouldDrop.MEMBERS}
@@ -140,7 +140,7 @@ class Management:
         type, name = self._addressed(operation, request)
         if operation not in type.operations:
             able = ", ".join(type.operations)
-            raise Refusal(Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; it has {able}")
+            raise OperationRefused(Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; it has {able}")
         entities, user = self._entities[type.name], request.user
         if isinstance(entities, Dropping):
             entities = entities.dropping(_bound(request, DROPS_AT_MOST) or 0)
@@ -157,17 +157,17 @@ class Management:
         return _answered(Status.NO_CONTENT, {})
 
     def _addressed(self, operation: str, request: Request) -> tuple[EntityType, str]:
-        """The type and the name of the entity. Raises Refusal."""
+        """The type and the name of the entity. Raises OperationRefused."""
         type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
         if operation == CREATE and identity is not None:
-            raise Refusal(Status.BAD_REQUEST, "identity: the server gives it to what is created; give a name")
+            raise OperationRefused(Status.BAD_REQUEST, "identity: the server gives it to what is created; give a name")
         if (name is None) == (identity is None):
             given = "neither" if name is None else "both"
-            raise Refusal(Status.BAD_REQUEST, f"exactly one of name and identity is to be given, {given} was")
+            raise OperationRefused(Status.BAD_REQUEST, f"exactly one of name and identity is to be given, {given} was")
         if identity is not None:
             return self._identified(identity, type)
         if type is None:
-            raise Refusal(Status.BAD_REQUEST, "type: a name belongs to a type; give that too, or the identity")
+            raise OperationRefused(Status.BAD_REQUEST, "type: a name belongs to a type; give that too, or the identity")
         assert name is not None
         return self._type("type", type), name
 
@@ -176,9 +176,11 @@ class Management:
         for each in self.types:
             if identity_of(each.name, name) == f"{word}/{name}":
                 if type not in (None, each.name):
-                    raise Refusal(Status.NOT_FOUND, f"{show(identity)} is of type {each.name}, not {show(type)}")
+                    raise OperationRefused(
+                        Status.NOT_FOUND, f"{show(identity)} is of type {each.name}, not {show(type)}"
+                    )
                 return each, name
-        raise Refusal(Status.NOT_FOUND, f"there is no entity with the identity {show(identity)}")
+        raise OperationRefused(Status.NOT_FOUND, f"there is no entity with the identity {show(identity)}")
 
     # On the node itself (3.4)
 
@@ -186,15 +188,17 @@ class Management:
         type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
         if type not in (None, NODE_TYPE):
             able = ", ".join(self._type("type", type).operations)
-            raise Refusal(Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; it has {able}")
+            raise OperationRefused(Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; it has {able}")
         perform = self._of_node.get(operation)
         if perform is None:
             able = ", ".join((*OF_ENTITIES, *self._of_node))
-            raise Refusal(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
+            raise OperationRefused(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
         if identity is not None:
-            raise Refusal(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
+            raise OperationRefused(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
         if name not in (None, SELF):
-            raise Refusal(Status.NOT_FOUND, f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given")
+            raise OperationRefused(
+                Status.NOT_FOUND, f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
+            )
         return await perform(request)
 
     async def _query(self, request: Request) -> Answer:
@@ -236,10 +240,10 @@ class Management:
         offset: int,
         count: int | None,
     ) -> list[list[object]]:
-        """The rows that a filter lets through, of which a page is taken. Raises Refusal."""
+        """The rows that a filter lets through, of which a page is taken. Raises OperationRefused."""
         if len(found) > LOOKED_AT_MAX:
             problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} are looked at; name an entityType"
-            raise Refusal(Status.BAD_REQUEST, problem)
+            raise OperationRefused(Status.BAD_REQUEST, problem)
         is_named = _OF_NAMES.issuperset((*wanted, *chosen.names))
         slices, rows, passed = Slices(), list[list[object]](), 0
         for type, name in found:
@@ -259,7 +263,7 @@ class Management:
         """What a QUERY answers of an entity; None for what went away meanwhile."""
         try:
             return _shown(type, name, await self._entities[type.name].read(user, name))
-        except (Refusal, core.LogNotFound, core.ConsumerNotFound, core.Closed):
+        except (OperationRefused, core.LogNotFound, core.ConsumerNotFound, core.Closed):
             return None
         except (core.StorageCorrupted, core.StorageUnavailable):
             return None  # of a log that cannot be opened: that is its entity's to say
@@ -297,18 +301,20 @@ class Management:
         if wanted is None:
             return _answered(Status.OK, found)
         if wanted not in found:
-            raise Refusal(Status.NOT_FOUND, f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all")
+            raise OperationRefused(
+                Status.NOT_FOUND, f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all"
+            )
         return _answered(Status.OK, {wanted: found[wanted]})
 
     def _asked_for(self, request: Request) -> list[EntityType]:
-        """The types that `entityType` names: all if it is not there. Raises Refusal."""
+        """The types that `entityType` names: all if it is not there. Raises OperationRefused."""
         wanted = _text(request, "entityType")
         return self.types if wanted is None else [self._type("entityType", wanted)]
 
     def _type(self, key: str, name: str) -> EntityType:
         if name not in self._entities:
             known = ", ".join(type.name for type in self.types)
-            raise Refusal(Status.NOT_FOUND, f"{key}: there is no {show(name)}; there are {known}")
+            raise OperationRefused(Status.NOT_FOUND, f"{key}: there is no {show(name)}; there are {known}")
         return TYPES[name]
 
 
@@ -320,18 +326,18 @@ class _Node(ReadOnly):
 
     async def read(self, user: User, name: str) -> Attributes:
         if name != SELF:
-            raise Refusal(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, {show(name)} given")
         return {}
 
 
 def _check_size(results: int, attributes: int) -> None:
-    """Raises Refusal where a QUERY would answer too much."""
+    """Raises OperationRefused where a QUERY would answer too much."""
     if results > RESULTS_MAX:
         problem = f"there are {results} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
-        raise Refusal(Status.BAD_REQUEST, problem)
+        raise OperationRefused(Status.BAD_REQUEST, problem)
     if results * attributes > VALUES_MAX:
         problem = f"{results} results of {attributes} attributes are {results * attributes} values"
-        raise Refusal(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
+        raise OperationRefused(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
 
 
 def _answered(status: Status, body: object) -> Answer:
@@ -353,7 +359,7 @@ def _text(request: Request, key: str) -> str | None:
     value = request.properties.get(key)
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    raise Refusal(Status.BAD_REQUEST, f"{key}: a string is expected, {show(value)} given")
+    raise OperationRefused(Status.BAD_REQUEST, f"{key}: a string is expected, {show(value)} given")
 
 
 def _bound(request: Request, key: str) -> int | None:
@@ -361,23 +367,27 @@ def _bound(request: Request, key: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Refusal(Status.BAD_REQUEST, f"{key}: a whole number from 0 on is expected, {show(value)} given")
+        raise OperationRefused(Status.BAD_REQUEST, f"{key}: a whole number from 0 on is expected, {show(value)} given")
     return int(value)
 
 
 def _attribute_names(body: object) -> list[str]:
-    """What a QUERY asks for; empty for everything. Raises Refusal."""
+    """What a QUERY asks for; empty for everything. Raises OperationRefused."""
     if body is None:
         return []
     if not isinstance(body, Mapping):
-        raise Refusal(Status.BAD_REQUEST, f"the body must be a map with `attributeNames`, {show(body)} given")
+        raise OperationRefused(Status.BAD_REQUEST, f"the body must be a map with `attributeNames`, {show(body)} given")
     names = body.get("attributeNames")
     if names is None:
         return []
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise Refusal(Status.BAD_REQUEST, f"attributeNames: a list of strings is expected, {show(names)} given")
+        raise OperationRefused(
+            Status.BAD_REQUEST, f"attributeNames: a list of strings is expected, {show(names)} given"
+        )
     if len(names) > NAMES_MAX:
-        raise Refusal(Status.BAD_REQUEST, f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed")
+        raise OperationRefused(
+            Status.BAD_REQUEST, f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed"
+        )
     if len(set(names)) < len(names):
-        raise Refusal(Status.BAD_REQUEST, "attributeNames: no name may be there twice")
+        raise OperationRefused(Status.BAD_REQUEST, "attributeNames: no name may be there twice")
     return [str(name) for name in names]

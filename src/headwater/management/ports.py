@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import unquote
 
 from ..core.access import User
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 
 def joined(*parts: str) -> str:
@@ -53,7 +53,7 @@ class Entities(Protocol):
         """Those that the user may see, in an order that does not change with time. Raises EventLogError."""
 
     async def read(self, user: User, name: str) -> Attributes:
-        """What there is to know of one. Raises EventLogError; Refusal: there is none, or it is not for that user."""
+        """The attributes of one. Raises EventLogError; OperationRefused: there is none, or it is not for that user."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
         """Make one; `given` is checked, and answered is what was made. Raises as `read`."""
@@ -69,13 +69,13 @@ class ReadOnly(Entities):
     """What entities derive from that cannot be changed in every way: an operation that is not there is refused."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
+        raise OperationRefused(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be updated")
+        raise OperationRefused(Status.NOT_IMPLEMENTED, "such an entity cannot be updated")
 
     async def delete(self, user: User, name: str) -> None:
-        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be deleted")
+        raise OperationRefused(Status.NOT_IMPLEMENTED, "such an entity cannot be deleted")
 
 
 class Dropping(ReadOnly):

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ..core.access import Guard, User
-from ..core.slices import Slices
+from ..core.loop.slices import Slices
 from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.exchange import whole_number
@@ -26,7 +26,7 @@ from ..http.front_end import Handler
 from . import wire
 from .entities import CREATE, DELETE, DROPS_AT_MOST, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, RESULTS_MAX, Answer, Management, Request
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ class Application(FrontEnd[ManagementHost, Exchange]):
         super().__init__(ManagementHost(management, guard), self.routes.find, _logger, Exchange)
 
     async def refuse(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, Refusal):
+        if isinstance(error, OperationRefused):
             await exchange.answer_problem(wire.problem_of(error))
         else:
             await super().refuse(exchange, error)
@@ -89,7 +89,7 @@ async def query(host: ManagementHost, exchange: Exchange) -> None:
 async def _query_all(
     management: Management, user: User, types: Sequence[EntityType], count: int | None
 ) -> dict[str, Answer]:
-    """The answer to a QUERY of each type. Raises Refusal where all of them have more results than one may have."""
+    """The answer to a QUERY of each type. Raises OperationRefused if all together have more results than one may."""
     found, results = dict[str, Answer](), 0
     for type in types:
         about = {"operation": "QUERY", "entityType": type.name, "count": count}
@@ -97,7 +97,7 @@ async def _query_all(
         results += found[type.name].count or 0
         if results > RESULTS_MAX:
             problem = f"there are more than {RESULTS_MAX} results; ask for fewer of each by count, or for fewer types"
-            raise Refusal(Status.BAD_REQUEST, problem)
+            raise OperationRefused(Status.BAD_REQUEST, problem)
     return found
 
 

@@ -33,7 +33,7 @@ class Status(IntEnum):
         return self.name.replace("_", " ").capitalize() if self is not Status.OK else "OK"
 
 
-class Refusal(Exception):
+class OperationRefused(Exception):
     """An operation that is not done. `status` says whose fault that is; the message, what to do about it."""
 
     def __init__(self, status: Status, description: str) -> None:
@@ -41,11 +41,11 @@ class Refusal(Exception):
         super().__init__(f"{status:d}: {description}")
 
 
-def refusal_of(error: core.EventLogError) -> Refusal:
+def refusal_of(error: core.EventLogError) -> OperationRefused:
     """The answer to an error of the core."""
     for kind in type(error).__mro__:
         if kind in _TABLE:
-            return Refusal(_TABLE[kind], _HIDDEN.get(kind, str(error)))
+            return OperationRefused(_TABLE[kind], _HIDDEN.get(kind, str(error)))
     raise AssertionError(f"{type(error).__name__} is not in the table")
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from ..core.limits import show
-from ..formats import budget, jsontext
+from ..formats import jsontext
+from ..formats.budget import values
 from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from ..http.exchange import whole_number
 from .entities import TYPES, EntityType
 from .operations import Answer
-from .statuses import Refusal, Status
+from .statuses import OperationRefused, Status
 
 BODY_BYTES_MAX = 64 * 1024
 """Of every request; as much as a message to `$management` may have."""
@@ -44,7 +45,7 @@ async def given_object(exchange: Exchange) -> dict[str, Any]:
     body = await exchange.json_body("application/json", "application/merge-patch+json")
     if not body:
         return {}
-    budget.check_values(body, VALUES_MAX)
+    values.check_values(body, VALUES_MAX)
     return jsontext.decode(_object, body)
 
 
@@ -105,7 +106,7 @@ def pieces_of_types(found: Mapping[str, Answer]) -> Iterator[bytes]:
     yield b"}}"
 
 
-def problem_of(refusal: Refusal) -> Problem:
+def problem_of(refusal: OperationRefused) -> Problem:
     """The problem document of an operation that is not done."""
     status, code, title = _PROBLEMS[refusal.status]
     return Problem(status, code, title, refusal.description)

@@ -19,76 +19,78 @@ from functools import partial
 from typing import Protocol
 
 from .. import __version__, dcb
-from ..amqp.attaching import attach
+from ..amqp.attach import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
-from ..amqp.redirecting import Elsewhere
+from ..amqp.messages.validity import message_fault
+from ..amqp.redirect import Elsewhere
 from ..amqp.server import AmqpServer
-from ..amqp.streams.following import Following
-from ..amqp.streams.validity import message_fault
+from ..amqp.streams.followers import Following
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
-from ..cne.webhook import tls_of
+from ..cne.delivery.webhook import tls_of
 from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
-from ..core.bus import Bus
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
-from ..core.giving_way import GivesWay
+from ..core.loop.byte_account import ByteAccount
+from ..core.loop.gil_yield import GilYield
+from ..core.loop.scheduler import FairScheduler, LoopActivity
 from ..core.message_check import messages_checked
-from ..core.notification_types import NotificationType
 from ..core.readers import Readers
 from ..core.store import LogStore
-from ..core.threads import Threads
-from ..core.turns import Doing, Turns
+from ..core.watch.bus import Bus
+from ..core.watch.notification_types import NotificationType
+from ..core.watch.threads import Threads
+from ..formats.settings.declaration import InvalidConfiguration
 from ..futoin import server as futoin
-from ..homes.postgres_statements import HomeUnavailable
+from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
-from ..storage.frame_encoding import EncodedFrame
-from ..storage.home import HomeMoved
-from ..storage.homed import CopyOutlived
-from ..storage.locks import LockLost
-from . import pushing, room_metrics
-from .accounts import EVERYBODY, AccountDirectory
-from .admission import Admission
-from .allocators import give_memory_back
-from .config import Config
-from .configured_logs import create_logs, seed_home
-from .errors import InvalidConfiguration
-from .event_forms import event_forms
-from .gate import Gate, State
-from .hangups import Hangups
-from .health import HEALTH_PATHS, METRICS, Health, Metrics
-from .home_servers import HomeServers
-from .http_server import HttpServer
-from .itself import Itself
-from .listening import is_loopback
-from .log_lines import fields
-from .managed import serve_management
-from .measuring import Lags, Measuring
-from .membership import Membership
-from .metrics import ServerCollector
-from .notifications import Notifications
-from .oidc.tokens import TokenLogins
-from .open_files import raise_open_files
-from .ports import Ports
-from .protocol_traffic import protocol_traffic
-from .pushed import Listening
-from .pushing import PushedFrames, ensure_secret
-from .replica import Replica, ServerRole, only_reads
-from .replica_amqp import ReplicaAmqp
-from .request_meter import RequestMeter
-from .root_page import RootPage
-from .security import AccountGuard
-from .service_manager import ADDRESS_VARIABLE, ServiceManager
-from .tracing.opening import open_spans
-from .unfinished import Unfinished
-from .watchman import Watchman
-from .web_guard import ANY_ORIGIN, WebGuard
-from .websocket_protocol import MESSAGE_BYTES_MAX
+from ..storage.disk.locks import LockLost
+from ..storage.frames.encoding import EncodedFrame
+from ..storage.home.port import HomeMoved
+from ..storage.home.replicated_log import CopyOutlived
+from .config.settings import Config
+from .entities.home_servers import HomeServers
+from .entities.registration import serve_management
+from .entities.server import ServerEntity
+from .front.gate import Gate, State
+from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
+from .front.meter import RequestMeter
+from .front.root_page import RootPage
+from .front.web_guard import ANY_ORIGIN, WebGuard
+from .httpd.admission import Admission
+from .httpd.server import HttpServer
+from .httpd.websocket import MESSAGE_BYTES_MAX
+from .monitoring import room_metrics
+from .monitoring.console_samples import Lags, Measuring
+from .monitoring.loop_watchdog import LoopWatchdog
+from .monitoring.metrics import ServerCollector
+from .monitoring.metrics_page import Metrics
+from .monitoring.notifications import Notifications
+from .monitoring.protocol_traffic import protocol_traffic
+from .monitoring.tracing import open_spans
+from .process.allocators import give_memory_back
+from .process.hangups import Hangups
+from .process.log_lines import fields
+from .process.service_manager import ADDRESS_VARIABLE, ServiceManager
+from .process.sockets import is_loopback
+from .replicas import frame_push
+from .replicas.amqp import ReplicaAmqp
+from .replicas.frame_listener import Listening
+from .replicas.frame_push import PushedFrames, ensure_secret
+from .replicas.membership import Membership
+from .replicas.replica import Replica, only_reads
+from .startup.configured_logs import create_logs, seed_home
+from .startup.event_forms import event_forms
+from .startup.open_files import raise_open_files
+from .startup.ports import Ports
+from .users.accounts import EVERYBODY, AccountDirectory
+from .users.guard import AccountGuard
+from .users.oidc.tokens import TokenLogins
 
 logger = logging.getLogger("headwater.server")
 
@@ -105,7 +107,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while it serves), StorageCorrupted.
     """
-    from .event_loop import EventLoop
+    from .process.event_loop import EventLoop
 
     raise_open_files(config)
     try:
@@ -118,21 +120,21 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         manager = ending.enter_context(closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))))
         if config.home is None:
             with asyncio.Runner(loop_factory=EventLoop) as runner:
-                runner.run(Server(config, announce, hangups, manager).run())
+                runner.run(ServerRun(config, announce, hangups, manager).run())
         else:
             _serve_home(config, announce, hangups, manager)
 
 
 def _serve_home(config: Config, announce: Callable[[str], None], hangups: Hangups, manager: ServiceManager) -> None:
     """The same for a server that shares a home: it begins again whenever its turn is over."""
-    from .event_loop import EventLoop
+    from .process.event_loop import EventLoop
 
     membership = Membership(config)
     try:
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(Server(config, announce, hangups, manager, membership).run())
+                    runner.run(ServerRun(config, announce, hangups, manager, membership).run())
             except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
@@ -190,7 +192,7 @@ class FrontEnd(Protocol):
         """Let go of the logs."""
 
 
-class Server:
+class ServerRun:
     """One run of the server."""
 
     def __init__(
@@ -204,16 +206,16 @@ class Server:
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         self._manager = manager
         largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
-        unfinished = Unfinished(max(config.http.bodies_bytes_max, largest))  # there is room for one
-        self._doing = Doing()
+        unfinished = ByteAccount(max(config.http.bodies_bytes_max, largest))  # there is room for one
+        self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
-        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._doing)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._activity)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         if membership is not None:
             membership.bus = self._bus
-        self._watchman = Watchman(self._bus, self._doing, self._threads)
-        self._gives_way = GivesWay()
+        self._watchdog = LoopWatchdog(self._bus, self._activity, self._threads)
+        self._gil_yield = GilYield()
         self._readers = Readers()
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
@@ -351,17 +353,26 @@ class Server:
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         membership.replica = replica
-        turns = Turns(doing=self._doing)
+        turns = FairScheduler(activity=self._activity)
         data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
-            store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
+            store,
+            guard,
+            self._config.amqp,
+            ports.amqp,
+            ports.amqp_read,
+            ports.tls,
+            elsewhere,
+            self._threads,
+            bus=self._bus,
+            turns=turns,
         )
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
-            partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchdog),
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
         ))  # fmt: skip
@@ -397,7 +408,7 @@ class Server:
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
     def _data(
-        self, store: LogStore, guard: AccountGuard, turns: Turns, workers: GroupWorkers | None
+        self, store: LogStore, guard: AccountGuard, turns: FairScheduler, workers: GroupWorkers | None
     ) -> dcb.Application:
         return dcb.Application(
             store,
@@ -416,20 +427,28 @@ class Server:
     ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
         """Make the rooms, and let requests in. Answers those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
-        turns = Turns(doing=self._doing)
+        turns = FairScheduler(activity=self._activity)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
-        await container.begin()
+        await container.nodes.begin()
         management = ManagementNode(container)
-        self._notifications.following.append(Following(container).followers)
+        self._notifications.following.append(Following(container.nodes).followers)
         messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
         await clouds.start()
         guard.refused_lately.listen(self._bus)
-        itself = Itself(container, store, self.unready, self.troubles, config.http.connections_max)
+        server_entity = ServerEntity(container, store, self.unready, self.troubles, config.http.connections_max)
         reports = None if self._membership is None else self._membership.driver.asked.servers
         serve_management(
-            management, guard, store.state, clouds, http, bulk, self._readers, itself, HomeServers(guard, reports)
+            management,
+            guard,
+            store.state,
+            clouds,
+            http,
+            bulk,
+            self._readers,
+            server_entity,
+            HomeServers(guard, reports),
         )
         front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:
@@ -445,10 +464,10 @@ class Server:
     def _look_after(self, ending: AsyncExitStack) -> None:
         """What watches over the process while it serves."""
         _tune_interpreter()
-        self._watchman.start()
-        ending.callback(self._watchman.stop)
-        self._gives_way.start()
-        ending.callback(self._gives_way.stop)
+        self._watchdog.start()
+        ending.callback(self._watchdog.stop)
+        self._gil_yield.start()
+        ending.callback(self._gil_yield.stop)
 
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
@@ -477,13 +496,13 @@ class Server:
         container: Container,
         clouds: cne.Application,
         ports: Ports,
-        turns: Turns,
+        turns: FairScheduler,
         entities: Management,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
-        data = self._data(store, guard, turns, GroupWorkers(container))
+        data = self._data(store, guard, turns, GroupWorkers(container.nodes))
         traffic = protocol_traffic(
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )
@@ -499,7 +518,7 @@ class Server:
             partial(room_metrics.futoin_metrics, events.statistics),
             partial(room_metrics.webhook_metrics, clouds.service),
             partial(room_metrics.notification_metrics, self._bus),
-            partial(room_metrics.loop_metrics, self._watchman),
+            partial(room_metrics.loop_metrics, self._watchdog),
             partial(room_metrics.follower_metrics, self._notifications.watch),
             partial(room_metrics.bulk_metrics, bulk),
         )
@@ -527,7 +546,7 @@ class Server:
             front_ends.append(page)
         if self._membership is not None:
             pushed = PushedFrames(self._membership.committed, store.state)
-            own_rooms[pushing.ROOM] = pushed
+            own_rooms[frame_push.ROOM] = pushed
             front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
         return front_ends

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .java import java_home
-from .sessions import session
+from .session.java import java_home
+from .session.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,7 +14,8 @@ __all__ = ["java_home", "register", "session"]
 
 
 def register(spark: SparkSession, url: str | None = None, **how: Any) -> dict[str, str]:
-    """Make a table of each log for SQL, `headwater.orders` of log `orders`; see `headwater.spark.catalog.register`."""
-    from .catalog import register as made  # it takes pyspark, which may not be installed
+    """Make a table of each log for SQL, `headwater.orders` of log `orders`; see
+    `headwater.spark.source.catalog.register`."""
+    from .source.catalog import register as made  # it takes pyspark, which may not be installed
 
     return made(spark, url, **how)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.errors import InvalidInput
-from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
+from ..flight.calls.address import RETRIES, TIMEOUT_S, BulkAddress
 from ..flight.client import BulkClient
-from ..formats.client_variables import PASSWORD, TOKEN, USER
-from ..formats.server_address import urls_of
+from ..formats.clients.address import urls_of
+from ..formats.settings.client_variables import PASSWORD, TOKEN, USER
 from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, duration_ms, number, text
 
 

@@ -23,15 +23,15 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import check_stream_name
-from ..formats import client_variables
-from ..formats.path_argument import LocalPath
-from .failures import failed, is_sparks
-from .java import logging_by
+from ..formats.settings import client_variables
+from ..formats.settings.path_argument import LocalPath
 from .options import DEFAULT_URL
+from .pipeline.failures import failed, is_sparks
+from .pipeline.progress import Progress
+from .pipeline.run import Ending, Run, Server, Summary
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
-from .progress import Progress
-from .running import Ending, Run, Server, Summary
-from .sessions import CONNECT, check_options, session
+from .session.java import logging_by
+from .session.session import CONNECT, check_options, session
 
 REFUSED, INTERRUPTED = 1, 130
 SCRIPT = Path(__file__).parent / "submit" / "headwater_pipeline.py"

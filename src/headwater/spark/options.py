@@ -17,8 +17,8 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..flight.settings import DEFAULT_PORT
-from ..formats.client_variables import FLIGHT_URL
 from ..formats.foreign import check_unambiguous
+from ..formats.settings.client_variables import FLIGHT_URL
 
 _SIGNS = "*?["
 """What makes a log's name a pattern; no name may have these."""

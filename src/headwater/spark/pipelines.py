@@ -18,16 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InvalidInput
-from ..formats.local_paths import check_local
 from . import jobs
 from .options import nearest
-from .running import Ending, Run, Summary
-from .stopping import StoppedAtOnce
+from .pipeline.option import IS_OPTION, OptionHelp
+from .pipeline.run import Ending, Run, Summary
+from .pipeline.stop import StoppedAtOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_IS_OPTION = "headwater.option"
 
 
 class NoSuchPipeline(InvalidInput):
@@ -35,46 +33,6 @@ class NoSuchPipeline(InvalidInput):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no pipeline {name!r}{nearest(name, names())}")
-
-
-class OptionHelp(NamedTuple):
-    """What is known of an option besides its name, type and default."""
-
-    help: str
-    """A sentence."""
-    flag: str | None
-    minimum: float | None
-    maximum: float | None
-    metavar: str | None
-
-
-def option(
-    help: str,
-    *,
-    default: Any = dataclasses.MISSING,
-    flag: str | None = None,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    metavar: str | None = None,
-) -> Any:
-    """A field of a pipeline's options. Without a default it is required.
-
-    Its type is str, int, float, bool, pathlib.Path, an enum of strings, typing.Literal of strings, `X | None` of these,
-    or tuple[str, ...] for what can be given several times. The flag is its name with `-` for `_`, unless `flag` says
-    another.
-    """
-    about = OptionHelp(help, flag, minimum, maximum, metavar)
-    return dataclasses.field(default=default, metadata={_IS_OPTION: about})
-
-
-def check_directory(given: str, where: str) -> None:
-    """Raises InvalidInput for what cannot be a directory of this machine."""
-    check_local(given, where, "a directory")
-
-
-def check_file(given: str, where: str) -> None:
-    """Raises InvalidInput for what cannot be a file of this machine."""
-    check_local(given, where, "a file")
 
 
 class Setting(NamedTuple):
@@ -123,8 +81,8 @@ class Pipeline:
             return run.summary(Ending.INTERRUPTED)
 
     def start(self, options: Any, spark: SparkSession | None = None, **how: Any) -> Summary:
-        """Run it, in the session given, or in one of its own; `how` are the arguments of `running.Run`."""
-        from .sessions import session
+        """Run it, in the session given, or in one of its own; `how` are the arguments of `pipeline.run.Run`."""
+        from .session.session import session
 
         spark = session() if spark is None else spark
         with Run(self.name, **how) as run:
@@ -158,13 +116,18 @@ def load(name: str) -> Pipeline:
 
 
 def _modules() -> dict[str, str]:
-    """The module of each name: with `_` for `-`, and one more at its end where Python has the word for itself."""
-    modules = [module.name for module in pkgutil.iter_modules(jobs.__path__) if not module.name.startswith("_")]
-    return {module.removesuffix("_").replace("_", "-"): module for module in modules}
+    """The module of each name: with `_` for `-`, and one more at its end where Python has the word for itself.
+
+    A pipeline of several modules is a package; its own is `job`.
+    """
+    found = [each for each in pkgutil.iter_modules(jobs.__path__) if not each.name.startswith("_")]
+    return {
+        each.name.removesuffix("_").replace("_", "-"): f"{each.name}.job" if each.ispkg else each.name for each in found
+    }
 
 
 def _setting(field: dataclasses.Field[Any], hint: Any) -> Setting:
-    about: OptionHelp = field.metadata[_IS_OPTION]
+    about: OptionHelp = field.metadata[IS_OPTION]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
     is_repeated = typing.get_origin(hint) is tuple

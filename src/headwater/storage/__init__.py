@@ -4,14 +4,14 @@ The format on disk is described in docs/data-file-format.md.
 """
 
 from .backup import BackupReport, backup, restore
-from .check import CheckReport, LogCheck, accept_loss, adopt_log, check_directory
-from .clock_repair import Distrusted, repair_clock
 from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
-from .state import SqliteState
-from .state_check import StateCheck
-from .state_loss import accept_state_loss
+from .repair.check import CheckReport, LogCheck, accept_loss, adopt_log, check_directory
+from .repair.clock import Distrusted, repair_clock
+from .state.check import StateCheck
+from .state.loss import accept_state_loss
+from .state.sqlite_state import SqliteState
 
 __all__ = [
     "BackupReport",

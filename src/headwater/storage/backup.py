@@ -23,29 +23,26 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
-from .checked_file import CheckedFile, earlier_struct
-from .data_directory import PARTIAL_BACKUP
-from .disk import private_opener, sync_directory
-from .foreign import LOST_AND_FOUND, is_empty
-from .identity import identified, known_identity, record_identity
-from .journal import JOURNAL, read_journal
-from .journal_snapshot import replay
-from .locks import BACKUP_LOCK
-from .log_directories import LOGS, known_logs
-from .meta import META_NAME, Meta, read_meta
-from .private import make_directory, make_file, tighten
-from .recovery import Scan
-from .refusals import refusal_of
-from .renewing import renew, renew_floors
-from .sealing import FRAMES, HISTORY, INDEX, range_of
-from .segment import Segment, segment_paths
-from .staging import MANIFEST_NAME, PART_SUFFIXES, STAGED
-from .state import SqliteState, copy_state
-from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
-from .trimming import check_witness, copy_witness, take_over
-from .witness import REMEDY, read_witness
-from .writer_owners import OWNERS
-from .writers import WRITERS_NAME, write_writers
+from .append.writer_table import WRITERS_NAME, write_writers
+from .catalog.directories import LOGS, known_logs
+from .catalog.identity import identified, known_identity, record_identity
+from .catalog.incarnations import renew, renew_floors
+from .catalog.trim_point import check_witness, copy_witness, take_over
+from .disk.checked_file import CheckedFile, earlier_struct
+from .disk.locks import BACKUP_LOCK
+from .disk.system import make_directory, make_file, private_opener, refusal_of, sync_directory, tighten
+from .index.builder import range_of
+from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
+from .segments.recovery import SegmentScan
+from .segments.segment import Segment, segment_paths
+from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
+from .staging.owners import OWNERS
+from .state.data_directory import LOST_AND_FOUND, PARTIAL_BACKUP, is_empty
+from .state.files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
+from .state.journal import JOURNAL, read_journal
+from .state.journal_snapshot import replay
+from .state.last_confirmed import REMEDY, read_witness
+from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
@@ -63,7 +60,7 @@ class BackupReport:
     bytes: int
 
 
-class Manifest(msgspec.Struct):
+class BackupManifest(msgspec.Struct):
     """The last file of a backup: it is whole if this is there."""
 
     created_at: int
@@ -73,10 +70,10 @@ class Manifest(msgspec.Struct):
 
 _MANIFEST = CheckedFile(
     MANIFEST,
-    Manifest,
+    BackupManifest,
     newest=MANIFEST_FORMAT,
     checked_from=MANIFEST_FORMAT,
-    earlier=lambda content: earlier_struct(content, Manifest),
+    earlier=lambda content: earlier_struct(content, BackupManifest),
     remedy="take another backup",
 )
 
@@ -97,7 +94,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
         _copy_witnesses(source, target)
     _sync_directories(target)
-    _MANIFEST.write(target, Manifest(time.time_ns() // 1_000_000, heads))
+    _MANIFEST.write(target, BackupManifest(time.time_ns() // 1_000_000, heads))
     (target / PARTIAL_BACKUP).unlink()
     sync_directory(target)
     return BackupReport(heads, copy.files, copy.bytes)
@@ -128,7 +125,7 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
     return BackupReport(manifest.logs, copy.files, copy.bytes)
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> BackupManifest:
     """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
     try:
         return _MANIFEST.read(directory)
@@ -282,7 +279,7 @@ class _Copy:
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         segment = Segment(source, bytes.fromhex(meta.segments_id))
-        Scan(segment, meta.gaps).run()
+        SegmentScan(segment, meta.gaps).run()
         with open(self._target / relative, "wb", opener=private_opener) as file:
             file.write(segment.buffer[: segment.end])
         self._done(self._target / relative)

@@ -19,29 +19,19 @@ from pathlib import Path
 import msgspec
 
 from ..core import errors as core
-from ..core.bus import Bus
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.store import LogStore
-from ..core.threads import Threads
+from ..core.watch.bus import Bus
+from ..core.watch.threads import Threads
 from ..formats.decoders import json_decoder
-from . import maintenance
-from .clock import PATIENCE_MS, TrustedClock, shown_ms
-from .clock_memory import ClockMemory, poisoned
-from .data_directory import lock_directory, refuse_missing
-from .decoded import DecodedFrames
-from .disk import Disk, sync_directory
-from .follower import Follower
-from .frame_encoding import EncodedFrame
-from .home import Home, called
-from .homed import CopyOutlived, Homed
-from .identity import identified, known_identity, record_identity
-from .journal_state import JournalState
-from .locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
-from .log import StoredLog
-from .log_directories import (
+from ..formats.newer import WrittenByNewer
+from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
+from .append.sequencer import WAITING_BYTES_MAX, end_process
+from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
+from .catalog.directories import (
     EVERY_LOG,
     FLOOR_KIND,
     LOG_KIND,
@@ -54,19 +44,26 @@ from .log_directories import (
     stopped_logs,
     unknown_directories,
 )
-from .log_making import begin_anew, make_copies, make_log_directory, new_meta
-from .moved_home import record_identifier, refuse_moved
-from .newer import WrittenByNewer
-from .notifying import notify_changed, notify_created, notify_deleted
-from .private import make_directory, tighten
-from .refusals import refusal_of, refusing
-from .renewing import losses_to_heed, renew_after_loss
-from .room import Room
-from .sequencer import WAITING_BYTES_MAX, end_process
-from .state_opening import open_journaled
-from .state_socket import StateSocket
-from .trash import Trash
-from .worker import Worker
+from .catalog.identity import identified, known_identity, record_identity
+from .catalog.incarnations import losses_to_heed, renew_after_loss
+from .disk.free_space import Room
+from .disk.locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
+from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
+from .frames.encoding import EncodedFrame
+from .home.identifier import record_identifier, refuse_moved
+from .home.port import Home, called
+from .home.replicated_log import CopyOutlived, Homed
+from .log import StoredLog
+from .maintenance import tasks
+from .maintenance.follower import Follower
+from .maintenance.trash import Trash
+from .maintenance.worker import IndexWorker
+from .notifications import notify_changed, notify_created, notify_deleted
+from .read.frame_cache import DecodedFrames
+from .state.data_directory import lock_directory, refuse_missing
+from .state.journaled_state import JournalState
+from .state.recovery import open_journaled
+from .state.remote import StateSocket
 
 logger = logging.getLogger("headwater.storage")
 
@@ -137,7 +134,7 @@ class Engine(LogStore, Closing):
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
-        self._worker = Worker()
+        self._worker = IndexWorker()
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
@@ -399,16 +396,16 @@ class Engine(LogStore, Closing):
         self._has_landed = False
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
-        maintenance.seal_segments(log, self._worker.run)
-        maintenance.index_newest(log, self._worker.run)
-        maintenance.merge_postings(log, self._worker.run)
-        maintenance.move_ids(log, self._worker.run)
+        tasks.seal_segments(log, self._worker.run)
+        tasks.index_newest(log, self._worker.run)
+        tasks.merge_postings(log, self._worker.run)
+        tasks.move_ids(log, self._worker.run)
         if retention and self.may_act():
-            maintenance.apply_retention(log, self.clock())
+            tasks.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
-                maintenance.drop_leftovers(log)
-                maintenance.reclaim(log, self.state.flush)
+                tasks.drop_leftovers(log)
+                tasks.reclaim(log, self.state.flush)
 
     def _maintain_state(self) -> None:
         with NoBackup(self.directory) as may_unlink:
@@ -462,7 +459,7 @@ class Engine(LogStore, Closing):
                 for name, each in sorted(self.follower.stuck.items())
             ]
         now = self.clock()
-        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
+        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log.name, log.recorded_at, now))]
 
     def close(self) -> None:
         closer = self._closer

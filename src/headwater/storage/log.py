@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..core.bus import Bus
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
 from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
@@ -19,33 +18,31 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
-from . import id_files
-from .committing import drop_committed
-from .counting import Counting, events_with, terms_of
-from .decoded import DecodedFrames
-from .disk import Disk
-from .frame import Frame
-from .framelog import Head, new_term
-from .homed import Homed, HomedLog, open_copy
-from .identity import identified, known_identity, record_identity
-from .ids import are_distinct
-from .judge import LogJudge, Numbering
-from .loading import load_index, load_writers
-from .meta import FORMAT, CleanStop, Meta
-from .places import hash_ids, hashes_of
-from .postings import KEY, PARTITION, TAG, TYPE, write_postings
-from .reader import Bounds, Reader
-from .recovery import known_durable, open_segments
-from .refusals import refusing
-from .retention import kept_from
-from .room import Room
-from .sealing import FRAMES, INDEX
-from .segment import Segment, bytes_between
-from .segments import SegmentLog
-from .sequencer import WAITING_BYTES_MAX, Sequencer
-from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
-from .writer_owners import release_unknown
-from .writers import KeptMarks, read_writers
+from ..core.watch.bus import Bus
+from .append.judge import LogJudge, Numbering
+from .append.sequencer import WAITING_BYTES_MAX, Sequencer
+from .append.writer_table import KeptMarks, load_writers, read_writers
+from .catalog.identity import identified, known_identity, record_identity
+from .catalog.retention import kept_from
+from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
+from .disk.free_space import Room
+from .disk.system import Disk, refusing
+from .frames.frame import Frame
+from .frames.frame_log import Head, new_term
+from .home.replicated_log import Homed, ReplicatedLog, open_copy
+from .index import id_files
+from .index.counts import Counting, events_with, terms_of
+from .index.ids import are_distinct, hash_ids, hashes_of
+from .index.loader import load_index
+from .index.postings import KEY, PARTITION, TAG, TYPE, write_postings
+from .read.frame_cache import DecodedFrames
+from .read.reader import Bounds, Reader
+from .segments.meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
+from .segments.recovery import known_durable, open_segments
+from .segments.segment import Segment, bytes_between
+from .segments.segment_log import SegmentLog
+from .staging.commit import drop_committed
+from .staging.owners import release_unknown
 
 logger = logging.getLogger("headwater.storage")
 
@@ -89,7 +86,7 @@ class StoredLog(LocalLog):
         self._homed = homed
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
-            if isinstance(self.frames, HomedLog) and not self.is_following:
+            if isinstance(self.frames, ReplicatedLog) and not self.is_following:
                 self.frames.catch_up()
             self._load(self.meta, clock, waiting_bytes_max, fatal)
             if self.is_following:
@@ -127,7 +124,7 @@ class StoredLog(LocalLog):
             room=room,
         )
 
-    def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> HomedLog:
+    def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> ReplicatedLog:
         """The copy of a log that is kept at a home."""
         directory, said = self.directory, trimmed_in(self._state, meta)
         meta = meta.changed(first_retained=said.first_retained, known_from=said.known_from)  # trimmed elsewhere
@@ -141,7 +138,7 @@ class StoredLog(LocalLog):
             disk=disk,
         )
         self._begin_epoch(meta, homed.home.term.number)
-        return HomedLog(
+        return ReplicatedLog(
             homed,
             meta.segments_id,
             directory / FRAMES,
@@ -211,16 +208,16 @@ class StoredLog(LocalLog):
         return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
     def follow(self, head: Head) -> None:
-        """Take up what others appended, as far as the log ends there at its home. Raises as `HomedLog.follow`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up what others appended, as far as the log ends there at its home. Raises as `ReplicatedLog.follow`."""
+        assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             self._sequencer.follow()
         if self._sequencer.durable_head != self.frames.head:  # the copy has it since an earlier time, which failed
             self._sequencer.follow()
 
     def take(self, content: bytes) -> bool:
-        """Take up a frame that was committed at the home; False: see `HomedLog.take`."""
-        assert isinstance(self.frames, HomedLog)
+        """Take up a frame that was committed at the home; False: see `ReplicatedLog.take`."""
+        assert isinstance(self.frames, ReplicatedLog)
         if not self.frames.take(content):
             return False
         self._sequencer.follow()
@@ -244,14 +241,14 @@ class StoredLog(LocalLog):
 
     def begin_term(self) -> None:
         """From now on it is appended to here: it has all that its home has."""
-        assert isinstance(self.frames, HomedLog)
+        assert isinstance(self.frames, ReplicatedLog)
         self.frames.begin_term()
         self.writer_table.merge_kept()
         self.writer_table.has_all = True
         self._sequencer.begin_term()
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        from ..formats.arrow_events import columns_of
+        from ..formats.arrow.events import columns_of
 
         return columns_of(batch, self.settings)
 
@@ -395,7 +392,7 @@ class StoredLog(LocalLog):
         return self._statistics
 
     def _begin_at(self, number: int) -> None:
-        """See LocalLog. `maintenance.reclaim` unlinks whole segments later."""
+        """See LocalLog. `maintenance.tasks.reclaim` unlinks whole segments later."""
         self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:

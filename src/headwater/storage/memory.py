@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType
 
 from ..core import errors as core
-from ..core.bus import Bus
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
@@ -26,10 +25,11 @@ from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import USER_KIND, StateEntry, StateStore
 from ..core.store import LogStore
-from .clock import PATIENCE_MS, TrustedClock, shown_ms
-from .notifying import notify_changed, notify_created, notify_deleted
-from .partitioner import Partitioner
-from .writers import WriterTable
+from ..core.watch.bus import Bus
+from .append.clock import PATIENCE_MS, TrustedClock, shown_ms
+from .append.partitioner import Partitioner
+from .append.writer_table import WriterTable
+from .notifications import notify_changed, notify_created, notify_deleted
 
 
 class MemoryLog(LocalLog):
@@ -66,7 +66,7 @@ class MemoryLog(LocalLog):
         self._writers = WriterTable(floor)
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        from ..formats.arrow_events import columns_of
+        from ..formats.arrow.events import columns_of
 
         return columns_of(batch, self.settings)
 

@@ -7,8 +7,8 @@ from typing import Any
 from headwater.amqp.client import Client, Delivery, Receiver
 from headwater.amqp.management.transformation import TRANSFORMATION
 from headwater.amqp.protocol.types import Described, Symbol
-from headwater.core.bus import Bus
-from headwater.core.notification_types import NotificationType
+from headwater.core.watch.bus import Bus
+from headwater.core.watch.notification_types import NotificationType
 
 SELECTOR = "apache.org:selector-filter:string"
 SQL = "amqp:sql-filter"

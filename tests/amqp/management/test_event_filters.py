@@ -11,9 +11,9 @@ from headwater.amqp.filters import InvalidFilter
 from headwater.amqp.management.event_filter import EventFilter, read_event_filter
 from headwater.amqp.management.transformation import Transformation
 from headwater.amqp.protocol.types import Described, Symbol, ULong
-from headwater.core.bus import Notification, Value
-from headwater.core.notification_types import EVERY_TYPE, NotificationType
-from headwater.management.catalog import CATALOG
+from headwater.core.watch.bus import Notification, Value
+from headwater.core.watch.notification_types import EVERY_TYPE, NotificationType
+from headwater.management.notifications.catalog import CATALOG
 
 from .listening import CHANGED, CREATED, DELETED, SELECTOR, SQL, transformation
 

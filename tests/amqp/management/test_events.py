@@ -12,9 +12,10 @@ from tests.passwords import HASH
 
 from headwater.amqp.client import Client
 from headwater.amqp.management import event_filter, groups, notifications
-from headwater.amqp.management.listener import Listener
+from headwater.amqp.management.listener import NotificationLink
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
+from headwater.amqp.positions.stored import GroupRecord
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.frames import AMQP_HEADER, frame
@@ -31,17 +32,16 @@ from headwater.amqp.protocol.performatives import (
 )
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.positions import GroupRecord
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
-from headwater.core.notification_types import EVERY_TYPE, NotificationType
-from headwater.management.catalog import CATALOG
-from headwater.server.accounts import Account, read_grant
+from headwater.core.watch.notification_types import EVERY_TYPE, NotificationType
+from headwater.management.notifications.catalog import CATALOG
+from headwater.server.users.accounts import Account, read_grant
 
 from ...core.listened import is_listened_to
 from ...management.told import eventually
 from ..asking import bound, drained, message
+from ..connections.test_login import guard
 from ..served import Served
-from ..test_login import guard
 from .listening import CREATED, DELETED, happen, listener, logs, properties, selector, sql, transformation
 
 CREATIONS = selector(f"eventType = '{CREATED.value}'")
@@ -277,7 +277,7 @@ def test_an_undescribed_transformation_is_taken_under_its_name(served: Served, c
 def are_looked_at(served: Served) -> bool:
     """Whether the server has looked at all that waits for listeners."""
     ends = [end for transport in served.container.connections for _, _, end in transport.links]
-    queues = [end._queue for end in ends if isinstance(end, Listener)]
+    queues = [end._queue for end in ends if isinstance(end, NotificationLink)]
     return all(queue is not None and queue.is_looked_at for queue in queues)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.amqp.management.groups import ConsumerGroups
-from headwater.amqp.streams import positions
-from headwater.amqp.streams.positions import Change, store
+from headwater.amqp.positions import stored as stored_module
+from headwater.amqp.positions.stored import Change, store
 from headwater.core.access import ANYBODY, OpenGuard
 from headwater.core.state import kinds_of_log
 from headwater.management.logs import LogRights
@@ -44,7 +44,7 @@ def looks_of_listing(served: Served, count: int, *, has_node: bool) -> int:
     async def lookups() -> int:
         entities = ConsumerGroups(served.container, LogRights(served.store, OpenGuard()))
         if has_node:
-            node = await served.container.node_of("split")
+            node = await served.container.nodes.node_of("split")
             for number in range(count):
                 for partition in range(PARTITIONS):
                     node.positions.group_position(f"g{number}", partition, after=number)
@@ -78,8 +78,8 @@ def test_groups_of_an_open_log_are_listed_by_looks_in_proportion_to_their_number
 
 def test_groups_of_a_log_without_a_node_are_read_by_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
-    load = positions.load
-    monkeypatch.setattr("headwater.amqp.container.load", lambda *given: loads.append(given) or load(*given))
+    load = stored_module.load
+    monkeypatch.setattr("headwater.amqp.streams.nodes.load", lambda *given: loads.append(given) or load(*given))
     with Served() as served:
         looks_of_listing(served, 100, has_node=False)
     assert len(loads) == 1  # for the names
@@ -97,5 +97,5 @@ def test_what_one_group_has_is_the_same_with_a_node_and_without(monkeypatch: pyt
 
         stored = served.run(read)
         assert (stored["positions"], stored["epochs"]) == ({"1": 7}, {"0": 3})
-        served.run(lambda: served.container.node_of("split"))
+        served.run(lambda: served.container.nodes.node_of("split"))
         assert served.run(read) == stored

@@ -8,13 +8,13 @@ from typing import Any
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.types import Symbol, ULong
-from headwater.amqp.streams.following import Following
-from headwater.core.bus import Bus
-from headwater.core.following import Follower, FollowerKind
-from headwater.management.consumers import ConsumerWatch
+from headwater.amqp.streams.followers import Following
+from headwater.core.followers import Follower, FollowerKind
+from headwater.core.watch.bus import Bus
 from headwater.management.entities import TYPES
-from headwater.server import room_metrics
-from headwater.server.room_metrics import follower_metrics
+from headwater.management.notifications.consumers import ConsumerWatch
+from headwater.server.monitoring import room_metrics
+from headwater.server.monitoring.room_metrics import follower_metrics
 from headwater.storage.memory import MemoryStore
 
 from ..asking import DURABLE, EARLIEST, bound, put, sql
@@ -25,7 +25,7 @@ DURABLE_LINK = "io.headwater.durableLink"
 
 
 def followers(served: Served) -> list[tuple[str, ...]]:
-    found: list[Follower] = served.run(Following(served.container).followers)
+    found: list[Follower] = served.run(Following(served.container.nodes).followers)
     return sorted((each.kind.value, each.owner, each.component, str(each.after)) for each in found)
 
 
@@ -110,7 +110,7 @@ def test_a_group_that_nobody_has_come_back_for_since_a_restart_is_looked_at() ->
         client.flush()
         client.wait(lambda: one(client, GROUP)["positions"] == {"0": 1})
     with Served(store=store) as again:
-        assert again.container.nodes == []
+        assert again.container.nodes.all == []
         assert followers(again) == [("group", "workers", "0", "1")]
 
 

@@ -24,11 +24,11 @@ from headwater.amqp.protocol.types import Int, Long, Symbol, Timestamp, UInt, UL
 from headwater.core.access import ANYBODY, OpenGuard, Unauthenticated, User
 from headwater.management.operations import Answer
 from headwater.management.statuses import Status
-from headwater.server.accounts import Account, read_grant
+from headwater.server.users.accounts import Account, read_grant
 
 from ...management.told import eventually
+from ..connections.test_login import guard
 from ..served import Served
-from ..test_login import guard
 
 LOG = "io.headwater.log"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.amqp.protocol.connection import Connection
 from headwater.amqp.protocol.link import Receiver
 from headwater.amqp.protocol.performatives import Accepted, Disposition, decode_performative
-from headwater.amqp.protocol.runs import Run
+from headwater.amqp.protocol.runs import TransferRun
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.wire import accepted_frame
 
@@ -124,7 +124,7 @@ def test_transfers_of_one_form_are_one_run(ending: bytes, handle: bytes) -> None
     server, (receiver,) = attached()
     server.receive_data(b"".join(frame._replace(handle=handle).encoded() for frame in frames(50, ending)), 0.0)
     (run,) = receiver.take_runs()
-    assert isinstance(run, Run)
+    assert isinstance(run, TransferRun)
     assert (run.first, run.last, run.is_settled, run.bytes) == (0, 49, ending == SETTLED, 90)
     assert run.payloads == [b"%d" % n for n in range(50)] and run.tags == [b"%02d" % n for n in range(50)]
 

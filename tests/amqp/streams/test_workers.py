@@ -31,7 +31,7 @@ async def join(workers: GroupWorkers, user: str, names: range, peer: str = "") -
 class TestPlaces:
     def test_one_user_has_a_share_of_them(self, served: Served) -> None:
         async def check() -> None:
-            workers = GroupWorkers(served.container)
+            workers = GroupWorkers(served.container.nodes)
             await join(workers, "ann", range(WORKERS_OF_USER_MAX))
             with pytest.raises(Overloaded, match="user 'ann' has 100 workers of log 'orders'") as refused:
                 await join(workers, "ann", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1))
@@ -46,7 +46,7 @@ class TestPlaces:
 
     def test_where_nobody_logs_in_one_address_has_a_share_of_them(self, served: Served) -> None:
         async def check() -> None:
-            workers = GroupWorkers(served.container)
+            workers = GroupWorkers(served.container.nodes)
             await join(workers, "", range(WORKERS_OF_USER_MAX), peer="10.0.0.1")
             with pytest.raises(Overloaded, match=r"^10\.0\.0\.1, which has not logged in, has 100 workers"):
                 await join(workers, "", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1), peer="10.0.0.1")
@@ -56,7 +56,7 @@ class TestPlaces:
 
     def test_there_is_an_end_to_all_of_them_together(self, served: Served) -> None:
         async def check() -> None:
-            workers = GroupWorkers(served.container)
+            workers = GroupWorkers(served.container.nodes)
             for peer in range(WORKERS_MAX // WORKERS_OF_USER_MAX):
                 first = peer * WORKERS_OF_USER_MAX
                 await join(workers, "", range(first, first + WORKERS_OF_USER_MAX), peer=str(peer))
@@ -67,7 +67,7 @@ class TestPlaces:
 
     def test_who_joins_and_leaves_makes_no_groups_without_end(self) -> None:
         async def check(served: Served) -> None:
-            workers, refused = GroupWorkers(served.container), 0
+            workers, refused = GroupWorkers(served.container.nodes), 0
             for number in range(30):
                 key = WorkerKey("orders", f"n{number}", "ann", "w")
                 try:
@@ -76,7 +76,7 @@ class TestPlaces:
                 except InvalidInput as error:
                     assert error.where == "group"
                     refused += 1
-            positions = (await served.container.node_of("orders")).positions
+            positions = (await served.container.nodes.node_of("orders")).positions
             assert len(positions.groups().keys() | positions.epochs.keys()) == 10 and refused == 20
 
         with Served(settings=AmqpSettings(termini_max=10)) as small:
@@ -98,7 +98,7 @@ class TestOneName:
 
     def test_the_second_fences_the_first_which_is_told_so(self, served: Served) -> None:
         async def check() -> None:
-            workers = GroupWorkers(served.container)
+            workers = GroupWorkers(served.container.nodes)
             first = await self.begin(workers)
             waiting = asyncio.create_task(
                 workers.beat(self.KEY, lease_ms=600_000, wait_ms=25_000, version=first.version)
@@ -119,21 +119,21 @@ class TestOneName:
 
     def test_the_first_takes_nothing_from_the_second_when_it_leaves(self, served: Served) -> None:
         async def check() -> None:
-            workers = GroupWorkers(served.container)
+            workers = GroupWorkers(served.container.nodes)
             first = await self.begin(workers)
             second = await self.begin(workers)
             await workers.leave(self.KEY, first.version)
             again = await workers.beat(self.KEY, lease_ms=600_000, version=second.version)
             assert again.partitions == second.partitions
             await workers.leave(self.KEY, second.version)
-            assert not any((await served.container.node_of("orders")).groups.owners("g"))
+            assert not any((await served.container.nodes.node_of("orders")).groups.owners("g"))
 
         served.run(check)
 
     def test_a_worker_of_before_a_restart_goes_on_and_may_repeat_its_first_call(self, served: Served) -> None:
         async def check() -> None:
-            before = await self.begin(GroupWorkers(served.container))
-            workers = GroupWorkers(served.container)  # as after a restart: it knows no worker
+            before = await self.begin(GroupWorkers(served.container.nodes))
+            workers = GroupWorkers(served.container.nodes)  # as after a restart: it knows no worker
             for _ in range(2):
                 await workers.beat(self.KEY, lease_ms=600_000, version=before.version)
             with pytest.raises(ConsumerFenced):  # another one of that time, of the same name
@@ -145,9 +145,9 @@ class TestOneName:
 @pytest.mark.parametrize("is_made_anew", [False, True])
 def test_a_beat_that_waits_ends_with_its_log(served: Served, is_made_anew: bool) -> None:
     async def check() -> None:
-        workers = GroupWorkers(served.container)
+        workers = GroupWorkers(served.container.nodes)
         key = WorkerKey("orders", "g", "", "w")
-        node = await served.container.node_of("orders")
+        node = await served.container.nodes.node_of("orders")
         version = (await workers.beat(key, lease_ms=600_000)).version
         holding = await workers.beat(key, lease_ms=600_000, wait_ms=25_000, version=version)
         waiting = asyncio.create_task(workers.beat(key, lease_ms=600_000, wait_ms=25_000, version=holding.version))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.client import connect
-from headwater.server.accounts import hash_password
+from headwater.server.users.accounts import hash_password
 from tests.server.running import RunningServer, headwater
 from tests.server.starting import PROGRAM
 

@@ -33,7 +33,7 @@ def run(command: str, cwd: Path) -> str:
     program = cwd / "bin"
     program.mkdir(exist_ok=True)
     script = program / "headwater"
-    script.write_text(f'#!/bin/sh\nexec "{PROGRAM[0]}" -c "from headwater.server.cli import main; main()" "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{PROGRAM[0]}" -c "from headwater.cli.main import main; main()" "$@"\n')
     script.chmod(0o755)
     found = subprocess.run(
         ["sh", "-c", command],

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headwater.core import AppendRequest, Event, LogSettings
-from headwater.core.asynchronous import AsyncLog
 from headwater.core.errors import DuplicateEventId, EventLogError, InvalidEvent, InvalidPosition, Overloaded, TooLarge
 from headwater.core.limits import EventColumns, check_append
 from headwater.core.log import AppendResult
 from headwater.core.loop import batcher as batcher_module
+from headwater.core.loop.async_log import AsyncLog
 from headwater.core.loop.batcher import AppendBatcher, Ended, Joint, Outcome
 from headwater.storage.memory import MemoryLog
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from headwater.core import Encoding, Event, LogSettings, Query, SequencedEvent
-from headwater.storage import Engine, StoredLog, segments
-from headwater.storage.worker import Worker, do
+from headwater.storage import Engine, StoredLog
+from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.segments import segment_log
 
 HERE = Path(__file__).parent
 DIRECTORY, EXPECTED = HERE / "format-1", HERE / "format-1.json"
@@ -28,8 +29,8 @@ AFTERS = [0, 5, 40, 75, 119]
 
 def main() -> None:
     """Write the directory and the expectation."""
-    segments.SEGMENT_BYTES_MIN, segments.SEGMENT_BYTES_MAX = 8 * 1024, 8 * 1024
-    Worker.run = lambda self, job: do(job).problem  # type: ignore[method-assign]
+    segment_log.SEGMENT_BYTES_MIN, segment_log.SEGMENT_BYTES_MAX = 8 * 1024, 8 * 1024
+    IndexWorker.run = lambda self, job: do(job).problem  # type: ignore[method-assign]
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "data"

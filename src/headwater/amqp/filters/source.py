@@ -14,7 +14,7 @@ from .context import DEFAULT_LIMITS, Budget, Context, FilterLimits, InvalidFilte
 from .entries import Unsupported, read_entry
 from .evaluation import Clock, matcher
 from .fields import Fields
-from .planning import EVERYTHING, NOTHING, Plan, both, plan
+from .plan import EVERYTHING, NOTHING, Plan, both, plan
 from .syntax import And, IndexQuery, Node
 
 

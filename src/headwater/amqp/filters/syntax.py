@@ -1,6 +1,6 @@
 """The tree that every kind of filter becomes: SQL, selectors, property filters, groups, queries.
 
-One tree, so that one planner (`planning`) and one compiler (`evaluation`) serve them all. A node's value is true,
+One tree, so that one planner (`plan`) and one compiler (`evaluation`) serve them all. A node's value is true,
 false or unknown (None) where it is a predicate, else a value of the message or None.
 """
 

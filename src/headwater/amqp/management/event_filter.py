@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from ...core.bus import Notification
 from ...core.clocks import wall_clock_ms
 from ...core.limits import show
-from ...core.notification_types import NotificationType
-from ...management.catalog import CATALOG, LOST
+from ...core.watch.bus import Notification
+from ...core.watch.notification_types import NotificationType
+from ...management.notifications.catalog import CATALOG, LOST
 from ..filters import syntax
 from ..filters.context import DEFAULT_LIMITS, Budget, Context, FilterLimits, InvalidFilter
 from ..filters.entries import QUERY_FILTER, Unsupported, descriptor_of, read_entry

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from ...core.access import Right, User
 from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
-from ...core.following import Lag, lag_of
+from ...core.followers import Lag, lag_of
 from ...core.limits import show
 from ...management.logs import LogRights
 from ...management.ports import Attributes, ReadOnly, joined, parted
-from ...management.statuses import Refusal, Status
+from ...management.statuses import OperationRefused, Status
 from ..container import Container
+from ..positions.stored import GroupRecord, Positions, Remembered, load_group
 from ..protocol.conditions import LinkFault
 from ..streams.node import EventLogNode, Member
-from ..streams.positions import GroupRecord, Positions, Remembered, load_group
 
 
 class ConsumerGroups(ReadOnly):
@@ -41,13 +41,13 @@ class ConsumerGroups(ReadOnly):
     async def read(self, user: User, name: str) -> Attributes:
         log, group = self._key(name)
         self._rights.check_seen(user, log)
-        node = self._container.node_if_there(log)
+        node = self._container.nodes.node_if_there(log)
         if node is None:
             known, owners = await asyncio.to_thread(self._stored, log, group), []
         else:
             known, owners = node.positions.of_group(group, node.partitions), node.groups.owners(group)
         if not (known.afters or known.epochs or any(owners)):
-            raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
+            raise OperationRefused(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
         named = {str(number): owner.link_name for number, owner in enumerate(owners) if isinstance(owner, Member)}
         lags = await asyncio.to_thread(self._lags, log, known.afters)
         return {
@@ -74,7 +74,7 @@ class ConsumerGroups(ReadOnly):
             try:
                 node.move_group(group, afters)
             except LinkFault as fault:
-                raise Refusal(Status.CONFLICT, f"positions: {fault.description}") from None
+                raise OperationRefused(Status.CONFLICT, f"positions: {fault.description}") from None
             await check_stored(node)
         return await self.read(user, name)
 
@@ -89,21 +89,21 @@ class ConsumerGroups(ReadOnly):
     async def _idle(self, user: User, name: str) -> EventLogNode:
         """The node of the log of a group that has no members, with nothing awaited since that was seen.
 
-        Raises Refusal where it has some, or there is no such group.
+        Raises OperationRefused where it has some, or there is no such group.
         """
         log, group = self._key(name)
         await self.read(user, name)
-        node: EventLogNode = await self._container.node_of(log)
+        node: EventLogNode = await self._container.nodes.node_of(log)
         members = sum(owner is not None for owner in node.groups.owners(group))
         if members:
             problem = f"the group has {members} members; delete the links of receivers, and end the workers, first"
-            raise Refusal(Status.CONFLICT, problem)
+            raise OperationRefused(Status.CONFLICT, problem)
         return node
 
     def _key(self, name: str) -> tuple[str, str]:
         parts = parted(name, 2)
         if parts is None:
-            raise Refusal(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, {show(name)} given")
         log, group = parts
         return log, group
 
@@ -112,7 +112,7 @@ class ConsumerGroups(ReadOnly):
         return {number: lag_of(opened, after, now_ms, partition=number) for number, after in afters.items()}
 
     def _stored(self, log: str, group: str) -> GroupRecord:
-        store, partitions = self._container.store, self._rights.opened(log).settings.partitions
+        store, partitions = self._container.nodes.store, self._rights.opened(log).settings.partitions
         return load_group(store.state, store.incarnation_of(log), group, partitions)
 
     async def _positions(self, log: str) -> Positions:
@@ -120,16 +120,19 @@ class ConsumerGroups(ReadOnly):
 
 
 def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
-    """Positions by partition, as an UPDATE gives them. Raises Refusal, PositionTrimmed, PositionOfOtherIncarnation."""
+    """Positions by partition, as an UPDATE gives them.
+
+    Raises OperationRefused, PositionTrimmed, PositionOfOtherIncarnation.
+    """
     head, afters = node.log.head(), dict[int, int]()
     partitions = {str(number): number for number in range(node.partitions)}
     for key, after in given.items():
         if key not in partitions:
             problem = f"positions: partitions 0 to {node.partitions - 1} are there, {show(key)} given"
-            raise Refusal(Status.BAD_REQUEST, problem)
+            raise OperationRefused(Status.BAD_REQUEST, problem)
         if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after <= head:
             problem = f"positions: of partition {key}, 0 to the head, {head}, is allowed, {show(after)} given"
-            raise Refusal(Status.BAD_REQUEST, problem)
+            raise OperationRefused(Status.BAD_REQUEST, problem)
         node.log.check_position(after + 1)
         afters[partitions[key]] = after
     return afters
@@ -142,17 +145,17 @@ async def positions_of(container: Container, log: str) -> Positions:
     """
 
     def stored() -> Positions:
-        return container.stored_positions(container.store.incarnation_of(log))
+        return container.nodes.stored_positions(container.nodes.store.incarnation_of(log))
 
-    node = container.node_if_there(log)
+    node = container.nodes.node_if_there(log)
     return await asyncio.to_thread(stored) if node is None else node.positions
 
 
 async def check_stored(node: EventLogNode) -> None:
-    """Have a change stored before it is answered. Raises Refusal where that fails."""
+    """Have a change stored before it is answered. Raises OperationRefused where that fails."""
     if not await node.stored():
         problem = "the change is made, and lost if the server ends now: it cannot be stored at present; see its log"
-        raise Refusal(Status.OUTCOME_UNKNOWN, problem)
+        raise OperationRefused(Status.OUTCOME_UNKNOWN, problem)
 
 
 def _groups(positions: Positions) -> list[str]:
@@ -169,7 +172,7 @@ class DurableLinks(ReadOnly):
         if not user.may(Right.MANAGE, "*"):
             return []
         found = []
-        for log in await asyncio.to_thread(self._container.store.names):
+        for log in await asyncio.to_thread(self._container.nodes.store.names):
             try:
                 positions = await positions_of(self._container, log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
@@ -180,7 +183,7 @@ class DurableLinks(ReadOnly):
     async def read(self, user: User, name: str) -> Attributes:
         self._guard.authorize(user, Right.MANAGE, "*")
         log, positions, found = await self._found(name)
-        node = self._container.node_if_there(log)
+        node = self._container.nodes.node_if_there(log)
         lag = await asyncio.to_thread(self._lag, log, found.position.after)
         return {
             "log": log,
@@ -200,22 +203,22 @@ class DurableLinks(ReadOnly):
         """See Entities: its position is forgotten. One that has a link is not deleted."""
         self._guard.authorize(user, Right.MANAGE, "*")
         log, _, _ = await self._found(name)
-        node = await self._container.node_of(log)
+        node = await self._container.nodes.node_of(log)
         _, _, found = await self._found(name)
         if node.is_attached(found):
-            raise Refusal(Status.CONFLICT, f"{show(name)} has a link; delete that first")
+            raise OperationRefused(Status.CONFLICT, f"{show(name)} has a link; delete that first")
         node.forget(found)
         await check_stored(node)
 
     async def _found(self, name: str) -> tuple[str, Positions, Remembered]:
         parts = parted(name, 3)
         if parts is None:
-            raise Refusal(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, {show(name)} given")
         log, container, link = parts
         positions = await positions_of(self._container, log)
         found = positions.remembered(container, link)
         if found is None:
-            raise Refusal(Status.NOT_FOUND, f"log {log!r} has no durable link {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"log {log!r} has no durable link {show(name)}")
         return log, positions, found
 
     def _lag(self, log: str, after: int) -> Lag:

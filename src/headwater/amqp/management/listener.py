@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 from ...core.access import Right, Unauthenticated, User
-from ...core.bus import Notification
-from ...core.shown import cut
-from ...core.turns import STEP_S
-from ...management.catalog import CATALOG, Scope, as_seen_by
-from ...management.queue import NotificationQueue
-from ..addresses import EVENTS
+from ...core.loop.scheduler import STEP_S
+from ...core.quoting import cut
+from ...core.watch.bus import Notification
+from ...management.notifications.catalog import CATALOG, Scope, as_seen_by
+from ...management.notifications.queue import NotificationQueue
+from ..connections.addresses import EVENTS
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..errors import refusal_of
 from ..filters import InvalidFilter
-from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import SETTLED, Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
-from ..transport import Transport
 from .event_filter import EventFilter, read_event_filter
 from .node import ManagementNode
 from .transformation import TRANSFORMATION, Transformation, read_transformation
@@ -55,7 +55,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         transformation, properties = _transformation(wanted, link.remote.properties)
     except InvalidFilter as error:
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
-    count = sum(isinstance(end, Listener) for _, _, end in transport.links)
+    count = sum(isinstance(end, NotificationLink) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
         problem = f"this connection has {count} links from $events, and no more are allowed"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
@@ -73,12 +73,12 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         snd_settle_mode=UNSETTLED if link.remote.snd_settle_mode == UNSETTLED else SETTLED,
     )
     waiting_max = _waiting_max(transport.shared.settings.listener_events_max, count)
-    listener = Listener(node, transport, link, user, wanted, transformation, waiting_max)
+    listener = NotificationLink(node, transport, link, user, wanted, transformation, waiting_max)
     transport.adopt(link, listener)
     listener.start(wanted)
 
 
-class Listener(LinkEnd):
+class NotificationLink(LinkEnd):
     """One link on which notifications go out."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Listener(LinkEnd):
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        self._turns.doing.what = _DOING
+        self._turns.activity.what = _DOING
         until = self._turns.cpu() + STEP_S
         queue, room = self._queue, self._room()
         if queue is None or self._is_over:

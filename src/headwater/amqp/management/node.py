@@ -6,13 +6,13 @@ from ...core.access import Unauthenticated, User
 from ...management import entities as managed
 from ...management.logs import Consumers, LogRights, Logs, Partitions, Streams
 from ...management.operations import Management
+from ..connections.link_end import LinkEnd
+from ..connections.transport import Transport
 from ..container import Container
-from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
-from ..transport import Transport
 from .groups import ConsumerGroups, DurableLinks
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
@@ -26,13 +26,13 @@ class ManagementNode:
     """What all links to `$management`, and all from `$events`, share."""
 
     def __init__(self, container: Container) -> None:
-        self._guard, self.spawn = container.shared.guard, container.spawn
+        self._guard, self.spawn = container.shared.guard, container.nodes.spawn
         self.management = Management()
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.requests: dict[Transport, set[LinkEnd]] = {}
         """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
-        rights = LogRights(container.store, container.shared.guard)
+        rights = LogRights(container.nodes.store, container.shared.guard)
         for type, entities in (
             (managed.SERVER, Servers(container)),
             (managed.LOG, Logs(rights)),

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...core.bus import Notification
-from ...core.notification_types import NotificationType
+from ...core.watch.bus import Notification
+from ...core.watch.notification_types import NotificationType
 from ...management.attributes import Kind
-from ...management.catalog import CATALOG, LOST
+from ...management.notifications.catalog import CATALOG, LOST
 from ..filters.fields import Fields
 from ..protocol.message import VALUE, Message, Properties, encode_message
 from ..protocol.types import Symbol, Timestamp, ULong

@@ -10,23 +10,23 @@ from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
-from ...core.following import NO_LAG, Lag, events_behind, lag_of
+from ...core.followers import NO_LAG, Lag, events_behind, lag_of
 from ...core.limits import show
-from ...management.catalog import is_own
 from ...management.entities import SELF
+from ...management.notifications.catalog import is_own
 from ...management.ports import Attributes, ReadOnly, number_of
-from ...management.statuses import Refusal, Status
-from ..addresses import shown_address
+from ...management.statuses import OperationRefused, Status
+from ..connections.addresses import shown_address
+from ..connections.link_end import LinkEnd
+from ..connections.transport import Transport
 from ..container import Container
-from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
 from ..protocol.types import Described, Symbol
-from ..streams.consumer import Consumer
+from ..streams.consumer import ConsumerLink
 from ..streams.group_links import GroupLink
-from ..transport import Transport
 
 TEXT_CHARS_MAX = 256
 """Of a text that a peer has made up, as an attribute shows it."""
@@ -59,7 +59,7 @@ class _OfServer(ReadOnly):
     def _connection(self, number: str) -> Transport:
         found = self._container.numbered.get(number_of(number))
         if found is None:
-            raise Refusal(Status.NOT_FOUND, f"there is no connection {show(number)}")
+            raise OperationRefused(Status.NOT_FOUND, f"there is no connection {show(number)}")
         return found
 
 
@@ -76,14 +76,14 @@ class Servers(_OfServer):
     async def read(self, user: User, name: str) -> Attributes:
         self._check(user)
         if name != SELF:
-            raise Refusal(Status.NOT_FOUND, f"the only server is {SELF!r}, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"the only server is {SELF!r}, {show(name)} given")
         container, statistics = self._container, self._container.statistics
         return {
             "product": "Headwater",
             "version": __version__,
             "containerId": container.shared.name,
             "startedAt": self._started_at,
-            "logs": len(await asyncio.to_thread(container.store.names)),
+            "logs": len(await asyncio.to_thread(container.nodes.store.names)),
             "connections": len(container.connections),
             "connectionsMax": container.shared.settings.connections_max,
             "connectionsTaken": statistics.connections,
@@ -172,7 +172,7 @@ class Sessions(_OfServer):
         for number, each in transport.sessions:
             if number == number_of(session):
                 return transport, each
-        raise Refusal(Status.NOT_FOUND, f"connection {connection} has no session {show(session)}")
+        raise OperationRefused(Status.NOT_FOUND, f"connection {connection} has no session {show(session)}")
 
 
 class Links(_OfServer):
@@ -205,10 +205,10 @@ class Links(_OfServer):
             "credit": link.credit,  # type: ignore[attr-defined]
             "deliveries": end.deliveries,
             "unsettled": link.unsettled if isinstance(link, Sender) else None,
-            "unsettledMax": end.unsettled_max if isinstance(end, Consumer | GroupLink) else None,
+            "unsettledMax": end.unsettled_max if isinstance(end, ConsumerLink | GroupLink) else None,
             **_times(end),
             "isAttached": link.is_attached,
-            **(await _of_receiver(end) if isinstance(end, Consumer) else {}),
+            **(await _of_receiver(end) if isinstance(end, ConsumerLink) else {}),
             **(await _of_group_link(end) if isinstance(end, GroupLink) else {}),
         }
 
@@ -225,7 +225,7 @@ class Links(_OfServer):
         found = transport.link(number_of(number))
         if found is not None and transport.session_number(found[0].session) == number_of(session):
             return transport, *found
-        raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
+        raise OperationRefused(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
 
 
 def _times(end: LinkEnd) -> Attributes:
@@ -240,7 +240,7 @@ def _times(end: LinkEnd) -> Attributes:
     }
 
 
-async def _of_receiver(consumer: Consumer) -> Attributes:
+async def _of_receiver(consumer: ConsumerLink) -> Attributes:
     """What a receiver of a log has, and others have not."""
     after = consumer.position.after
     (lag,) = await _lags([consumer]) or (NO_LAG,)
@@ -272,7 +272,7 @@ async def _of_group_link(link: GroupLink) -> Attributes:
     }
 
 
-async def _lags(consumers: Sequence[Consumer]) -> list[Lag]:
+async def _lags(consumers: Sequence[ConsumerLink]) -> list[Lag]:
     """How far each of them is behind that is; on a thread if there is one."""
     now_ms = time.time_ns() // 1_000_000
     behind = [

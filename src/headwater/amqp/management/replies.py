@@ -18,8 +18,9 @@ import asyncio
 import itertools
 from collections import deque
 
-from ..addresses import REPLY
-from ..link_end import Ending, LinkEnd
+from ..connections.addresses import REPLY
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Link, Sender
@@ -27,7 +28,6 @@ from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
 from ..protocol.terminus import SESSION_END
 from ..protocol.types import Described, Symbol, ULong
-from ..transport import Transport
 
 PAIRED = "$me"
 DELETE_ON_CLOSE = Described(ULong(0x2B), [])

@@ -7,19 +7,19 @@ import logging
 from collections import deque
 
 from ...core.access import Unauthenticated
-from ...core.acting import act_as
+from ...core.actor import act_as
 from ...core.limits import show
 from ...management.operations import Answer, Request
 from ...management.statuses import Status, refusal_of
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.refusals import refuse
+from ..connections.transport import Transport
 from ..errors import MessageFault
-from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import EncodeError
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, Target
-from ..refusing import refuse
-from ..transport import Transport
 from .messages import RequestMessage, answer_message, read_request
 from .node import ManagementNode
 from .replies import Replies, paired_properties
@@ -136,7 +136,7 @@ class Requests(LinkEnd):
         except Unauthenticated as error:
             refusal = refusal_of(error)
             return Answer(refusal.status, {}, refusal.description)
-        self._transport.shared.turns.doing.what = "amqp", f"management {show(request.properties.get('operation'))}"
+        self._transport.shared.turns.activity.what = "amqp", f"management {show(request.properties.get('operation'))}"
         return await self._node.management.perform(Request(user, request.properties, request.body))
 
     async def _message(self, answer: Answer, request: RequestMessage, replies: Replies) -> bytes:

@@ -13,7 +13,7 @@ from . import conditions
 from .conditions import LinkFault
 from .events import CreditChanged, DeliveriesSettled, FlowReceived, LinkAttached, LinkDetached, MessagesReceived
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
-from .runs import TAG_BYTES_MAX, Run
+from .runs import TAG_BYTES_MAX, TransferRun
 from .types import Described, Symbol
 from .wire import TransferFields, TransferHead
 
@@ -252,7 +252,7 @@ class Receiver(Link):
         self.credit = 0
         """How many deliveries the peer may still send."""
         self.message_bytes_max: int | None = None
-        self._received: list[Delivery | Run] = []
+        self._received: list[Delivery | TransferRun] = []
         self._partial: _Partial | None = None
 
     @property
@@ -279,13 +279,13 @@ class Receiver(Link):
         """The deliveries that have come since the last call."""
         taken: list[Delivery] = []
         for each in self.take_runs():
-            if isinstance(each, Run):
+            if isinstance(each, TransferRun):
                 taken += deliveries_of(each)
             else:
                 taken.append(each)
         return taken
 
-    def take_runs(self) -> list[Delivery | Run]:
+    def take_runs(self) -> list[Delivery | TransferRun]:
         """As `take`, with those that came as a run together."""
         received, self._received = self._received, []
         return received
@@ -323,7 +323,7 @@ class Receiver(Link):
         else:
             self._take_piece(fields, buffer[fields.payload_at : end])
 
-    def on_run(self, run: Run) -> None:
+    def on_run(self, run: TransferRun) -> None:
         """Whole messages, for which there is credit."""
         count = len(run.tags)
         self.credit -= count
@@ -402,7 +402,7 @@ class Receiver(Link):
         self.session.forget(self)
 
 
-def deliveries_of(run: Run) -> list[Delivery]:
+def deliveries_of(run: TransferRun) -> list[Delivery]:
     """The deliveries of a run, each by itself."""
     each = zip(range(run.first, run.last + 1), run.tags, run.payloads, strict=True)
     return [Delivery(id, tag, 0, run.is_settled, payload, len(payload), None) for id, tag, payload in each]

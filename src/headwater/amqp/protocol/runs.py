@@ -20,7 +20,7 @@ _UINT: Final = 0x70
 _TAG: Final = 0xA0
 
 
-class Run:
+class TransferRun:
     """Whole deliveries of one link with ids that follow each other, all settled or none; format 0, no state."""
 
     __slots__ = ("bytes", "end", "first", "is_settled", "payloads", "tags")
@@ -54,7 +54,9 @@ def handle_of(buffer: bytes, at: int) -> int:
     return int.from_bytes(buffer[at + 15 : at + 19], "big") if form == _UINT else -1
 
 
-def read_run(buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: int, count_max: int) -> Run | None:
+def read_run(
+    buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: int, count_max: int
+) -> TransferRun | None:
     """The run that begins with the frame at `at`, which `handle_of` knows; None if there is none.
 
     It ends before a frame that is cut off, larger than those bytes, of another form, or whose id does not follow.
@@ -85,7 +87,7 @@ def read_run(buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: in
         size, its_lead, id, its_mark, tag, its_ending = unpack(buffer, at)
         if its_lead != lead or id != first + len(tags) or its_mark != mark or its_ending != ending:
             break
-    return Run(first, known[1], payloads, tags, at) if tags else None
+    return TransferRun(first, known[1], payloads, tags, at) if tags else None
 
 
 def _unpacking(lead_bytes: int, tag_bytes: int, ending_bytes: int) -> Any:

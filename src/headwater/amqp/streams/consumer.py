@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
+from ...core.loop.scheduler import BUDGET_S, STEP_S, BatchSizer
 from ...core.query import ALL
-from ...core.shown import cut
-from ...core.turns import BUDGET_S, STEP_S, Pace
+from ...core.quoting import cut
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..errors import refusal_of
 from ..filters import SourceFilter
-from ..link_end import Ending, LinkEnd
+from ..messages.fields import EventFields
+from ..positions.position import Position
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
-from ..transport import Transport
-from .fields import EventFields
 from .node import EventLogNode
-from .position import Position
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -36,7 +36,7 @@ TURN_EVENTS_FIRST = 16
 """What a consumer whose filter is evaluated looks at in its first step."""
 
 
-class Consumer(LinkEnd):
+class ConsumerLink(LinkEnd):
     """One consumer's link to one log."""
 
     def __init__(
@@ -77,12 +77,12 @@ class Consumer(LinkEnd):
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver takes (2.7.3)."""
         self._turns, self._flow = transport.shared.turns, transport.flow
-        self._pace = (
-            Pace(TURN_EVENTS, TURN_EVENTS, BUDGET_S)  # all that it looks at, it sends: fewer, larger pages are cheaper
+        self._sizer = (
+            BatchSizer(TURN_EVENTS, TURN_EVENTS, BUDGET_S)  # it sends all that it reads: larger pages are cheaper
             if source_filter.matches is None
-            else Pace(TURN_EVENTS, TURN_EVENTS_FIRST)
+            else BatchSizer(TURN_EVENTS, TURN_EVENTS_FIRST)
         )
-        self._doing = "amqp", f"receiver of {self.log.name}"
+        self._activity = "amqp", f"receiver of {self.log.name}"
         self._is_turn_due = False
         self._is_over = False
         self._pause: TimerHandle | None = None
@@ -179,7 +179,7 @@ class Consumer(LinkEnd):
     def _turn(self) -> None:
         """Send what there is, up to a step's worth."""
         self._is_turn_due = False
-        self._turns.doing.what = self._doing
+        self._turns.activity.what = self._activity
         if self._on_drained is not None:
             if self._link.is_draining and not self._is_over:
                 self._has_drained()
@@ -252,7 +252,7 @@ class Consumer(LinkEnd):
         """How many events may go out now."""
         if self._is_over or not self._transport.has_room:
             return 0
-        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._pace.size)
+        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._sizer.size)
 
     def _send_again(self, room: int, until: float) -> int:
         """What the receiver gave back comes first, as far as there is time; answers how much went out."""
@@ -284,11 +284,11 @@ class Consumer(LinkEnd):
             position.cursor,
             upto=wanted.upto,
             partition=self.partition,
-            limit=room if wanted.matches is None else self._pace.size,
+            limit=room if wanted.matches is None else self._sizer.size,
             bytes_max=TURN_BYTES,
         )
         looked_at = self._send_those_wanted(page.events, room, began + STEP_S)
-        self._pace.took(looked_at, self._turns.cpu() - began)
+        self._sizer.took(looked_at, self._turns.cpu() - began)
         if looked_at < len(page.events):
             position.passed(page.events[looked_at].sequence_number - 1)
             return True

@@ -15,17 +15,17 @@ from operator import itemgetter
 
 from ...core.clocks import wall_clock_ms
 from ...core.limits import show
-from ...core.notification_types import NotificationType
-from ..link_end import Ending, LinkEnd
+from ...core.watch.notification_types import NotificationType
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.transport import Transport
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
-from ..transport import Transport
-from .consumer import Consumer
-from .consuming import Attaching, is_browse, read_attach
+from .consumer import ConsumerLink
+from .consumer_attach import Attaching, is_browse, read_attach
 from .groups import ASK_AGAIN_S
-from .links import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
+from .link_properties import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
 from .node import EventLogNode
 
 AT_ONCE = 32
@@ -206,7 +206,7 @@ class GroupLink(LinkEnd):
             member.detach()
 
 
-class Part(Consumer):
+class Part(ConsumerLink):
     """Reads one partition of a group link, with a position of its own, which is the group's."""
 
     def __init__(self, shared: GroupLink, partition: int) -> None:

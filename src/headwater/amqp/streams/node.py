@@ -9,22 +9,22 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from ...core.bus import Bus
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
-from ...core.notification_types import NotificationType
 from ...core.state import StateStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ..messages.outbound import Outbound
+from ..positions.downtime import UptimeRun
+from ..positions.position import Position
+from ..positions.stored import Positions, Remembered, load, store
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
-from .downtime import Run
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
-from .outbound import Outbound
-from .position import Position
-from .positions import Positions, Remembered, load, store
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -113,7 +113,7 @@ class EventLogNode:
         *,
         remembers: bool = True,
         may_act: Callable[[], bool] = lambda: True,
-        run: Run | None = None,
+        run: UptimeRun | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 

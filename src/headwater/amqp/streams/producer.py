@@ -15,25 +15,25 @@ from ...core.event import Event
 from ...core.limits import APPEND_BYTES_MAX, EventColumns, check_append
 from ...core.log import AppendResult
 from ...core.loop.batcher import Ended, Joint, Outcome
+from ...core.quoting import show
 from ...core.settings import LogSettings
-from ...core.shown import show
-from ..container import Container
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.refusals import refuse
+from ..connections.transport import Transport
 from ..errors import MessageFault, link_fault
-from ..link_end import Ending, LinkEnd
+from ..messages.inbound import read_message
+from ..messages.plain import Form, PlainEvents, read_plain
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver, deliveries_of
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, Target
-from ..protocol.runs import Run
-from ..refusing import refuse
-from ..transport import Transport
-from .consuming import bound_partition
-from .inbound import read_message
-from .links import binding_of, bound_properties, partition_number
+from ..protocol.runs import TransferRun
+from .consumer_attach import bound_partition
+from .link_properties import binding_of, bound_properties, partition_number
 from .node import EventLogNode
-from .plain import Form, PlainEvents, read_plain
+from .nodes import Nodes
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
@@ -98,7 +98,7 @@ class _RunAppend:
 
     __slots__ = ("_producer", "node", "partition", "run")
 
-    def __init__(self, producer: Producer, run: Run, node: EventLogNode, partition: int | None) -> None:
+    def __init__(self, producer: Producer, run: TransferRun, node: EventLogNode, partition: int | None) -> None:
         self._producer, self.run, self.node, self.partition = producer, run, node, partition
 
     def ended(self, outcome: Outcome) -> None:
@@ -115,7 +115,7 @@ class Producer(LinkEnd):
 
     def __init__(
         self,
-        container: Container,
+        nodes: Nodes,
         transport: Transport,
         link: Receiver,
         node: EventLogNode | None,
@@ -123,7 +123,7 @@ class Producer(LinkEnd):
         accepted: dict[bytes, None],
     ) -> None:
         """`accepted` are tags of an earlier attach of the link, which their sender has not settled (2.6.13)."""
-        self._container, self._transport, self._link = container, transport, link
+        self._nodes, self._transport, self._link = nodes, transport, link
         self._node, self._partition = node, partition
         self.log = None if node is None else node.log
         self._statistics, self._spans = transport.shared.statistics, transport.shared.spans
@@ -157,7 +157,7 @@ class Producer(LinkEnd):
             return
         count = size = 0
         for each in received:
-            count += len(each.tags) if isinstance(each, Run) else 1
+            count += len(each.tags) if isinstance(each, TransferRun) else 1
             size += each.bytes
         self._statistics.messages_received += count
         self.deliveries += count
@@ -169,17 +169,17 @@ class Producer(LinkEnd):
                 [
                     delivery
                     for each in received
-                    for delivery in (deliveries_of(each) if isinstance(each, Run) else (each,))
+                    for delivery in (deliveries_of(each) if isinstance(each, TransferRun) else (each,))
                 ]
             )
         else:
             self._take(received, self._node)
 
-    def _take(self, received: Sequence[Delivery | Run], node: EventLogNode) -> None:
+    def _take(self, received: Sequence[Delivery | TransferRun], node: EventLogNode) -> None:
         """Append runs of plain messages as such, and what comes between them one by one, in their order."""
         between: list[Delivery] = []
         for each in received:
-            if not isinstance(each, Run):
+            if not isinstance(each, TransferRun):
                 between.append(each)
             elif self._spans is not None or self._unlike_left > 0:
                 self._unlike_left -= len(each.tags)
@@ -208,7 +208,7 @@ class Producer(LinkEnd):
             shared, key = self._transport.shared, self._transport.key(self._link)
             target = self._link.remote.target if self._link.remote is not None else None
             address = target.address if isinstance(target, Target) else None
-            self._container.suspended.put(key, self._unsettled, shared.loop.time(), address)
+            self._nodes.suspended.put(key, self._unsettled, shared.loop.time(), address)
 
     def on_appended(self, append: _Append, error: EventLogError | None, *, is_new: bool = False) -> None:
         """What became of an append: its deliveries get their outcome. `is_new`: they were not stored before."""
@@ -242,7 +242,7 @@ class Producer(LinkEnd):
 
     # How messages become events
 
-    def _is_gathered(self, run: Run, node: EventLogNode) -> bool:
+    def _is_gathered(self, run: TransferRun, node: EventLogNode) -> bool:
         """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not.
 
         Raises DecodeError: they are, but not every receiver can decode one of them. Nothing is done.
@@ -342,7 +342,7 @@ class Producer(LinkEnd):
         """Messages to logs that may have to be opened first, in their order."""
         if self._anonymous is None:
             self._anonymous = asyncio.Queue()
-            self._container.spawn(self._forward_all(self._anonymous))
+            self._nodes.spawn(self._forward_all(self._anonymous))
         for delivery in deliveries:
             self._anonymous.put_nowait(delivery)
 
@@ -352,7 +352,7 @@ class Producer(LinkEnd):
             try:
                 if delivery.payload is None:
                     raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, f"the message has {delivery.bytes} bytes")
-                node = await self._container.producers_node(self._transport, destination(delivery.payload))
+                node = await self._nodes.producers_node(self._transport, destination(delivery.payload))
             except (AmqpError, MessageFault) as fault:
                 self._reject(delivery, fault)
                 self._done(1, delivery.bytes)
@@ -384,7 +384,7 @@ class Producer(LinkEnd):
         if first >= 0:
             link.settle(first, last, _ACCEPTED)
 
-    def _accept_run(self, run: Run) -> None:
+    def _accept_run(self, run: TransferRun) -> None:
         if self._is_over or run.is_settled:
             return
         if self._link.is_second:
@@ -430,20 +430,20 @@ def error_of(outcome: Outcome, node: EventLogNode) -> EventLogError | None:
     return outcome if isinstance(outcome, EventLogError) else OutcomeUnknown(node.log.name)
 
 
-async def attach_producer(container: Container, transport: Transport, link: Receiver, target: Target) -> None:
+async def attach_producer(nodes: Nodes, transport: Transport, link: Receiver, target: Target) -> None:
     """Answer a producer's attach, with its first credit. Raises LinkFault and EventLogError where it is refused."""
     assert link.remote is not None
     if target.address is None:
         node, partition, bytes_max = None, None, APPEND_BYTES_MAX
     else:
-        node = await container.producers_node(transport, target.address)
+        node = await nodes.producers_node(transport, target.address)
         partition = bound_partition(binding_of(link.remote.properties), node.partitions)
         bytes_max = node.log.settings.event_bytes_max
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
     transport.steal(link)
-    accepted = container.suspended.take(transport.key(link))
-    producer = Producer(container, transport, link, node, partition, accepted)
+    accepted = nodes.suspended.take(transport.key(link))
+    producer = Producer(nodes, transport, link, node, partition, accepted)
     link.accept(
         source=link.remote.source,
         target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..shared import LinkKey
+from ..connections.shared import LinkKey
 
 LINKS_MAX = 1000
 DELIVERIES_MAX = 100_000

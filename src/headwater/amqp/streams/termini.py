@@ -15,15 +15,15 @@ from ...core.errors import EventLogError
 from ...core.limits import show
 from ...core.settings import is_own
 from ...core.store import LogStore
-from ..container import Container
+from ..connections.transport import Transport
+from ..positions.stored import Remembered, remembers
 from ..protocol import conditions
 from ..protocol.composite import write_composite
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.terminus import SOURCE, Source
-from ..transport import Transport
 from .node import EventLogNode
-from .positions import Remembered, remembers
+from .nodes import Nodes
 
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps what is unsettled (3.5.5)."""
@@ -71,20 +71,20 @@ def decoded_source(remembered: Remembered, log: str) -> Source:
     return source
 
 
-async def find_terminus(container: Container, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
+async def find_terminus(nodes: Nodes, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
     """The log and the source that a link of that name had. Raises LinkFault if none is remembered.
 
     It looks through the logs that the peer may read: those that are in use, and what the state has of the others,
     of which none is opened but the one that is found.
     """
-    for node, known in (await _sources_of(container, transport, link)).items():
+    for node, known in (await _sources_of(nodes, transport, link)).items():
         return node, decoded_source(known, node.log.name)
     problem = f"no source given, and none is remembered of link {show(link.name)} of container"
     raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
 
 
 async def sources_elsewhere(
-    container: Container, transport: Transport, link: Sender, node: EventLogNode
+    nodes: Nodes, transport: Transport, link: Sender, node: EventLogNode
 ) -> dict[EventLogNode, Remembered]:
     """The sources that a link of that name has in other logs; none where it has one in the log of this node.
 
@@ -95,23 +95,23 @@ async def sources_elsewhere(
         return {}
     if node.positions.remembered(owner, link.name) is not None:
         return {}
-    found = await _sources_of(container, transport, link)
+    found = await _sources_of(nodes, transport, link)
     return {other: known for other, known in found.items() if other is not node}
 
 
-async def _sources_of(container: Container, transport: Transport, link: Sender) -> dict[EventLogNode, Remembered]:
+async def _sources_of(nodes: Nodes, transport: Transport, link: Sender) -> dict[EventLogNode, Remembered]:
     """The sources of links of that name, in the logs that the peer may read; first those in use."""
     assert transport.user is not None
     user, owner = transport.user, transport.remembered_as
     found: dict[EventLogNode, Remembered] = {}
-    for node in container.nodes:
+    for node in nodes.all:
         if user.may(Right.READ, node.log.name) and (known := node.positions.remembered(owner, link.name)) is not None:
             found[node] = known
-    for name in await asyncio.to_thread(_remembering, container.store, owner, link.name):
+    for name in await asyncio.to_thread(_remembering, nodes.store, owner, link.name):
         if not user.may(Right.READ, name):
             continue
         with suppress(EventLogError):  # deleted meanwhile, or hurt, which its own links are told
-            node = await container.node_of(name)
+            node = await nodes.node_of(name)
             if (known := node.positions.remembered(owner, link.name)) is not None:
                 found[node] = known
     return found

@@ -14,8 +14,8 @@ from itertools import count
 from weakref import WeakKeyDictionary
 
 from ...core.errors import ConsumerFenced, InvalidInput, InvalidPosition, LogNotFound, PositionTrimmed
-from ...core.notification_types import NotificationType
 from ...core.settings import EARLIEST
+from ...core.watch.notification_types import NotificationType
 from ...core.workers import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
@@ -28,13 +28,13 @@ from ...core.workers import (
     taken_over,
     too_many_workers,
 )
-from ..container import Container
+from ..positions.position import Position
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.types import Symbol
 from .groups import ASK_AGAIN_S
 from .node import EventLogNode
-from .position import Position
+from .nodes import Nodes
 
 WORKERS_MAX = 1000
 """Of one log."""
@@ -47,9 +47,9 @@ CONTAINER = "http"
 class GroupWorkers(Workers):
     """The workers of all logs."""
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, Worker]] = WeakKeyDictionary()
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, GroupWorker]] = WeakKeyDictionary()
         self._versions = count(time.time_ns() // 1000)
         """Of all workers, so that none is told one of another's; other ones after each restart."""
 
@@ -66,7 +66,7 @@ class GroupWorkers(Workers):
         check_worker_key(key.group, key.name)
         _check("lease_ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
         _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         workers = self._of.setdefault(node, {})
         worker = workers.get(key)
         if worker is not None and not worker.is_told(version):
@@ -76,14 +76,16 @@ class GroupWorkers(Workers):
             worker = None
         if worker is None:
             _check_places(workers.values(), key, peer)
-            worker = workers[key] = Worker(node, key, peer, version, self._versions, lambda: workers.pop(key, None))
+            worker = workers[key] = GroupWorker(
+                node, key, peer, version, self._versions, lambda: workers.pop(key, None)
+            )
         worker.begins_earliest = begins_earliest
         return await worker.beat(lease_ms / 1000, wait_ms / 1000, version)
 
     async def acknowledge(
         self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
     ) -> HeldPartition:
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         head = node.log.head()
         if not 0 <= sequence_number <= head:
             raise InvalidPosition(f"{sequence_number} given, 0 to the head {head} is allowed", "sequence_number")
@@ -95,13 +97,13 @@ class GroupWorkers(Workers):
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
-        node = await self._container.node_of(key.log)
+        node = await self._nodes.node_of(key.log)
         worker = self._of.get(node, {}).get(key)
         if worker is not None and (version is None or worker.is_told(version)):
             worker.end()
 
 
-class Worker:
+class GroupWorker:
     """One worker, from its first beat until it leaves or its lease ends."""
 
     def __init__(
@@ -239,7 +241,7 @@ class Worker:
 class WorkerMember:
     """A partition that a worker has, or wants: what `Groups` knows it by."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: GroupWorker) -> None:
         self._worker, self._node, self._group = worker, worker.node, worker.key.group
         self.owned: tuple[int, int] | None = None
         """The partition that it has, and its epoch."""
@@ -330,7 +332,7 @@ class WorkerMember:
         self._node.notify_owner(type, self._group, *self.owned, CONTAINER, self.link_name)
 
 
-def _check_places(workers: Iterable[Worker], key: WorkerKey, peer: str) -> None:
+def _check_places(workers: Iterable[GroupWorker], key: WorkerKey, peer: str) -> None:
     """Raises Overloaded where there is no place for one more."""
     of_user = total = 0
     for each in workers:

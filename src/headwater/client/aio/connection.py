@@ -7,9 +7,9 @@ import math
 import select
 from typing import cast
 
-from ...formats.answer import Answer, NotHttp
-from ..address import Address
-from ..terms import ConnectionLost
+from ...formats.clients.answer import Answer, NotHttp
+from ..protocol.address import Address
+from ..protocol.terms import ConnectionLost
 
 HELD_BYTES_MAX = 256 * 1024
 """Of an answer that is read piece by piece and not taken yet; then nothing more is received: the server waits."""

@@ -10,10 +10,10 @@ from ...core.consumer import Consumer
 from ...core.event import Event
 from ...core.log import AppendResult, ArrowBatch, LogInfo
 from ...core.query import ALL, Query
-from .. import wire
-from ..pages import PagedRead
-from ..routes import LogRoutes
-from ..working import BATCH_EVENTS, Share
+from ..protocol import wire
+from ..protocol.pages import PagedRead
+from ..protocol.routes import LogRoutes
+from ..protocol.share import BATCH_EVENTS, Share
 from .primitives import in_worker
 from .reading import RemoteReading
 from .subscription import RemoteSubscription

@@ -1,4 +1,4 @@
-"""A subscription over HTTP by a task: see `following`."""
+"""A subscription over HTTP by a task: see `protocol.follow`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Self
 from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
-from ..following import Follower
-from ..routes import LogRoutes
-from ..terms import PASSING, ConnectionLost
+from ..protocol.follow import Follower
+from ..protocol.routes import LogRoutes
+from ..protocol.terms import PASSING, ConnectionLost
 from .primitives import Event, Subscription, wait
 from .reading import RemoteReading
 from .transport import Stream, Transport

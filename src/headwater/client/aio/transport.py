@@ -1,6 +1,6 @@
 """Requests to one server by tasks: idle connections, retries while it is away or overloaded, problems as exceptions.
 
-Which of its addresses is asked, `sending` says.
+Which of its addresses is asked, `protocol.dispatch` says.
 Every request sent from here may be repeated: appends carry ids, so a repeated one is recognised by the log.
 """
 
@@ -10,13 +10,13 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from ...core.errors import EventLogError
-from ...formats.answer import Answer
-from ...formats.retrying import Attempts
-from ..handshakes import why_hopeless
-from ..request import Request
-from ..sending import Asking, Opened, Sending, Sent, Trying
-from ..targets import Target
-from ..terms import PASSING, Terms
+from ...formats.clients.answer import Answer
+from ...formats.clients.retry import Attempts
+from ..protocol.dispatch import Asking, Opened, Sending, Sent, Trying
+from ..protocol.handshakes import why_hopeless
+from ..protocol.request import Request
+from ..protocol.targets import Target
+from ..protocol.terms import PASSING, Terms
 from .connection import Connection
 from .primitives import Places, in_worker, sleep
 

@@ -1,4 +1,5 @@
-"""The work of one process in a group, by tasks: see `working`. One says that it is alive, the other has the batches."""
+"""The work of one process in a group, by tasks: see `protocol.share`. One says that it is alive, the other has the
+batches."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from ...core.errors import ConsumerFenced, EventLogError, LogNotFound
-from ..request import Request
-from ..working import GONE_S, Batch, Share
+from ..protocol.request import Request
+from ..protocol.share import GONE_S, Batch, Share
 from .primitives import Closing, Event, wait
 from .reading import RemoteReading
 from .transport import Transport

@@ -7,9 +7,9 @@ import select
 import socket
 import ssl
 
-from ...formats.answer import Answer, NotHttp
-from ..address import Address
-from ..terms import ConnectionLost
+from ...formats.clients.answer import Answer, NotHttp
+from ..protocol.address import Address
+from ..protocol.terms import ConnectionLost
 
 RECEIVE_BYTES = 64 * 1024
 """More would be mapped from the system anew each time it is asked for, which costs more than the answer in it."""

@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from ...formats.answer import Answer
-from .. import wire
-from ..request import Request, Route
-from ..routes import dropping
+from ...formats.clients.answer import Answer
+from ..protocol import wire
+from ..protocol.request import Request, Route
+from ..protocol.routes import dropping
 from .transport import Transport
 
 

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from ...core.closing import Closing
 from ...core.event import SequencedEvent
-from ...core.subscription import Subscription
+from ...core.log import Subscription
 
 __all__ = ["Closing", "Event", "Pages", "Places", "Subscription", "in_worker", "sleep", "wait"]
 

@@ -8,9 +8,9 @@ from typing import Self
 
 from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
-from ...formats.retrying import Attempts
-from ..pages import PagedRead
-from ..terms import PASSING, ConnectionLost
+from ...formats.clients.retry import Attempts
+from ..protocol.pages import PagedRead
+from ..protocol.terms import PASSING, ConnectionLost
 from .primitives import Pages
 from .transport import Stream, Transport
 

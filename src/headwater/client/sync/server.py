@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
-from .. import routes
-from ..problems import settings_named
-from ..terms import terms_of
+from ..protocol import routes
+from ..protocol.problems import settings_named
+from ..protocol.terms import terms_of
 from .log import RemoteLog
 from .management import Management
 from .primitives import Closing

@@ -1,5 +1,5 @@
 # Made from aio/subscription.py by python -m tests.client.unasync: change that file, not this one.
-"""A subscription over HTTP by a thread: see `following`."""
+"""A subscription over HTTP by a thread: see `protocol.follow`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Self
 from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
-from ..following import Follower
-from ..routes import LogRoutes
-from ..terms import PASSING, ConnectionLost
+from ..protocol.follow import Follower
+from ..protocol.routes import LogRoutes
+from ..protocol.terms import PASSING, ConnectionLost
 from .primitives import Event, Subscription, wait
 from .reading import RemoteReading
 from .transport import Stream, Transport

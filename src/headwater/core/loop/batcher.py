@@ -43,7 +43,7 @@ from ..limits import EventColumns, check_append
 from ..local import LocalLog
 from ..log import AppendRequest, AppendResult
 from ..settings import LogSettings
-from ..traffic import Traffic
+from .traffic import Traffic
 
 EVENTS_MAX = 256
 BYTES_MAX = 256 * 1024

@@ -2,7 +2,7 @@
 
 from .caller import BadFile, Caller, NotSent, Tls
 from .connection import AnswerTooLong, Reply, Unanswered
-from .resolving import Names, addresses_of
+from .resolver import Names, addresses_of
 from .sockets import Sockets
 from .target import Target, lines_of, target_of
 

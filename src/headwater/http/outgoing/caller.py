@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from .connection import Connection, Reply, Unanswered
-from .resolving import Names, Resolve, addresses_of
+from .connection import OutgoingConnection, Reply, Unanswered
+from .resolver import Names, Resolve, addresses_of
 from .sockets import Sockets
 from .target import Origin, Target
 
@@ -109,8 +109,8 @@ class Caller:
         self._may_send = may_send
         self._sockets = sockets
         self.names = Names(resolve)
-        self._kept: dict[Origin, list[Connection]] = {}
-        self._all: set[Connection] = set()
+        self._kept: dict[Origin, list[OutgoingConnection]] = {}
+        self._all: set[OutgoingConnection] = set()
         self._tls = tls or Tls()
 
     async def call(
@@ -154,7 +154,7 @@ class Caller:
         if not self._may_send():
             raise NotSent("nothing may be sent at present")
 
-    def _taken(self, origin: Origin) -> Connection | None:
+    def _taken(self, origin: Origin) -> OutgoingConnection | None:
         """The connection that was kept last, if there is one that can be used."""
         kept = self._kept.get(origin)
         while kept:
@@ -180,11 +180,11 @@ class Caller:
         self._keep(origin, connection)
         return reply
 
-    def _keep(self, origin: Origin, connection: Connection) -> None:
+    def _keep(self, origin: Origin, connection: OutgoingConnection) -> None:
         if connection.is_open:
             self._kept.setdefault(origin, []).append(connection)
 
-    async def _connect(self, origin: Origin, until: float) -> Connection:
+    async def _connect(self, origin: Origin, until: float) -> OutgoingConnection:
         """A connection to the first address that takes one; each has its share of the time. Raises OSError."""
         addresses = [origin.host] if origin.is_address else await self.names.addresses(origin.host)
         tls = await self._tls.context() if origin.is_tls else None
@@ -198,9 +198,9 @@ class Caller:
 
     async def _connect_to(
         self, address: str, origin: Origin, tls: ssl.SSLContext | None, timeout_s: float
-    ) -> Connection:
+    ) -> OutgoingConnection:
         loop = asyncio.get_running_loop()
-        connection = Connection(self._sockets, partial(self._forget, origin))
+        connection = OutgoingConnection(self._sockets, partial(self._forget, origin))
         name = None if tls is None else origin.host.rstrip(".").partition("%")[0]
         async with asyncio.timeout(timeout_s):
             await loop.create_connection(lambda: connection, address, origin.port, ssl=tls, server_hostname=name)
@@ -208,7 +208,7 @@ class Caller:
             self._all.add(connection)
         return connection
 
-    def _forget(self, origin: Origin, connection: Connection) -> None:
+    def _forget(self, origin: Origin, connection: OutgoingConnection) -> None:
         self._all.discard(connection)
         kept = self._kept.get(origin, [])
         if connection in kept:

@@ -7,8 +7,8 @@ import select
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
-from ...core.deadline import Deadline
-from ...formats.answer import Answer, NotHttp
+from ...core.loop.deadline import Deadline
+from ...formats.clients.answer import Answer, NotHttp
 from .sockets import Sockets
 
 HEAD_BYTES_MAX = 16 * 1024
@@ -39,10 +39,10 @@ class Reply(NamedTuple):
     """Whether the body was longer than it may be: the rest was not read."""
 
 
-class Connection(asyncio.Protocol):
+class OutgoingConnection(asyncio.Protocol):
     """A connection. It ends when an answer is too long, or comes unasked, and when it was idle for long."""
 
-    def __init__(self, sockets: Sockets, lost: Callable[[Connection], None]) -> None:
+    def __init__(self, sockets: Sockets, lost: Callable[[OutgoingConnection], None]) -> None:
         """`lost` is called once there is nothing left of it, if it was made at all."""
         self._loop = asyncio.get_running_loop()
         self._sockets, self._lost = sockets, lost

@@ -17,17 +17,17 @@ from ...core.access import Credentials, Right, User
 from ...core.errors import EventLogError, StorageCorrupted
 from ...core.extent import SplitSize
 from ...core.query import Query
-from ...flight.backend import Backend, Login, LogPlace, Sending, Span
-from ...flight.reading import span_of
+from ...flight.server.backend import Backend, Login, LogPlace, Sending, Span
+from ...flight.server.reads import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
-from ...storage.lending import Lent
-from ...storage.mapped import MappedLog
-from ...storage.staging import StagedFile, Staging
-from ...storage.writer_owners import claim
-from .lending import Lending
+from ...storage.read.mapped_log import MappedLog
+from ...storage.read.segment_sharing import Lent
+from ...storage.staging.batches import OpenStage, Staging
+from ...storage.staging.owners import claim
 from .link import Link
-from .own_writers import check_own
-from .sendings import Sendings
+from .segment_sharing import Lending
+from .streams import Sendings
+from .writer_ownership import check_own
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""
@@ -99,7 +99,7 @@ class BulkBackend(Backend):
         with _handed_over(batch) as path:
             return self._link.call("append", path, encode(command), type=Appended)
 
-    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StagedFile:
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> OpenStage:
         place = self.place(command.log)
         directory = place.directory
         check_own(claim(Path(directory), command.writer, user.name), user, command.log, self.authorize)
@@ -119,7 +119,8 @@ class BulkBackend(Backend):
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """What a process gets, which counts as sent to it. Raises as `flight.reading.span_of`, and MappedLog.scan."""
+        """What a process gets, which counts as sent to it. Raises as `flight.server.reads.span_of`, and
+        MappedLog.scan."""
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)

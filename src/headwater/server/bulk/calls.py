@@ -12,27 +12,27 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from ...core.access import Credentials, Guard, Right, User
-from ...core.acting import act_as, acting, as_now
+from ...core.actor import act_as, acting, as_now
 from ...core.errors import EventLogError, NotPrimary, StorageUnavailable
 from ...core.extent import Extent
 from ...core.log import LogInfo
+from ...core.loop.traffic import Traffic
 from ...core.mark import Committed, check_writer
 from ...core.readers import Reader, Readers, Waiting
 from ...core.store import LogStore
 from ...core.streams import NOBODY
-from ...core.traffic import Traffic
 from ...flight import wire
-from ...flight.backend import Login, LogPlace
+from ...flight.server.backend import Login, LogPlace
 from ...flight.wire import ActionShape, Answer, Body
-from ...formats.late import pa
-from ...storage.committing import commit_staged, discard_staged
+from ...formats.arrow.lazy import pa
 from ...storage.log import StoredLog
-from ...storage.writer_owners import release
-from ..allocators import Keeping
+from ...storage.staging.commit import commit_staged, discard_staged
+from ...storage.staging.owners import release
+from ..process.allocators import Keeping
 from .callers import BulkCallers
 from .link import Call
-from .own_writers import check_own, is_ended, owner_for
-from .sendings import About
+from .streams import About
+from .writer_ownership import check_own, is_ended, owner_for
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from ...amqp.streams.validity import message_fault
+from ...amqp.messages.validity import message_fault
 from ...core.message_check import messages_checked
-from ...flight.limits import StreamLimits
-from ...flight.server import BulkServer
-from ..log_lines import configure_logging
+from ...flight.server.limits import StreamLimits
+from ...flight.server.server import BulkServer
+from ..process.log_lines import configure_logging
 from .backend import BulkBackend
-from .held import Held
+from .early_connections import EarlyConnections
 from .link import Link
 from .supervisor import BulkSettings
 
@@ -56,7 +56,7 @@ def main() -> None:
         staged_bytes_max=settings.staged_bytes_max,
         disk_reserve_bytes=settings.disk_reserve_bytes,
     )
-    held = Held(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
+    held = EarlyConnections(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
     held.take()
     server = BulkServer(
         backend,

@@ -1,6 +1,7 @@
 """Starts the bulk process, answers it, and starts another where it dies: the server goes on without it meanwhile.
 
-Until it serves, its port is held by a socket that listens, on which clients wait; the process takes them over (`held`).
+Until it serves, its port is held by a listening socket on which clients wait; the process takes them over
+(`early_connections`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from ...core.threads import Threads
-from ..listening import CannotListen, addresses, close_all
-from ..log_lines import fields
+from ...core.watch.threads import Threads
+from ..process.log_lines import fields
+from ..process.sockets import CannotListen, addresses, close_all
 from .link import Answering, Call
 
 logger = logging.getLogger("headwater.server")
@@ -120,7 +121,7 @@ class Reservation:
         return listening
 
 
-class Supervisor:
+class BulkSupervisor:
     """One bulk process after the other, from `start` to `stop`."""
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .reading import read, views
+from .dataframes import read, views
 from .snapshot import ArchiveFile, Snapshot, snapshot
 
 if TYPE_CHECKING:

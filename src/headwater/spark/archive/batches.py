@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
-from .writing import stage
+from .writer import stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..running import Ending, Run
+    from ..pipeline.run import Ending, Run
     from .archiver import Archiver
 
 

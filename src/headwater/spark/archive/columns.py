@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...formats.arrow import SCHEMA
+from ...formats.arrow.tables import SCHEMA
 
 DATE = "date"
 """The UTC date of recorded_at. It is in the paths of the files and in the Delta log, not in the files."""

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...formats.parquet import batches_of, parquet_writer, table_of
+from ...formats.files.parquet import batches_of, parquet_writer, table_of
 from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete
 from .snapshot import ArchiveFile, opened, snapshot
-from .staging import StagedFile, is_batch_directory, types_of
+from .staging import StagedParquet, is_batch_directory, types_of
 from .table import ArchiveTable
 
 TARGET_BYTES = 256 * 1024 * 1024
@@ -119,7 +119,7 @@ def _bins(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[Arch
         yield chosen
 
 
-def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile:
+def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedParquet:
     """The events of all these files in one, in order of their numbers."""
     first, last = min(file.first for file in files), max(file.last for file in files)
     relative = f"{DATE}={date.isoformat()}/{first:018d}-{last:018d}-{uuid.uuid4().hex[:12]}.parquet"
@@ -130,7 +130,7 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile
     except BaseException:
         target.unlink(missing_ok=True)
         raise
-    return StagedFile(
+    return StagedParquet(
         path=relative,
         date=date.isoformat(),
         bytes=target.stat().st_size,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
-from ..running import Ending
-from ..steps import events_left
-from .tending import PASSING, Tended, Tending
+from ..pipeline.run import Ending
+from .steps import events_left
+from .upkeep import PASSING, Tended, Tending
 
 if TYPE_CHECKING:
     from ...flight.client import BulkClient

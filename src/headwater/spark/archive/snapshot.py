@@ -29,8 +29,8 @@ from pyarrow.parquet import ParquetFile
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.query import ALL, Query
-from ...formats.local_paths import scheme_of
-from ...formats.parquet import open_parquet, refusing_damage, table_of
+from ...formats.files.parquet import open_parquet, refusing_damage, table_of
+from ...formats.settings.local_paths import scheme_of
 from ..options import InvalidOption, ceil_ms
 from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...formats.parquet import check_pages, open_parquet, refusing_damage, table_of
+from ...formats.files.parquet import check_pages, open_parquet, refusing_damage, table_of
 from .columns import DATE
 from .errors import ArchiveIncomplete
 
@@ -26,7 +26,7 @@ _REMEDY = "check the disk, and run the archiver again, which writes this file ag
 _BATCH = re.compile(r"batch-(\d{18})-([0-9a-f]+)")
 
 
-class StagedFile(NamedTuple):
+class StagedParquet(NamedTuple):
     """A Parquet file of events of one date, as it was read back."""
 
     path: str
@@ -47,7 +47,7 @@ class StagedFile(NamedTuple):
 class Staged(NamedTuple):
     """One batch, ready to be committed: all the events that the log has from `first` to `last`."""
 
-    files: Sequence[StagedFile]
+    files: Sequence[StagedParquet]
     first: int
     last: int
     events: int
@@ -70,7 +70,7 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
     `count(after, upto)` tells how many events the log has there; it is asked where the numbers have gaps.
     Raises ArchiveIncomplete unless these are the log's next events after `after`, each of them once.
     """
-    files: list[StagedFile] = []
+    files: list[StagedParquet] = []
     numbers: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for path in sorted(directory.glob(f"{DATE}=*/*.parquet")):
         columns = _read_back(root, path, after)
@@ -137,9 +137,9 @@ def _staged_file(
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
     recorded_at: pa.ChunkedArray,
     after: int,
-) -> StagedFile:
+) -> StagedParquet:
     times = recorded_at.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    file = StagedFile(
+    file = StagedParquet(
         path=path.relative_to(root).as_posix(),
         date=path.parent.name.removeprefix(f"{DATE}="),
         bytes=path.stat().st_size,

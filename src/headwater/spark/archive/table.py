@@ -22,7 +22,7 @@ from .. import delta
 from ..durable import sync
 from .columns import DATE, TABLE_SCHEMA
 from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
-from .staging import StagedFile
+from .staging import StagedParquet
 from .state import (
     FIRST,
     INCARNATION,
@@ -89,7 +89,7 @@ class ArchiveTable:
         self._table.alter.set_table_properties({INCARNATION: incarnation}, raise_if_not_exists=False)
         self.refresh()
 
-    def commit(self, files: Sequence[StagedFile], after: int, upto: int, claim: int) -> None:
+    def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> None:
         """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
 
         Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
@@ -114,7 +114,7 @@ class ArchiveTable:
         if self.state.version % delta.CHECKPOINT_COMMITS == 0:
             self.sum_up()
 
-    def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedFile]) -> None:
+    def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedParquet]) -> None:
         """Put files with the same events of a date in the place of others (with their bytes), in one durable step.
 
         Raises CompactionOvertaken if somebody else did so since the table was opened, or refreshed.
@@ -194,7 +194,7 @@ def _create(path: Path, properties: dict[str, str]) -> None:
         sync([delta.entry(path, 0)], path.parent)
 
 
-def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
+def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
     """How Delta is told of a file; its statistics let readers leave out files by number, by time and by type."""
     lowest, highest = ({}, {}) if file.types is None else ({"type": each} for each in file.types)
     stats = {

@@ -1,12 +1,14 @@
-"""The pipelines, a module each. `python -m headwater.spark.jobs NAME --...` runs one, as `headwater pipeline` does.
+"""The pipelines, a module or a package each.
 
-A module here is a pipeline if it has:
+`python -m headwater.spark.jobs NAME --...` runs one, as `headwater pipeline` does.
+
+A module here, or the module `job` of a package, is a pipeline if it has:
 
 - a docstring: its first line is the summary, the rest is its help;
-- `OPTIONS`, a frozen dataclass with `kw_only=True`, each field made by `pipelines.option`; its `__post_init__` may
-  raise InvalidInput;
+- `OPTIONS`, a frozen dataclass with `kw_only=True`, each field made by `pipeline.option.option`; its `__post_init__`
+  may raise InvalidInput;
 - `plan(options, run) -> list[str]`: what it would do, in lines; it may ask the server, but changes nothing;
-- `run(spark, options, run) -> Summary`: does it (see `headwater.spark.running`);
+- `run(spark, options, run) -> Summary`: does it (see `headwater.spark.pipeline.run`);
 - `EXAMPLES`, the arguments of some commands, as text;
 - `IS_STREAM = False` where it runs once through what is there and knows neither `--follow` nor a checkpoint;
 - `NEEDS_CHECKPOINT = False` where a stream keeps by itself how far it is.

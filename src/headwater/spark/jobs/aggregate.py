@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
-from ..pipelines import option
-from ..running import Run, Summary, Target
+from ..pipeline.option import option
+from ..pipeline.run import Run, Summary, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -72,7 +72,7 @@ EXAMPLES = (
 
 def plan(options: Aggregate, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    from ..read_options import stream_options
+    from ..source.options import stream_options
 
     reading = stream_options(_source(options, run))
     _check_target(options, run)
@@ -104,7 +104,7 @@ def plan(options: Aggregate, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ..checkpoints import to_do
+    from ..source.checkpoints import to_do
 
     _check_target(options, run)
     source = _source(options, run)

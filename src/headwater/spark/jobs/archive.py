@@ -20,9 +20,9 @@ from ...core.errors import EventLogError, InvalidInput
 from ...core.extent import Extent
 from ...core.settings import check_log_name
 from ..options import is_meant, is_pattern
-from ..pipelines import check_directory, option
-from ..running import Ending, Run, Summary
-from ..sessions import require_driver
+from ..pipeline.option import check_directory, option
+from ..pipeline.run import Ending, Run, Summary
+from ..session.session import require_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..archive.archiver import Keeping
     from ..archive.batches import Batches
     from ..archive.snapshot import Snapshot
-    from ..archive.tending import Tended
+    from ..archive.upkeep import Tended
 
 NEEDS_CHECKPOINT = False
 OWNER = "spark"
@@ -105,7 +105,7 @@ def plan(options: Archive, run: Run) -> list[str]:
 def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]:
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
-    from ..steps import events_left
+    from ..archive.steps import events_left
 
     info = client.info(log)
     consumer = client.consumer(log, _owner(options, run), options.component)
@@ -164,8 +164,8 @@ def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
 
 
 def _run_one(options: Archive, client: BulkClient, batches: Batches) -> Summary:
-    from ..archive.tending import Tending
-    from ..steps import events_left
+    from ..archive.steps import events_left
+    from ..archive.upkeep import Tending
 
     run = batches.run
     tended = archiver, compacting = _open(options, run, client, options.log[0])
@@ -199,7 +199,7 @@ def _run_rounds(options: Archive, client: BulkClient, batches: Batches) -> Summa
 
 def _open(options: Archive, run: Run, client: BulkClient, log: str) -> Tended:
     from ..archive.archiver import Archiver
-    from ..archive.tending import Compacting, Tended
+    from ..archive.upkeep import Compacting, Tended
 
     archiver = Archiver.open(
         client,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import InvalidLogName
 from ...core.settings import check_log_name
 from ...formats.querytext import parse_query
-from ..pipelines import option
-from ..running import Run, Summary, Target
+from ..pipeline.option import option
+from ..pipeline.run import Run, Summary, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def plan(options: Copy, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ..checkpoints import to_do
+    from ..source.checkpoints import to_do
 
     target = Target(options.target_url or run.server.url, options.target)
     source = run.server.options(

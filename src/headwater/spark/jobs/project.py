@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
-from ..pipelines import check_directory, check_file, option
-from ..running import Ending, Run, Summary
-from ..sessions import require_driver
-from ..stopping import StoppedAtOnce
+from ..pipeline.option import check_directory, check_file, option
+from ..pipeline.run import Ending, Run, Summary
+from ..pipeline.stop import StoppedAtOnce
+from ..session.session import require_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ...core.extent import Extent
     from ...core.log import LogInfo
     from ...flight.client import BulkClient
+    from ..archive.steps import Steps
     from ..projection.fold import Fold
     from ..projection.folding import Folded
     from ..projection.table import Definition, StateTable
-    from ..steps import Steps
 
 NEEDS_CHECKPOINT = False
 VACUUM_S = 3600.0
@@ -120,9 +120,9 @@ def plan(options: Project, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Project, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ..position_reports import PositionReports
     from ..projection.fold import fold_of
     from ..projection.table import StateTable
+    from ..source.position_reports import PositionReports
 
     require_driver(spark, "a projection runs")
     if run.checkpoint is not None:
@@ -207,7 +207,7 @@ def _check_there(options: Project, position: int, extent: Extent) -> None:
 
 def _steps(options: Project, client: BulkClient, incarnation: str) -> Steps:
     from ..archive.snapshot import Archive
-    from ..steps import Steps
+    from ..archive.steps import Steps
 
     archive = Archive(options.archive) if options.archive is not None else None
     return Steps(client, options.log, incarnation, archive)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InvalidInput
-from ..pipelines import option
-from ..running import Run, Summary
+from ..pipeline.option import option
+from ..pipeline.run import Run, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def plan(options: Sql, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Sql, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ..catalog import register
+    from ..source.catalog import register
 
     _check_who(run)
     others = {"caFile": run.server.ca_file, "archive": options.archive}

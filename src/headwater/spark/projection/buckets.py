@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ...formats.parquet import batches_of, open_parquet, parquet_writer, refusing_damage
+from ...formats.files.parquet import batches_of, open_parquet, parquet_writer, refusing_damage
 from .errors import NotAProjection
 from .fold import Row
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ...core.event import SequencedEvent
-from ..rows import events_in
+from ..columns.rows import events_in
 from .buckets import DIRECTORY, rows_of, write
 from .fold import Fold, Row, folded
 from .table import BucketFile, StateTable

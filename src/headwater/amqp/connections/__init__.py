@@ -1,0 +1,1 @@
+"""AMQP connections: transport, login, link ends and what they share."""

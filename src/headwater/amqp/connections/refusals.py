@@ -1,0 +1,38 @@
+"""How a sender is told that one of its messages was refused: the outcome `rejected`, or an error of the link."""
+
+from __future__ import annotations
+
+from ...core.limits import show
+from ..errors import MessageFault
+from ..protocol.conditions import AmqpError
+from ..protocol.link import Delivery, Receiver
+from ..protocol.performatives import ErrorCondition, Rejected, Source
+from ..protocol.types import Symbol
+from .transport import Transport
+
+REJECTED = "amqp:rejected:list"
+DELIVERY_TAG = Symbol("delivery-tag")
+
+
+def refuse(transport: Transport, link: Receiver, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
+    """Reject a delivery. Where that would tell nobody, the link ends with the fault, whose info names the delivery.
+
+    That is so where its sender has settled it already, or lists outcomes and not this one (the anonymous terminus
+    extension, 2.2.2; core 2.7.3). What came on the link before its end is stored all the same.
+    """
+    info = dict(fault.info or {}) if isinstance(fault, AmqpError) else {}
+    if delivery.is_settled or not may_reject(link):
+        description = f"delivery {show(delivery.tag)} was refused: {fault.description}"
+        transport.expel(link, fault.condition, description, {**info, DELIVERY_TAG: delivery.tag})
+    else:
+        error = ErrorCondition(fault.condition, fault.description, info or None)
+        link.settle(delivery.id, delivery.id, Rejected(error))
+
+
+def may_reject(link: Receiver) -> bool:
+    """Whether the sender takes the outcome `rejected`: its source lists it, or says nothing of outcomes at all.
+
+    The latter is what most clients send, and they all take it.
+    """
+    source = link.remote.source if link.remote is not None else None
+    return not isinstance(source, Source) or not source.outcomes or REJECTED in source.outcomes

@@ -1,0 +1,141 @@
+"""What all connections of one container share: limits, counters, guard, loop, notifications, and links by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ... import __version__
+from ...core.access import Guard
+from ...core.loop.fair_semaphore import FairSemaphore
+from ...core.loop.scheduler import FairScheduler, Flow
+from ...core.watch.bus import Bus
+from ...core.watch.spans import Spans
+from ..protocol import conditions
+from ..protocol.codec import encode
+from ..protocol.connection import Connection
+from ..protocol.link import Link
+from ..protocol.settings import ConnectionSettings
+from ..protocol.types import Symbol
+from ..settings import AmqpSettings
+from .login import Login
+
+
+@dataclass(slots=True)
+class AmqpStatistics:
+    """Counters since the server started. Live, not to be changed by who reads them."""
+
+    connections: int = 0
+    """Taken; those that are open are the container's `connections`."""
+    connections_refused: int = 0
+    """Because there were too many, or the server was stopping."""
+    faults: int = 0
+    """Connections that ended because the peer broke the protocol."""
+    links: int = 0
+    """Attaches that were answered with a link."""
+    links_refused: int = 0
+    messages_received: int = 0
+    messages_rejected: int = 0
+    messages_appended: int = 0
+    """Of those that were received: events of a log now, and not recognised as appended before."""
+    messages_sent: int = 0
+    messages_sent_again: int = 0
+    """Of those that were sent: given back by their receiver before."""
+    notifications_skipped: int = 0
+    """Because a filter failed on one, or it has no encoding: the server's fault, whose log says more."""
+
+
+RELAY = "ANONYMOUS-RELAY"
+"""Links without target address, to which messages are sent."""
+EVENT_STREAMS = "AMQP_EVENT_STREAMS_V1_0"
+"""A client that uses the event stream extensions desires it in its open (3.1)."""
+CAPABILITIES = tuple(
+    Symbol(name)
+    for name in (
+        EVENT_STREAMS,
+        "AMQP_FILTEX_SQL_V1_0",
+        "AMQP_FILTEX_PROP_V1_0",
+        "AMQP_FILTEX_GROUP_V1_0",
+        "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
+        RELAY,
+    )
+)
+"""What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
+PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
+TICK_S = 0.5
+"""How often `tick` is called for connections and nodes."""
+LARGE_FILTER_BYTES = 4096
+"""Filters from which on they are read in a thread: the largest take some tens of ms."""
+LinkKey = tuple[str, str, str, bool]
+"""What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
+T = TypeVar("T")
+Expel = Callable[[Link, Symbol, str], None]
+"""Detaches a link from this side, with a condition and a description."""
+
+
+class Shared:
+    """What all connections of one container share, on its event loop."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        settings: AmqpSettings,
+        bus: Bus,
+        name: str,
+        turns: FairScheduler,
+        spans: Spans | None = None,
+        *,
+        takes_messages: bool = True,
+    ) -> None:
+        """`name` is the container's own; `turns` deals the time of the loop; `takes_messages`: links without target."""
+        self._offered = CAPABILITIES if takes_messages else tuple(name for name in CAPABILITIES if name != RELAY)
+        self.turns, self.spans = turns, spans
+        self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
+        self.loop = asyncio.get_running_loop()
+        self.statistics = AmqpStatistics()
+        self._filters = FairSemaphore(1)
+        """For large filters. A thread takes as much of the interpreter's time as the loop has, so there is one."""
+        self._links: dict[LinkKey, tuple[Link, Expel]] = {}
+        """Attached links, each with what detaches it."""
+
+    def engine(self, login: Login, now: float) -> Connection:
+        """The engine of a new connection."""
+        settings = self.settings
+        limits = ConnectionSettings(
+            frame_bytes_max=settings.frame_bytes_max,
+            channel_max=settings.sessions_max - 1,
+            handle_max=settings.links_max - 1,
+            idle_ms=settings.idle_ms,
+            sasl_mechanisms=login.mechanisms,
+            needs_sasl=not self.guard.is_open,
+            open_fields={"offered_capabilities": self._offered, "properties": PROPERTIES},
+        )
+        return Connection(limits, self.name, is_server=True, now=now)
+
+    async def read_filter(self, flow: Flow, link: Link, given: object, read: Callable[[], T]) -> T | None:
+        """What `read` makes of a filter that was given, on a thread where it is large; raises what it raises.
+
+        None where the peer does not wait for it any more: it has detached meanwhile, made a mistake, or gone.
+        """
+        if not given or len(encode(given)) <= LARGE_FILTER_BYTES:
+            return read()
+        found = await self._filters.run(flow.user, read, lambda: link.is_waiting)
+        return found if link.is_waiting else None
+
+    def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
+        """One link of a key: an older one, on another connection, is detached (2.6.1).
+
+        From now on `detached` must be called when this link is over, also if it is refused.
+        """
+        old = self._links.get(key)
+        self._links[key] = link, expel
+        if old is not None and old[0] is not link:
+            old[1](old[0], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
+
+    def detached(self, key: LinkKey, link: Link) -> None:
+        """A link is over."""
+        if self._links.get(key, (None, None))[0] is link:
+            del self._links[key]

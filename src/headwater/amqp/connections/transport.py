@@ -1,0 +1,611 @@
+"""One connection over asyncio: bytes to the engine, events to the ends of links, bytes back, in one write per read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from enum import Flag, auto
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, cast
+
+from ...core.access import User
+from ...core.clocks import wall_clock_ms
+from ...core.errors import EventLogError
+from ...core.local import LocalLog
+from ...core.loop.scheduler import BatchSizer, Flow
+from ...core.loop.slices import Slices
+from ..errors import link_fault
+from ..protocol import conditions
+from ..protocol.conditions import AmqpError, ConnectionFault
+from ..protocol.connection import Connection
+from ..protocol.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    CreditChanged,
+    DeliveriesSettled,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    MechanismChosen,
+    MessagesReceived,
+    OutcomesReceived,
+    SaslResponded,
+    SessionEnded,
+    WindowOpened,
+)
+from ..protocol.link import Link
+from ..protocol.negotiation import Stage
+from ..protocol.performatives import ErrorCondition
+from ..protocol.session import Session
+from ..protocol.types import Described, Symbol
+from .link_end import Ending, LinkEnd
+from .login import Login
+from .notifications import ConnectionNotifier
+from .shared import TICK_S, LinkKey, Shared
+
+_logger = logging.getLogger("headwater.amqp")
+
+TURN_BYTES = 64 * 1024
+"""What is dealt with of one peer before it is the turn of others, at most: a tiny frame may take as long as a large
+one."""
+TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
+"""How much it is at first, and where every frame costs much."""
+TURN_S = 0.01
+"""CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
+WRITE_BYTES_MAX = 256 * 1024
+"""What may wait to be written before consumers of the connection pause."""
+ANSWERS_BYTES_MAX = 2**20
+"""What may wait to be written before the peer is not read any more: it does not read what it is answered."""
+LINGERING_MAX = 1000
+"""Detached links of one connection of which something is remembered until it is over."""
+ATTACH_BYTES = 64 * 1024
+"""What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
+LINKS_IN_A_TURN = 64
+"""Of how many links of one connection something is done in one step: let go when it is gone, say."""
+CLOSE_S = 5.0
+"""How long a peer may take to answer our close, and to read what was written before it."""
+
+
+_DOING = "amqp", "frames"
+
+
+class _Pause(Flag):
+    """Why nothing is read from a peer."""
+
+    LOGIN = auto()
+    """Its login is looked at; what it sends meanwhile waits."""
+    HELD = auto()
+    """What it has sent is not on the disk yet."""
+    UNREAD = auto()
+    """It does not read what it is answered."""
+    STOPPING = auto()
+    TURN = auto()
+    """It is the turn of others, before what it has sent already is dealt with."""
+
+
+_NOT_PAUSED = _Pause(0)
+
+
+class Owner(Protocol):
+    """Who has the connections: the container."""
+
+    shared: Shared
+
+    def admit(self, transport: Transport) -> str | None:
+        """Take one more connection; answers why not, or None if it is taken."""
+
+    def forget(self, transport: Transport) -> None:
+        """A connection is over."""
+
+    def sent_away(self) -> ConnectionFault | None:
+        """With what a connection is closed as soon as it is open; None if it is served."""
+
+
+Attach = Callable[["Transport", Link], Awaitable[None]]
+"""Answers a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+
+
+class Transport(asyncio.Protocol):
+    """One connection of a peer."""
+
+    def __init__(self, owner: Owner, attach: Attach) -> None:
+        # Shared by all connections
+        self.shared = owner.shared
+        self._owner, self._attach = owner, attach
+        self._settings, self._loop = owner.shared.settings, owner.shared.loop
+        # This connection: who the peer is, its engine, its end
+        self.peer = ""
+        """The peer's address."""
+        self.port: int | None = None
+        self.tls: str | None = None
+        """The version of TLS, if it is used."""
+        self.user: User | None = None
+        """Who the peer is, once it is known."""
+        self.number = 0
+        """What the server calls this connection: it counts from 1."""
+        self.opened_at = 0
+        """When it was taken, in ms since 1970."""
+        self.engine: Connection
+        self._transport: asyncio.Transport
+        self._login: Login
+        self._notifier = ConnectionNotifier(owner.shared.bus)
+        self._connected_at = 0.0
+        self._closing_at: float | None = None
+        self._is_lost = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        # This connection: bytes in and out
+        self.bytes_received = self.bytes_sent = 0
+        self.held_bytes = 0
+        """What producers have sent and has not reached the disk."""
+        self.has_room = True
+        """Whether more may be written."""
+        self._unread: deque[bytes] = deque()
+        self._slices = Slices()
+        self._is_last = False
+        """Whether the peer has closed its side, and nothing comes after what is unread."""
+        """What has come and waits for the peer's next turn."""
+        self._sizer = BatchSizer(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
+        self._pauses = _NOT_PAUSED
+        self._is_turn_due = False
+        self._is_flushing = False
+        self._flow: Flow | None = None
+        # Its sessions and links
+        self._ends: dict[Link, LinkEnd] = {}
+        self._numbers: dict[Link, int] = {}
+        """What the server calls the links of this connection: they count from 1."""
+        self._by_number: dict[int, Link] = {}
+        self._links_counted = self._sessions_counted = 0
+        self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
+
+    @property
+    def container_id(self) -> str:
+        """What the peer calls itself."""
+        return self.engine.remote.container_id if self.engine.remote else ""
+
+    @property
+    def remembered_as(self) -> str:
+        """By which name what outlives its links is remembered: a container's, of a user."""
+        user = self.user.name if self.user else ""
+        return f"{user}@{self.container_id}" if user else self.container_id
+
+    @property
+    def mechanism(self) -> str:
+        """By which SASL mechanism the peer has logged in; empty if there was no SASL."""
+        return self._login.mechanism
+
+    @property
+    def flow(self) -> Flow:
+        """Its share of the loop's time: that of its user, once who it is is known."""
+        if self._flow is None:
+            flow = self.shared.turns.flow(self.user.name if self.user else "", self.peer)
+            if self.user is None:
+                return flow
+            self._flow = flow
+        return self._flow
+
+    @property
+    def links(self) -> list[tuple[int, Link, LinkEnd]]:
+        """The links that are attached, with their numbers, in the order in which they were."""
+        return [(self._numbers[link], link, end) for link, end in self._ends.items()]
+
+    @property
+    def link_numbers(self) -> list[int]:
+        """The numbers of the links that are attached: of very many they are here long before the links are."""
+        return list(self._by_number)
+
+    @property
+    def links_count(self) -> int:
+        """How many links are attached."""
+        return len(self._ends)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether what the peer has sent is not on the disk yet, or something is about to be sent to it."""
+        return self.held_bytes > 0 or any(end.has_more for end in self._ends.values())
+
+    def link(self, number: int) -> tuple[Link, LinkEnd] | None:
+        """The link of that number, if it is attached."""
+        link = self._by_number.get(number)
+        return None if link is None else (link, self._ends[link])
+
+    def link_name(self, link: Link) -> str | None:
+        """What the server calls a link of this connection, with what it belongs to; None while it has no number."""
+        number = self._numbers.get(link)
+        return None if number is None else f"{self.number}/{self.session_number(link.session)}/{number}"
+
+    @property
+    def sessions(self) -> list[tuple[int, Session]]:
+        """The sessions, with their numbers, which count from 1 as they are first asked for."""
+        return [(self.session_number(session), session) for session in self.engine.sessions]
+
+    def session_number(self, session: Session) -> int:
+        """What the server calls that session of this connection."""
+        if session.context is None:
+            self._sessions_counted += 1
+            session.context = self._sessions_counted
+        return int(session.context)
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
+        address = transport.get_extra_info("peername")
+        self.peer, self.port = (str(address[0]), int(address[1])) if address else ("", None)
+        self.opened_at = time.time_ns() // 1_000_000
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self.tls = tls.version() if tls is not None else None
+        self._login = Login(self.shared.guard, self.peer, tls)
+        self.user = self._login.user
+        self._connected_at = self._loop.time()
+        self.engine = self.shared.engine(self._login, self._connected_at)
+        if (reason := self._owner.admit(self)) is not None:
+            self._notifier.refused(reason)
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """The peer has sent something."""
+        self.bytes_received += len(data)
+        if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
+            self._unread.append(data)
+            if _Pause.TURN not in self._pauses:
+                self._take_turn()
+        else:
+            self._receive(data)
+
+    def eof_received(self) -> bool:
+        """The peer has closed its side: so does this one, when it has dealt with what came before."""
+        if self._transport.get_extra_info("ssl_object") is None:
+            self._is_last = bool(self._unread)
+            return self._is_last
+        while self._unread:  # over TLS there is no waiting
+            self._receive(self._unread.popleft())
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer has gone."""
+        self._is_lost = True
+        self._unread.clear()
+        self.engine.lost()
+        for task in self._tasks:
+            task.cancel()
+        self._abandon(self._forget)
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than its consumers send."""
+        self.has_room = False
+
+    def resume_writing(self) -> None:
+        """What waited is written."""
+        self.has_room = True
+        self._resume(_Pause.UNREAD)
+        self._wake(iter(tuple(self._ends.values())))
+
+    # What the container and the ends of links call
+
+    def flush(self) -> None:
+        """Write what the engine has to say, now."""
+        if self._is_lost:
+            return
+        if data := self.engine.data_to_send():
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+            if not self.has_room and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
+                self._pause(_Pause.UNREAD)
+        if self.engine.is_over:
+            self._transport.close()
+            self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
+
+    def flush_soon(self) -> None:
+        """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
+        if self.engine.bytes_to_send > WRITE_BYTES_MAX:
+            self.flush()
+        elif not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def key(self, link: Link) -> LinkKey:
+        """What identifies a link beyond its connection."""
+        return self.user.name if self.user else "", self.container_id, link.name, link.is_sender
+
+    def steal(self, link: Link) -> None:
+        """A link of this peer is about to be attached: a link of its name on another connection is detached (2.6.1)."""
+        self.shared.steal(self.key(link), link, self.expel)
+
+    def adopt(self, link: Link, end: LinkEnd) -> None:
+        """The link is attached: from now on its end is called with the link's events."""
+        self.shared.statistics.links += 1
+        link.context, end.attached_at = end, wall_clock_ms()
+        self._ends[link] = end
+        if link not in self._numbers:
+            self._links_counted += 1
+            self._numbers[link] = self._links_counted
+            self._by_number[self._links_counted] = link
+        self._notifier.adopted(self, link, end)
+
+    def expel(
+        self, link: Link, condition: Symbol, description: str, info: Mapping[Symbol, object] | None = None
+    ) -> None:
+        """Detach a link from this side, with the reason; `info` are further facts of its error."""
+        error = ErrorCondition(condition, description, info and dict(info))
+        if link.is_waiting:
+            link.refuse(condition, description, info)
+            self._notifier.link_refused(self, link, error)
+        else:
+            link.detach(error)
+        self._let_go(link, Ending.DETACHED, error)
+        self.flush_soon()
+
+    def end(self, session: Session, condition: Symbol, description: str) -> None:
+        """End a session from this side, with all its links."""
+        links = tuple(session.links)
+        error = ErrorCondition(condition, description)
+        session.end(error)
+        for link in links:
+            self._let_go(link, Ending.SESSION, error)
+        self._end_lingering(session)
+        self.flush_soon()
+
+    def expel_all(self, log: LocalLog, condition: Symbol, description: str) -> None:
+        """Detach every link that depends on a log."""
+        for link, end in tuple(self._ends.items()):
+            if end.log is log:
+                self.expel(link, condition, description)
+
+    def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
+        """A link is over, and somebody wants to know when its session and its connection are."""
+        while len(self._lingering) >= LINGERING_MAX:
+            self._lingering.pop(0)[1](Ending.CONNECTION)
+        self._lingering.append((session, on_ended))
+
+    def stop_reading(self) -> None:
+        """Take nothing more from the peer, before it is closed."""
+        self._pause(_Pause.STOPPING)
+
+    def spawn(self, work: Any) -> None:
+        """Run a coroutine that ends with the connection at the latest."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def hold(self, size: int) -> None:
+        """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
+        self.held_bytes += size
+        if self.held_bytes > self._settings.held_bytes_max:
+            self._pause(_Pause.HELD)
+
+    def release(self, size: int) -> None:
+        """So many bytes have arrived."""
+        self.held_bytes -= size
+        if self.held_bytes <= self._settings.held_bytes_max // 2:
+            self._resume(_Pause.HELD)
+
+    def tick(self, now: float) -> None:
+        """Time has passed: keep the connection alive, or give it up."""
+        if self._closing_at is not None:
+            if now >= self._closing_at:
+                self._transport.abort()
+            return
+        if self.user is not None and self.user.expires_at is not None and time.time() >= self.user.expires_at:
+            self.close(conditions.UNAUTHORIZED_ACCESS, "the token of the login has expired; connect with a newer one")
+            return
+        is_late = now - self._connected_at > self._settings.login_ms / 1000
+        if is_late and self.engine.remote is None and _Pause.LOGIN not in self._pauses:
+            self._notifier.refused("timeout")
+            self._transport.abort()
+            return
+        due = self.engine.next_tick()
+        if _Pause.HELD in self._pauses:
+            self.engine.not_listening(now)
+        if due is not None and due <= now + TICK_S:
+            self._handle(self.engine.tick(now))
+            self.flush()
+
+    def close(self, condition: Symbol, description: str, info: Mapping[Symbol, object] | None = None) -> None:
+        """Close in order; the peer is cut off if it does not answer. `info` are further facts of the error."""
+        error = ErrorCondition(condition, description, info and dict(info))
+        self._notifier.failed(error)
+        self.engine.close(error)
+        self._closing_at = self._loop.time() + CLOSE_S
+        self.flush()
+        self._resume(self._pauses & ~_Pause.TURN)  # its answer is waited for; nothing else that it sends means anything
+
+    def abort(self) -> None:
+        """Cut the peer off."""
+        self._transport.abort()
+
+    # Bytes in
+
+    def _receive(self, data: bytes) -> None:
+        turns = self.shared.turns
+        turns.activity.what = _DOING
+        began = turns.cpu()
+        self._handle(self.engine.receive_data(data, self._loop.time()))
+        self.flush()
+        self._sizer.took(len(data), turns.cpu() - began)
+
+    def _take_turn(self) -> None:
+        """Deal with some of what has come; the rest waits until others have had their turn."""
+        self._is_turn_due = False
+        if self._unread and self._pauses in (_Pause.TURN, _NOT_PAUSED):
+            data, size = self._unread.popleft(), max(self._sizer.size, TURN_BYTES_MIN)
+            if len(data) > size:
+                self._unread.appendleft(data[size:])
+            self._receive(data[:size])
+        if not self._unread:
+            self._resume(_Pause.TURN)
+            if self._is_last:
+                self._transport.close()
+        else:
+            self._pause(_Pause.TURN)
+            self._take_turn_soon()
+
+    def _take_turn_soon(self) -> None:
+        if self._pauses == _Pause.TURN and not self._is_turn_due:
+            self._is_turn_due = True
+            self.shared.turns.soon(self.flow, self._take_turn)
+
+    # What the events mean
+
+    def _handle(self, events: list[Event]) -> None:
+        for event in events:
+            kind = event.__class__
+            if kind is MessagesReceived:
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
+                    end.on_messages()
+            elif kind is OutcomesReceived:
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
+                    end.on_outcomes(event.contexts, event.state)  # type: ignore[attr-defined]
+            elif kind is CreditChanged:
+                if (end := event.link.context) is not None:  # type: ignore[attr-defined]
+                    end.on_ready()
+            else:
+                self._handle_rare(event)
+
+    def _handle_rare(self, event: Event) -> None:
+        if isinstance(event, LinkAttached):
+            if event.link.is_waiting:
+                self.hold(ATTACH_BYTES)
+                self.spawn(self._answer(event.link))
+        elif isinstance(event, LinkDetached):
+            ending = Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED
+            self._let_go(event.link, ending, event.error)
+        elif isinstance(event, DeliveriesSettled):
+            if event.link.context is not None:
+                event.link.context.on_settled(event.tags)
+        elif isinstance(event, WindowOpened):
+            for link in event.session.links:
+                if link.context is not None:
+                    link.context.on_ready()
+        elif isinstance(event, SessionEnded):
+            for link in event.links:
+                self._let_go(link, Ending.SESSION, event.error)
+            self._end_lingering(event.session)
+        elif isinstance(event, ConnectionOpened):
+            self.engine.open()
+            self._notifier.opened(self)
+            if (fault := self._owner.sent_away()) is not None:
+                self.close(fault.condition, fault.description, fault.info)
+        elif isinstance(event, ConnectionClosed):
+            self._on_closed(event)
+        elif isinstance(event, MechanismChosen):
+            self.spawn(self._authenticate(event.mechanism, event.response))
+        elif isinstance(event, SaslResponded):
+            self.spawn(self._authenticate(self._login.mechanism, event.response))
+
+    async def _answer(self, link: Link) -> None:
+        """Answer an attach, in slices of the loop's time if there are many."""
+        try:
+            await self._slices.pause()
+            await self._attach(self, link)
+        except ConnectionFault as fault:
+            self.shared.statistics.links_refused += 1
+            self.close(fault.condition, fault.description, fault.info)
+        except AmqpError as fault:
+            self._refuse(link, fault)
+        except EventLogError as error:
+            self._refuse(link, link_fault(error))
+        except Exception:
+            _logger.exception("an attach failed", extra={"fields": {"peer": self.peer}})
+            self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "internal error; see the server's log"))
+        finally:
+            self.release(ATTACH_BYTES)
+            if link not in self._ends:
+                self.shared.detached(self.key(link), link)
+        self.flush()
+
+    def _refuse(self, link: Link, fault: AmqpError) -> None:
+        self.shared.statistics.links_refused += 1
+        self._notifier.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
+        if link.is_waiting:
+            link.refuse(fault.condition, fault.description, fault.info)
+        else:
+            link.detach(ErrorCondition(fault.condition, fault.description, fault.info))
+        self._let_go(link, Ending.DETACHED)
+
+    async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
+        self._pause(_Pause.LOGIN)
+        began = self._loop.time()
+        try:
+            await self._login.answer(self.engine, mechanism, response)
+        finally:
+            self._connected_at += self._loop.time() - began  # the peer is not to blame for that
+            self._resume(_Pause.LOGIN)
+        self.user = self._login.user
+        if self._login.is_refused:
+            self._notifier.refused("login")
+        self._handle(self.engine.receive_data(b"", self._loop.time()))
+        self.flush()
+
+    def _pause(self, reason: _Pause) -> None:
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._pauses |= reason
+
+    def _resume(self, reason: _Pause) -> None:
+        if self._pauses != _NOT_PAUSED and reason & self._pauses:
+            self._pauses &= ~reason
+            self._take_turn_soon()
+            if not self._pauses and not self._is_lost and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
+        end = self._ends.pop(link, None)
+        link.context = None
+        self.shared.detached(self.key(link), link)
+        self._notifier.link_ended(self, link, error)
+        self._by_number.pop(self._numbers.pop(link, 0), None)
+        if end is not None:
+            end.on_detached(ending)
+
+    def _abandon(self, then: Callable[[], None]) -> None:
+        """Let go of all links, so many in one turn of the loop: a peer may have tens of thousands."""
+        for link in tuple(islice(self._ends, LINKS_IN_A_TURN)):
+            self._let_go(link, Ending.CONNECTION)
+        if self._ends:
+            self.shared.turns.soon(self.flow, partial(self._abandon, then))
+            return
+        lingering, self._lingering = self._lingering, []
+        for _, on_ended in lingering:
+            on_ended(Ending.CONNECTION)
+        then()
+
+    def _wake(self, ends: Iterator[LinkEnd]) -> None:
+        """Let those go on that waited for room, so many in one turn of the loop."""
+        for number, end in enumerate(ends, start=1):
+            end.on_ready()
+            if number == LINKS_IN_A_TURN:
+                self.shared.turns.soon(self.flow, partial(self._wake, ends))
+                break
+
+    def _forget(self) -> None:
+        self._notifier.ended(self)
+        self._owner.forget(self)
+
+    def _end_lingering(self, session: Session) -> None:
+        ended = [on_ended for lingering, on_ended in self._lingering if lingering is session]
+        self._lingering = [each for each in self._lingering if each[0] is not session]
+        for on_ended in ended:
+            on_ended(Ending.SESSION)
+            self._lingering.append((None, on_ended))
+
+    def _on_closed(self, event: ConnectionClosed) -> None:
+        self._abandon(partial(self._tell_of_close, event))
+
+    def _tell_of_close(self, event: ConnectionClosed) -> None:
+        if event.is_fault and event.error is not None:
+            self.shared.statistics.faults += 1
+            if self.engine.ended_in is Stage.SASL:
+                self._login.malformed()
+            self._notifier.refused("fault", event.error)
+        self._notifier.failed(event.error)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        self.flush()

@@ -1,0 +1,1 @@
+"""Events as AMQP messages, in both directions. No I/O."""

@@ -1,0 +1,114 @@
+"""What a server that is not the primary serves over AMQP, and where it sends everything else (part 2, 2.8.16, 2.8.18).
+
+Its port for reading has receivers of which nothing outlives the connection: they need nobody who decides for all
+servers. All else is answered with the primary's address: there by `amqp:link:redirect`, at the port of the primary's
+AMQP by `amqp:connection:redirect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ..core.access import Right
+from ..core.errors import LogNotFound
+from ..core.limits import show
+from .attach import attach_reader, check_is_served
+from .connections.addresses import parse_address, server_node
+from .connections.transport import Transport
+from .container import Container
+from .positions.stored import Expiry
+from .protocol import conditions
+from .protocol.conditions import ConnectionFault, LinkFault
+from .protocol.link import Link, Sender
+from .protocol.performatives import Source
+from .protocol.types import Int, Symbol
+from .streams.link_properties import binding_of
+
+PORTS = {"amqp": 5672, "amqps": 5671}
+"""By the scheme of an address, where it names no port."""
+HOSTNAME, NETWORK_HOST, PORT, ADDRESS = (Symbol(name) for name in ("hostname", "network-host", "port", "address"))
+
+
+class Elsewhere(NamedTuple):
+    """What a server knows of the primary, and of itself."""
+
+    primary: Callable[[], str | None]
+    """The URL of the primary's AMQP; None where there is none, or it advertises none."""
+    stale: Callable[[str | None], str | None]
+    """Why nothing is to be read here at present, or nothing of that log; None if it may be."""
+
+
+async def attach_reading(container: Container, elsewhere: Elsewhere, transport: Transport, link: Link) -> None:
+    """Answer a peer's attach at the port for reading. Raises AmqpError or EventLogError where it is refused."""
+    assert link.remote is not None
+    if container.is_stopping:
+        raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
+    check_is_served(link)
+    source = link.remote.source
+    asked = address_asked(link)
+    if (stale := elsewhere.stale(None)) is not None:
+        raise link_redirect(elsewhere, stale, asked)
+    if not isinstance(link, Sender):
+        raise link_redirect(elsewhere, "this port takes no messages", asked)
+    if source is None:
+        raise link_redirect(elsewhere, "sources are not remembered at this port, so one must be given", asked)
+    if not isinstance(source, Source):
+        raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
+    if source.dynamic or (node := server_node(source.address)) is not None:
+        named = "nodes on demand are" if source.dynamic else f"{show(node)} is"
+        raise link_redirect(elsewhere, f"{named} not served at this port", asked)
+    if binding_of(link.remote.properties).group is not None:
+        raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
+    if source.durable or source.timeout or Expiry.of(source.expiry_policy) > Expiry.SESSION_END:
+        raise link_redirect(elsewhere, "positions are not remembered at this port", asked)
+    address = parse_address(source.address or "")
+    if address.group is not None:
+        raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
+    log = address.log
+    assert transport.user is not None
+    container.shared.guard.authorize(transport.user, Right.READ, log)
+    if (stale := elsewhere.stale(log)) is not None:
+        raise link_redirect(elsewhere, stale, asked)
+    try:
+        await attach_reader(container, transport, link, source)
+    except LogNotFound:
+        raise link_redirect(elsewhere, f"there is no log {show(log)} here", asked) from None
+
+
+def address_asked(link: Link) -> str | None:
+    """The address that an attach names, if it names one."""
+    assert link.remote is not None
+    asked = link.remote.source if isinstance(link, Sender) else link.remote.target
+    found = getattr(asked, "address", None)
+    return found if isinstance(found, str) else None
+
+
+def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFault:
+    """Where a link is to be attached instead; where that is not known, just why not here."""
+    url = elsewhere.primary()
+    if url is None:
+        return LinkFault(conditions.NOT_ALLOWED, f"{why}; {unknown()}")
+    info = {**redirect_info(url), **({} if asked is None else {ADDRESS: asked})}
+    return LinkFault(conditions.LINK_REDIRECT, f"{why}: attach it at the primary, {url}", info)
+
+
+def connection_redirect(url: str | None) -> ConnectionFault:
+    """Where a peer is to connect instead of to a server that stands by."""
+    why = "this server stands by, and is not the primary"
+    if url is None:
+        return ConnectionFault(conditions.CONNECTION_FORCED, f"{why}; {unknown()}")
+    return ConnectionFault(conditions.CONNECTION_REDIRECT, f"{why}: connect to {url}", redirect_info(url))
+
+
+def unknown() -> str:
+    """What a peer is told where the primary cannot be named."""
+    return "there is no primary at present, or it does not advertise an address of AMQP (advertise: amqp=URL)"
+
+
+def redirect_info(url: str) -> dict[Symbol, object]:
+    """What an error says of the container that is meant."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return {HOSTNAME: host, NETWORK_HOST: host, PORT: Int(parts.port or PORTS.get(parts.scheme, PORTS["amqp"]))}

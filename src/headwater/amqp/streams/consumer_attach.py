@@ -1,0 +1,394 @@
+"""Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
+
+A plain link begins where its filter says, else where its address or its log does. One whose source is remembered goes
+on where it was left. A member of a consumer group goes on where the group was left in its partition, which the group's
+rules decide on, perhaps later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from ...core.errors import PositionTrimmed
+from ...core.settings import EARLIEST
+from ...core.watch.notification_types import NotificationType
+from ..connections.link_end import Ending, LinkEnd
+from ..connections.shared import EVENT_STREAMS
+from ..connections.transport import Transport
+from ..filters import InvalidFilter, SourceFilter, source_filter
+from ..positions.position import Position
+from ..positions.stored import Expiry, Remembered
+from ..protocol import conditions
+from ..protocol.conditions import LinkFault
+from ..protocol.link import Sender
+from ..protocol.performatives import Attach, Source
+from ..protocol.types import Symbol
+from .consumer import ConsumerLink, is_final
+from .link_properties import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties, partition_number
+from .node import EventLogNode
+from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, decoded_source, encoded_source, unsettled_of
+
+OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
+NODE_KINDS = frozenset({Symbol("queue"), Symbol("topic")})
+"""Capabilities by which JMS clients say what kind of node they mean: a log is served as either."""
+
+
+class Attaching:
+    """One consumer's attach, on its way to its answer."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        link: Sender,
+        source: Source,
+        node: EventLogNode,
+        wanted: SourceFilter,
+        head: int,
+        default_start: str | None,
+    ) -> None:
+        """`wanted` are its filters as they were read when the head was there; `default_start` is what its address says.
+
+        Raises PositionOfOtherIncarnation: its offset is of another log.
+        """
+        assert link.remote is not None
+        self.transport, self.link, self.source, self.node = transport, link, source, node
+        self.remote: Attach = link.remote
+        self.filter = wanted
+        if default_start is None and is_browse(transport, self.remote, source):
+            default_start = EARLIEST
+        self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
+        """Whether it asks for what is retained: all of it that its filters let through."""
+        self.start = wanted.after if self.begins_earliest else head
+        with suppress(PositionTrimmed):  # the first message that it gets says so
+            node.log.check_position(self.start + 1)
+
+    def answer(
+        self,
+        partition: int | None,
+        position: Position,
+        on_ended: Callable[[Ending], None],
+        properties: dict[Symbol, object],
+        unsettled: Unsettled = NOTHING_UNSETTLED,
+    ) -> ConsumerLink:
+        """Attach, and begin to send."""
+        remote, source = self.remote, self.source
+        first_retained = self.skip_trimmed(position)
+        self.accept(properties, unsettled)
+        consumer = ConsumerLink(
+            self.transport,
+            self.link,
+            self.node,
+            self.filter,
+            partition,
+            position,
+            default_outcome=source.default_outcome,
+            first_retained=first_retained,
+            resumed=_resumed(remote, position, unsettled),
+            on_ended=on_ended,
+            group=properties.get(CONSUMER_GROUP),  # type: ignore[arg-type]
+            epoch=properties.get(EPOCH),  # type: ignore[arg-type]
+        )
+        self.transport.adopt(self.link, consumer)
+        consumer.on_ready()
+        self.transport.flush_soon()  # the answer of an attach that had to wait
+        return consumer
+
+    def accept(self, properties: dict[Symbol, object], unsettled: Unsettled = NOTHING_UNSETTLED) -> None:
+        """Answer the attach, with those properties of the link."""
+        self.link.accept(
+            source=_answered_source(self.source, self.filter),
+            target=self.remote.target,
+            properties=properties or None,
+            snd_settle_mode=self.remote.snd_settle_mode,
+            unsettled=unsettled.named or None,
+            incomplete_unsettled=not unsettled.is_all,
+        )
+
+    def skip_trimmed(self, position: Position) -> int | None:
+        """Go on with the first retained event, which is answered, where the position lies below it.
+
+        None where nothing is missed, or the consumer asked for the earliest event, whichever that is.
+        """
+        try:
+            self.node.log.check_position(position.cursor + 1)
+        except PositionTrimmed as error:
+            is_missed = position.cursor > 0 or not self.begins_earliest
+            position.passed(error.first_retained - 1)
+            return error.first_retained if is_missed else None
+        return None
+
+
+async def read_attach(
+    transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
+) -> Attaching | None:
+    """What a consumer's attach asks for; `default_start` is what its address says of where it begins.
+
+    None where the peer does not wait for its answer any more. Raises LinkFault and EventLogError where it is refused.
+    """
+    head = node.log.head()
+    read = partial(_filter, source, node, head)
+    wanted = await transport.shared.read_filter(transport.flow, link, source.filter, read)
+    return None if wanted is None else Attaching(transport, link, source, node, wanted, head, default_start)
+
+
+async def attach_consumer(
+    transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
+) -> None:
+    """Answer a consumer's attach; `default_start` is what its address says of it.
+
+    Raises LinkFault and EventLogError where it is refused.
+    """
+    attaching = await read_attach(transport, link, source, node, default_start)
+    if attaching is None:
+        return
+    binding = binding_of(attaching.remote.properties)
+    partition = bound_partition(binding, node.partitions)
+    if binding.group is not None:
+        member = GroupMember(attaching, binding)
+        transport.adopt(link, member)
+        node.perform(node.groups.attach(binding.group, member, transport.number, node.now(), partition, binding.epoch))
+        return
+    positions = node.positions
+    remembered = positions.remembered(transport.remembered_as, link.name)
+    is_another = remembered is not None and is_kept(source) and await _is_another(attaching, remembered)
+    if not link.is_waiting:
+        return
+    if is_kept(source) or remembered is not None:
+        remembered = positions.attached(
+            transport.remembered_as,
+            link.name,
+            after=attaching.start,
+            expiry=Expiry.of(source.expiry_policy),
+            timeout_s=source.timeout,
+            is_durable=bool(source.durable),
+            source=encoded_source(source),
+            is_another=is_another,
+        )
+        _settle_recovered(remembered.position, attaching.remote)
+        node.is_changed = True
+    asks = source.durable == UNSETTLED_STATE and attaching.remote.unsettled is not None
+    unsettled = unsettled_of(remembered) if asks and remembered else NOTHING_UNSETTLED
+    if remembered is not None:
+        remembered.is_loaded = False
+    position = remembered.position if remembered is not None else Position(attaching.start)
+    keeper = PositionKeeper(attaching, remembered, position)
+    attaching.answer(partition, position, keeper.on_ended, bound_properties(partition), unsettled)
+
+
+class PositionKeeper:
+    """Keeps the position of a plain link as long as its source asks for."""
+
+    def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
+        self._attaching, self._remembered, self._position = attaching, remembered, position
+
+    def on_ended(self, ending: Ending) -> None:
+        """The link is over."""
+        node, remembered = self._attaching.node, self._remembered
+        if ending is Ending.CLOSED:
+            if remembered is not None:
+                node.positions.closed(remembered)
+            return
+        policy = Expiry.of(self._attaching.source.expiry_policy)
+        if remembered is None and ending is Ending.DETACHED and policy is not Expiry.LINK_DETACH:
+            try:
+                remembered = self._remembered = node.positions.attached(
+                    self._attaching.transport.remembered_as,
+                    self._attaching.link.name,
+                    after=self._position.after,
+                    expiry=Expiry.SESSION_END,
+                    timeout_s=0,
+                    is_durable=False,
+                    source=encoded_source(self._attaching.source),
+                )
+            except LinkFault:
+                return  # too many are remembered; this one asked for no more than that
+            remembered.position = self._position
+        if remembered is not None:
+            node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
+            if ending < Ending.CONNECTION:
+                self._attaching.transport.linger(self._attaching.link.session, self.on_more_ended)
+
+    def on_more_ended(self, ending: Ending) -> None:
+        """The session, or the connection, of a link that was over before."""
+        node, remembered = self._attaching.node, self._remembered
+        if remembered is None or node.positions.remembered(remembered.container, remembered.link) is not remembered:
+            return
+        if not node.is_attached(remembered):
+            node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
+
+
+class GroupMember(LinkEnd):
+    """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
+
+    def __init__(self, attaching: Attaching, binding: Binding) -> None:
+        assert binding.group is not None
+        self._attaching, self._group, self._is_reset = attaching, binding.group, binding.is_reset
+        self._node = attaching.node
+        self.log = attaching.node.log
+        self._consumer: ConsumerLink | None = None
+        self._position: Position | None = None
+        self._owned: tuple[int, int] | None = None
+        """The partition that it has, and its epoch."""
+
+    @property
+    def link_name(self) -> str:
+        """What the receiver calls its link."""
+        return self._attaching.link.name
+
+    # What the group decides
+
+    def assigned(self, partition: int, epoch: int) -> None:
+        """Attach to that partition."""
+        attaching = self._attaching
+        link, node = attaching.link, self._node
+        if not link.is_waiting:
+            return  # it went away meanwhile, and its detach is about to come
+        try:
+            position = node.positions.group_position(
+                self._group, partition, after=attaching.start, is_reset=self._is_reset
+            )
+        except LinkFault as fault:
+            attaching.transport.expel(link, fault.condition, fault.description)
+            return
+        self._position = position
+        node.is_changed = True
+        properties = bound_properties(partition, self._group, epoch)
+        self._owned = partition, epoch
+        self._notify(NotificationType.PARTITION_ASSIGNED)
+        self._consumer = attaching.answer(partition, position, self.on_detached, properties)
+
+    def refused(self, condition: Symbol, description: str) -> None:
+        """There is no partition for it; or it must give up the one that it has."""
+        if condition == conditions.LINK_STOLEN:
+            self._notify(NotificationType.PARTITION_STOLEN)
+            self._owned = None
+        self._attaching.transport.expel(self._attaching.link, condition, description)
+        self._attaching.transport.flush_soon()
+
+    def drain(self) -> None:
+        """Give the partition up once nothing waits for its outcome."""
+        node = self._node
+        if self._consumer is not None:
+            self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
+
+    # LinkEnd, until it is assigned; then the consumer's end
+
+    def on_detached(self, ending: Ending) -> None:
+        if self._position is not None:
+            self._position.detached()
+            self._position = None
+        self._notify(NotificationType.PARTITION_RELEASED)
+        self._owned = None
+        node = self._node
+        is_closed = ending is Ending.CLOSED
+        node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
+
+    def _notify(self, type: NotificationType) -> None:
+        """Emit that about the partition that it has, if it has one."""
+        if self._owned is None:
+            return
+        container = self._attaching.transport.container_id
+        self._node.notify_owner(type, self._group, *self._owned, container, self.link_name)
+
+
+def bound_partition(binding: Binding, partitions: int) -> int | None:
+    """The partition that a link asks to be bound to; or None. Raises LinkFault if there is none of that name."""
+    if binding.partition is None:
+        return None
+    partition = partition_number(binding.partition, partitions)
+    if partition is None:
+        problem = f"partition {binding.partition!r} given, 0 to {partitions - 1} is allowed"
+        raise LinkFault(conditions.NOT_FOUND, problem)
+    return partition
+
+
+def _settle_recovered(position: Position, remote: Attach) -> None:
+    """What the receiver of a recovered link had settled, and whose outcome never came (2.6.13)."""
+    for tag, state in (remote.unsettled or {}).items():
+        if state is not None and is_final(state):
+            position.finish((_number_of(tag),))
+
+
+def _resumed(remote: Attach, position: Position, unsettled: Unsettled) -> set[int]:
+    """The deliveries that both attaches name as unsettled (2.6.13); ours may have left some out, and then says so."""
+    tags = [tag for tag in remote.unsettled or () if tag in unsettled.named or not unsettled.is_all]
+    return {number for tag in tags if position.is_open(number := _number_of(tag))}
+
+
+def _number_of(tag: bytes) -> int:
+    """The event of a delivery; 0 for a tag that is none of ours."""
+    return int.from_bytes(tag, "big") if len(tag) == 8 else 0
+
+
+def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) -> str:
+    """Where a receiver begins that names no position: as its address, its filter or the log says.
+
+    A filter of the event streams draft is one over what is retained (5.2).
+    """
+    return asked or (EARLIEST if wanted.is_delivery_filter else node.log.settings.default_start)
+
+
+def is_kept(source: Source) -> bool:
+    """Whether a source asks to be remembered for longer than its session. Raises LinkFault: no such expiry policy."""
+    return bool(source.durable or Expiry.of(source.expiry_policy) > Expiry.SESSION_END or source.timeout)
+
+
+async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
+    """Whether the receiver wants other events than the source that is remembered: then it is another subscription.
+
+    Only filters without a position are compared: a position says where a new subscription begins.
+    """
+    transport, link = attaching.transport, attaching.link
+    had = decoded_source(remembered, attaching.node.log.name).filter
+    if not remembered.source or had == attaching.source.filter:
+        return False
+    read = partial(source_filter, had, latest=0)
+    try:
+        before = await transport.shared.read_filter(transport.flow, link, had, read)
+    except InvalidFilter:  # an older server took it
+        return True
+    return before is not None and before.selecting != attaching.filter.selecting
+
+
+def is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
+    """Whether it shows the events of the log, as JMS's QueueBrowser, to a client that does not use the extensions.
+
+    Its source is neither durable nor kept once its link is detached, and it asks for copies.
+    """
+    peer = transport.engine.remote
+    return (
+        source.distribution_mode == "copy"
+        and not source.durable
+        and source.expiry_policy == Expiry.LINK_DETACH.symbol
+        and binding_of(remote.properties).group is None
+        and not (peer is not None and EVENT_STREAMS in peer.desired_capabilities)
+    )
+
+
+def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:
+    """The filter of a source, its times turned into numbers. Raises LinkFault (FILTEX: amqp:invalid-field)."""
+    try:
+        wanted = source_filter(source.filter, latest=head)
+    except InvalidFilter as error:
+        raise LinkFault(conditions.INVALID_FIELD, str(error)) from None
+    if wanted.recorded_from is not None:
+        wanted = replace(wanted, after=max(wanted.after, node.log.sequence_number_at(wanted.recorded_from) - 1))
+    return wanted
+
+
+def _answered_source(source: Source, wanted: SourceFilter) -> Source:
+    """What the consumer gets of the source that it asked for: only filters that are in effect (3.5.3)."""
+    return Source(
+        address=source.address,
+        durable=source.durable,
+        expiry_policy=source.expiry_policy,
+        timeout=source.timeout,
+        distribution_mode=Symbol("copy"),
+        filter=wanted.accepted or None,
+        default_outcome=source.default_outcome,
+        outcomes=source.outcomes or OUTCOMES,
+        capabilities=tuple(each for each in source.capabilities or () if each in NODE_KINDS),
+    )

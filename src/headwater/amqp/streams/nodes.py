@@ -1,0 +1,157 @@
+"""The nodes of one container by the names of their logs, with the suspended links and stored positions of each.
+
+It also records downtime of the server, which ages no stored position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...core.access import Right
+from ...core.clocks import wall_clock_ms
+from ...core.errors import EventLogError
+from ...core.limits import show
+from ...core.store import LogStore
+from ..connections.addresses import parse_address, shown_address
+from ..connections.shared import Shared
+from ..connections.transport import Transport
+from ..positions import downtime
+from ..positions.downtime import UptimeRun
+from ..positions.stored import Positions, load
+from ..protocol import conditions
+from ..protocol.conditions import LinkFault
+from .node import EventLogNode
+from .suspended import SuspendedLinks
+
+_logger = logging.getLogger("headwater.amqp")
+
+
+class Nodes:
+    """Those of one store's logs, on one event loop."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        shared: Shared,
+        on_log_closed: Callable[[EventLogNode], None],
+        *,
+        remembers: bool = True,
+    ) -> None:
+        """`on_log_closed` is called when the log of a node is closed, which has links still.
+
+        Without `remembers` nothing is known of receivers that came before, and nothing kept of those that are there.
+        """
+        self.store = store
+        self.suspended = SuspendedLinks()
+        self._shared, self._on_log_closed, self._remembers = shared, on_log_closed, remembers
+        self._run = UptimeRun(wall_clock_ms(), 0)
+        self._noted_at = 0.0
+        """When it was last written down that this run goes on, by the clock of the loop."""
+        self._nodes: dict[str, EventLogNode] = {}
+        self._opening: dict[str, asyncio.Task[EventLogNode]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> None:
+        """Find out how long no server ran: to be called before anything else. Raises what the state store raises."""
+        if self._remembers:
+            self._run = await asyncio.to_thread(downtime.begin, self.store.state, wall_clock_ms())
+            self._noted_at = self._shared.loop.time()
+            await self.note_run()  # a full disk, which refuses it, keeps no server from its start
+
+    @property
+    def all(self) -> list[EventLogNode]:
+        """Those that are there: of logs that somebody has used over AMQP."""
+        return [node for node in self._nodes.values() if not node.log.is_closed]
+
+    async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
+        """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
+        assert transport.user is not None
+        self._shared.guard.authorize(transport.user, right, log)
+        return await self.node_of(log)
+
+    async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
+        """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
+        parsed = parse_address(address)
+        if parsed.is_info or parsed.group is not None:
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
+        return await self.node(transport, parsed.log, Right.APPEND)
+
+    async def node_of(self, log: str) -> EventLogNode:
+        """The node of a log. Raises LogNotFound, StorageCorrupted."""
+        return self.node_if_there(log) or await self._open(log)
+
+    def node_if_there(self, log: str) -> EventLogNode | None:
+        """The node of a log, if there is one already."""
+        node = self._nodes.get(log)
+        return None if node is None or node.log.is_closed else node
+
+    def stored_positions(self, incarnation: str) -> Positions:
+        """The stored receivers of that incarnation of a log; blocks. Raises what the state store raises."""
+        settings = self._shared.settings
+        return load(
+            self.store.state, incarnation, wall_clock_ms(), settings.termini_max, settings.abandoned_ms, self._run
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that may outlive the connection that it is for."""
+        task = self._shared.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        for node in tuple(self._nodes.values()):
+            node.tick(now)
+        self.suspended.tick(now)
+        if self._remembers and now - self._noted_at >= downtime.NOTE_S:
+            self._noted_at = now
+            self.spawn(self.note_run())
+
+    async def close(self) -> None:
+        """Let go of the logs, which stay open."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        for node in self._nodes.values():
+            await node.close()
+        self._nodes.clear()
+        if self._remembers:
+            await self.note_run()
+
+    async def note_run(self) -> None:
+        """Write down that this run goes on, or has until now: before a primary gives up its turn, too."""
+        try:
+            await asyncio.to_thread(downtime.note, self.store.state, self._run, wall_clock_ms())
+        except Exception as error:  # the storage refuses, as of a former primary; the next run counts more as downtime
+            is_ours = not isinstance(error, EventLogError)
+            _logger.warning(
+                "the time of this run was not stored", exc_info=is_ours, extra={"fields": {"problem": str(error)}}
+            )
+
+    async def _open(self, name: str) -> EventLogNode:
+        """Open a log once, however many links ask for it at the same time."""
+        task = self._opening.get(name)
+        if task is None:
+            task = self._opening[name] = self._shared.loop.create_task(self._opened(name))
+            task.add_done_callback(lambda opened: self._on_opened(name, opened))
+        return await asyncio.shield(task)
+
+    def _on_opened(self, name: str, opened: asyncio.Task[EventLogNode]) -> None:
+        self._opening.pop(name, None)
+        if not opened.cancelled():
+            opened.exception()  # whoever asked has gone perhaps, and does not look at it
+
+    async def _opened(self, name: str) -> EventLogNode:
+        old = self._nodes.pop(name, None)
+        if old is not None:
+            await old.close()
+        log = await asyncio.to_thread(self.store.open, name)
+        shared = self._shared
+        node = await EventLogNode.open(
+            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus,
+            remembers=self._remembers, may_act=self.store.may_act, run=self._run,
+        )  # fmt: skip
+        self._nodes[name] = node
+        return node

@@ -1,0 +1,45 @@
+"""`headwater clock`: whether the server believes the system's clock, and that it should."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from ..core.clocks import wall_clock_ms
+from .options import config_option, load_config, setting_options
+from .output import examples
+
+
+@click.command(epilog=examples("headwater clock --accept --data /var/lib/headwater"))
+@click.option("--accept", is_flag=True, help="Believe the system's clock as it is now.")
+@config_option
+@setting_options("data")
+def clock(accept: bool, file: Path | None, **flags: object) -> None:
+    """Show whether the system's clock is believed, or accept it.
+
+    A clock that jumps further ahead than time can have passed is not believed at once: events keep the time before it,
+    until the clock has stayed so for limits.clock_patience_ms, or is accepted here. A server that runs follows within
+    a second, one that does not at its next start.
+    """
+    from ..core.errors import StorageUnavailable
+    from ..storage.append.clock import accept_clock, read_known, show_ms
+    from ..storage.state.data_directory import open_state
+
+    config = load_config(file, flags)
+    path = config.data / "state.sqlite"
+    if not path.exists():
+        raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
+    with closing(open_state(config.data)) as state:
+        if accept:
+            accept_clock(state)
+            click.echo(f"the clock is accepted as it is: {show_ms(wall_clock_ms())}")
+            return
+        known = read_known(state)
+    if known is None or not known.held_from_ms:
+        click.echo(f"the clock is believed: {show_ms(wall_clock_ms())}")
+    else:
+        trusted = known.trusted_ms + max(0, wall_clock_ms() - known.shown_ms)
+        click.echo(f"the clock shows {show_ms(wall_clock_ms())} and is not believed: events get {show_ms(trusted)}")
+        click.echo("headwater clock --accept, if it is right; else set it")

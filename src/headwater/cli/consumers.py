@@ -1,0 +1,174 @@
+"""`headwater consumers`: lists the registered consumers of a log with their lag, and moves them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ..core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
+from .consent import when_agreed, yes_option
+from .output import (
+    examples,
+    json_option,
+    server_options,
+    server_options_of_group,
+    show_json,
+    show_nothing,
+    show_table,
+    show_time,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from ..client import RemoteLog, Server
+    from ..core.consumer import Consumer
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _consumer_arguments(function: F) -> F:
+    for name in ("component", "owner", "log"):
+        function = click.argument(name)(function)
+    return function
+
+
+@click.group(
+    epilog=examples("headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0")
+)
+@server_options_of_group
+def consumers() -> None:
+    """List, register and move the reliable consumers of a log.
+
+    They hold trimming back: what one of them has not acknowledged is kept. The owner of a FutoIn consumer is its user.
+    A command after which retention would drop events says which, and asks; without a terminal, --yes is needed.
+    """
+
+
+@consumers.command("list", epilog=examples("headwater consumers list orders --json"))
+@click.argument("log")
+@json_option
+@server_options
+def list_consumers(server: Server, log: str, as_json: bool) -> None:
+    """List the consumers of LOG: how many events they are behind, and how old the next event is for them."""
+    lags = [_Lag.of(server, log, consumer) for consumer in server.log(log).consumers()]
+    if as_json:
+        show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
+    elif not lags:
+        show_nothing(
+            f"no consumers of {log}; `headwater consumers register {log} OWNER COMPONENT` makes one, and so does a "
+            "FutoIn consumer, an archive, or an AMQP consumer group by itself"
+        )
+    else:
+        columns = ["owner", "component", "acknowledged", "behind", "age", "epoch", "last heard of"]
+        show_table(columns, [lag.row for lag in lags])
+
+
+@consumers.command(epilog=examples("headwater consumers register orders alice Billing --after 0"))
+@_consumer_arguments
+@click.option("--after", type=click.IntRange(min=0), help="It starts after that number.  [default: the last event]")
+@yes_option
+@server_options
+def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
+    """Register a consumer, so that it needs no right to do so itself. One that is known keeps its position."""
+    target = server.log(log)
+    consumer = when_agreed(
+        lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
+    )
+    click.echo(f"{owner} {component} is registered, and goes on after {consumer.acknowledged:,}")
+
+
+@consumers.command(epilog=examples("headwater consumers reset orders spark archiver --after 0"))
+@_consumer_arguments
+@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@yes_option
+@server_options
+def reset(server: Server, log: str, owner: str, component: str, after: int, yes: bool) -> None:
+    """Set a consumer's position, back or forth."""
+    _reset(server.log(log), owner, component, after, yes)
+    click.echo(f"{owner} {component} goes on after {after:,}")
+
+
+@consumers.command(epilog=examples("headwater consumers skip orders alice Billing --events 1"))
+@_consumer_arguments
+@click.option("--events", type=click.IntRange(min=1), help="So many of the next ones.  [default: all there are]")
+@yes_option
+@server_options
+def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
+    """Let a consumer pass over its next events: one that it cannot digest, or all that it lags behind."""
+    target = server.log(log)
+    head = target.head()
+    if events is None:
+        after = head
+    else:
+        position = _known(target, owner, component).acknowledged
+        after = max((event.sequence_number for event in _next_events(target, position, events)), default=head)
+    _reset(target, owner, component, after, yes)
+    click.echo(f"{owner} {component} goes on after {after:,}")
+
+
+@consumers.command(epilog=examples("headwater consumers unregister orders spark archiver"))
+@_consumer_arguments
+@yes_option
+@server_options
+def unregister(server: Server, log: str, owner: str, component: str, yes: bool) -> None:
+    """Forget a consumer: it holds trimming back no more."""
+    target = server.log(log)
+    when_agreed(lambda drops: target.unregister_consumer(owner, component, drops_at_most=drops), yes)
+    click.echo(f"{owner} {component} is unregistered")
+
+
+def _reset(log: RemoteLog, owner: str, component: str, after: int, yes: bool) -> None:
+    when_agreed(lambda drops: log.reset_consumer(owner, component, after, drops_at_most=drops), yes)
+
+
+class _Lag(NamedTuple):
+    """A consumer, and how far behind it is."""
+
+    consumer: Consumer
+    behind: int
+    age_ms: int
+    """Of the first event that it has not acknowledged; 0 if there is none."""
+
+    @staticmethod
+    def of(server: Server, log: str, consumer: Consumer) -> _Lag:
+        """As the server counts it. Raises Refused for one that was unregistered this moment."""
+        from ..management.ports import joined
+
+        found = server.management.read("consumer", joined(log, consumer.owner, consumer.component))
+        return _Lag(consumer, found["lag"], found["lagMs"])
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        consumer = self.consumer
+        age = _duration(self.age_ms // 1000) if self.age_ms else "-"
+        seen = show_time(consumer.seen_at)
+        return (consumer.owner, consumer.component, consumer.acknowledged, self.behind, age, consumer.epoch, seen)
+
+
+def _next_events(log: RemoteLog, after: int, limit: int) -> Any:
+    """The events that follow, from the first that is kept where the next ones are not."""
+    try:
+        return log.read(after=after, limit=limit)
+    except (PositionTrimmed, PositionOfOtherIncarnation):
+        return log.read(limit=limit)
+
+
+def _known(log: RemoteLog, owner: str, component: str) -> Consumer:
+    for consumer in log.consumers():
+        if (consumer.owner, consumer.component) == (owner, component):
+            return consumer
+    raise ConsumerNotFound(owner, component)
+
+
+def _duration(seconds: int) -> str:
+    """Two units are enough: `3d 4h`, `12m 5s`."""
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"

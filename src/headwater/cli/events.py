@@ -1,0 +1,224 @@
+"""`headwater append`, `read`, `tail`, `query`: events on a server, one by one or in sum."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from ..core.condition import AppendCondition
+from ..core.event import Event, SequencedEvent
+from ..core.query import Query
+from ..formats.envelope import encode_event, ndjson_events
+from ..formats.querytext import parse_query
+from .output import (
+    check_bounds,
+    counted,
+    examples,
+    json_option,
+    pair,
+    partition_option,
+    query_options,
+    server_options,
+    show_event,
+    show_json,
+    show_table,
+    show_time,
+)
+
+if TYPE_CHECKING:
+    from ..client import Server
+
+STDIN = "-"
+
+
+@click.command(
+    epilog=examples(
+        "headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'",
+        "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'",
+        "headwater append orders --events - < events.ndjson",
+    )
+)
+@click.argument("log")
+@click.option("--type", "type", metavar="TYPE", help="What happened.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="A tag; may be repeated.")
+@click.option("--data", default="", metavar="TEXT", help="The payload; - reads it from standard input.")
+@click.option("--id", "id", default="", help="The event's id.  [default: a UUIDv7]")
+@click.option("--source", default="", help="The CloudEvents source.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="A CloudEvents attribute.")
+@click.option("--group-key", default="", help="Events of one key share a partition.")
+@click.option("--events", type=click.File("rb"), help="Many events at once, or none: an NDJSON file, or -.")
+@click.option("--fail-if-match", metavar="QUERY", help="Append nothing if an event matches.")
+@click.option("--after", type=click.IntRange(min=0), help="Of --fail-if-match: only events after that number.")
+@click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
+@json_option
+@server_options
+def append(
+    server: Server,
+    log: str,
+    type: str | None,
+    tags: tuple[str, ...],
+    data: str,
+    id: str,
+    source: str,
+    attributes: tuple[str, ...],
+    group_key: str,
+    events: IO[bytes] | None,
+    fail_if_match: str | None,
+    after: int | None,
+    partition: int | None,
+    as_json: bool,
+) -> None:
+    """Append events to a log.
+
+    One event, or all events of a file at once: all of them or none. It says the numbers that they got, as soon as they
+    are durable. A line of a file is an event as `headwater read --json` writes it, or the event alone:
+    {"type": "OrderPlaced", "tags": ["order:17"], "data": "..."}.
+    """
+    if (type is None) == (events is None):
+        raise click.UsageError("give --type and the rest of one event, or --events FILE")
+    if after is not None and fail_if_match is None:
+        raise click.UsageError("--after is a part of --fail-if-match QUERY: without one, nothing is asked before")
+    if events is not None:
+        given = list(ndjson_events(events))
+    else:
+        assert type is not None
+        payload = sys.stdin.buffer.read() if data == STDIN else data.encode()
+        named = dict(pair(attribute, "--attribute") for attribute in attributes)
+        given = [Event(type, payload, tuple(tags), id, source, named, group_key)]
+    condition = AppendCondition(parse_query(fail_if_match), after or 0) if fail_if_match is not None else None
+    result = server.log(log).append(given, condition, partition=partition)
+    if as_json:
+        show_json(result._asdict())
+    else:
+        numbers = f"event {result.first}" if len(given) == 1 else f"events {result.first} to {result.last}"
+        click.echo(f"{numbers} {'was there already' if result.was_stored else 'appended'}")
+
+
+@click.command(
+    epilog=examples(
+        "headwater read orders --tag order:17",
+        "headwater read orders --backwards --limit 5",
+        "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson",
+    )
+)
+@click.argument("log")
+@query_options
+@click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
+@click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
+@click.option("--upto", type=click.IntRange(min=0), help="End with that number, also backwards.")
+@click.option("--backwards", is_flag=True, help="Newest first.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@partition_option
+@json_option
+@server_options
+def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -> None:
+    """Read the events of a log.
+
+    Those that match, up to the present end of the log, one on a line.
+    """
+    check_bounds(bounds)
+    _show_all(server.log(log).read(query, **bounds), as_json)
+
+
+@click.command(epilog=examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json"))
+@click.argument("log")
+@click.option(
+    "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="So many newest events."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until interrupted.")
+@query_options
+@partition_option
+@json_option
+@server_options
+def tail(
+    server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
+) -> None:
+    """Show the newest events, and follow.
+
+    The newest that match, the oldest of them first; with -f, also those that come.
+    """
+    target = server.log(log)
+    reading = target.read(query, backwards=True, limit=number, partition=partition)
+    _show_all(list(reading)[::-1], as_json)
+    if follow:
+        with target.subscribe(query, after=reading.head, partition=partition) as subscription:
+            _show_all(subscription, as_json, follows=True)
+
+
+@click.command(
+    epilog=examples("headwater query orders all", "headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'")
+)
+@click.argument("log")
+@click.argument("text", metavar="QUERY")
+@partition_option
+@json_option
+@server_options
+def query(server: Server, log: str, text: str, partition: int | None, as_json: bool) -> None:
+    """Count what matches: how many, of which types, since when.
+
+    \b
+    A query is "all", or alternatives joined by "or". In an alternative:
+      type=TYPE      several: any of these types
+      tag=TAG        several: all of these tags; KEY alone stands for KEY:anything
+      exact_tag=TAG  the same, but KEY alone is just that tag
+    Words with spaces are quoted: "tag='city:New York'". The JSON of the HTTP interface is taken as well.
+    """
+    summary = _Summary(server.log(log).read(parse_query(text), partition=partition))
+    if as_json:
+        show_json(summary.as_json())
+        return
+    click.echo(f"{counted(summary.count, 'event')} {'matches' if summary.count == 1 else 'match'}")
+    for word, event in (("first", summary.first), ("last", summary.last)):
+        if event is not None:
+            click.echo(f"{word:>5}: {event.sequence_number:,}, recorded {show_time(event.recorded_at)}")
+    if summary.count:
+        click.echo()
+        show_table(["type", "events", "first", "last"], summary.rows())
+
+
+class _Summary:
+    """Matching events, counted as they stream by."""
+
+    def __init__(self, events: Iterable[SequencedEvent]) -> None:
+        self.first: SequencedEvent | None = None
+        self.last: SequencedEvent | None = None
+        self._counts: Counter[str] = Counter()
+        self._firsts: dict[str, int] = {}
+        self._lasts: dict[str, int] = {}
+        for event in events:
+            self.first = self.first or event
+            self.last = event
+            self._counts[event.type] += 1
+            self._firsts.setdefault(event.type, event.sequence_number)
+            self._lasts[event.type] = event.sequence_number
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self._counts.total()
+
+    def rows(self) -> list[tuple[str, int, int, int]]:
+        """Type, count, first and last number; the most frequent first."""
+        return [(type, count, self._firsts[type], self._lasts[type]) for type, count in self._counts.most_common()]
+
+    def as_json(self) -> dict[str, object]:
+        """The same for programs."""
+        types = [dict(zip(("type", "events", "first", "last"), row, strict=True)) for row in self.rows()]
+        first, last = (event and event.sequence_number for event in (self.first, self.last))
+        return {"events": self.count, "first": first, "last": last, "types": types}
+
+
+def _show_all(events: Iterable[SequencedEvent], as_json: bool, *, follows: bool = False) -> None:
+    out = sys.stdout.buffer
+    for event in events:
+        if not as_json:
+            show_event(event)
+            continue
+        out.write(encode_event(event) + b"\n")
+        if follows:
+            out.flush()
+    out.flush()

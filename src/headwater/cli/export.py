@@ -1,0 +1,192 @@
+"""`headwater export`: the events of a log into a file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from ..core.errors import InvalidInput
+from ..core.event import SequencedEvent
+from ..core.query import Query
+from ..formats import cloudevents
+from ..formats.envelope import encode_event
+from ..formats.files.csv_rows import COLUMNS, row_of
+from ..formats.settings.path_argument import LocalPath
+from .output import (
+    check_bounds,
+    console,
+    counted,
+    examples,
+    json_option,
+    partition_option,
+    query_options,
+    server_options,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from ..client import Server
+
+FORMATS = {"ndjson": "ndjson", "jsonl": "ndjson", "csv": "csv", "cloudevents": "cloudevents", "parquet": "parquet"}
+"""By the file's ending."""
+STDOUT = "-"
+PARQUET_ROWS = 10_000
+
+Write = Callable[[list[SequencedEvent]], object]
+
+
+@click.command(
+    epilog=examples(
+        "headwater export orders orders.ndjson.gz",
+        "headwater export orders orders.parquet --tag vip",
+        "headwater export orders - --format csv | head",
+    )
+)
+@click.argument("log")
+@click.argument("file", type=LocalPath(dir_okay=False, path_type=Path))
+@click.option("--format", "format", type=click.Choice(sorted(set(FORMATS.values()))),
+              help="What FILE shall hold.  [default: by its ending]")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@query_options
+@click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
+@click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
+@click.option("--upto", type=click.IntRange(min=0), help="End with that number.  [default: the present end]")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@partition_option
+@json_option
+@server_options
+def export(
+    server: Server,
+    log: str,
+    file: Path,
+    format: str | None,
+    overwrite: bool,
+    query: Query,
+    as_json: bool,
+    **bounds: Any,
+) -> None:
+    """Write the events of a log into a file.
+
+    Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
+    one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
+    """
+    check_bounds(bounds)
+    _check_place(file, overwrite)
+    format = format or _format_of(file)
+    started = time.perf_counter()
+    reading = server.log(log).read(query, **bounds)
+    count = 0
+    with _written(file, overwrite) as out, WRITERS[format](out, f"/logs/{log}") as write, _progress_bar(file) as show:
+        while events := list(reading.next_page()):
+            write(events)
+            count += len(events)
+            show(count)
+    seconds = time.perf_counter() - started
+    if as_json:
+        show_json({"events": count, "head": reading.head})
+    elif str(file) != STDOUT:
+        click.echo(
+            f"{counted(count, 'event')}; {file.stat().st_size:,} bytes; {seconds:.1f} s ({count / seconds:,.0f}/s)"
+        )
+
+
+@contextmanager
+def _ndjson(out: IO[bytes], source: str) -> Iterator[Write]:
+    yield lambda events: out.writelines(encode_event(event) + b"\n" for event in events)
+
+
+@contextmanager
+def _cloudevents(out: IO[bytes], source: str) -> Iterator[Write]:
+    """One event per line, in the JSON format."""
+    yield lambda events: out.writelines(cloudevents.event_to_json(event, source) + b"\n" for event in events)
+
+
+@contextmanager
+def _table(out: IO[bytes], source: str) -> Iterator[Write]:
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    yield lambda events: writer.writerows(map(row_of, events))
+    text.detach()
+
+
+@contextmanager
+def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
+    from ..formats.arrow.tables import SCHEMA, record_batch
+    from ..formats.files.parquet import parquet_writer
+
+    waiting: list[SequencedEvent] = []
+
+    def write(events: list[SequencedEvent]) -> None:
+        waiting.extend(events)
+        if len(waiting) >= PARQUET_ROWS:
+            writer.write_batch(record_batch(waiting))
+            waiting.clear()
+
+    with parquet_writer(out, SCHEMA) as writer:
+        yield write
+        if waiting:
+            writer.write_batch(record_batch(waiting))
+
+
+WRITERS = {"ndjson": _ndjson, "csv": _table, "cloudevents": _cloudevents, "parquet": _parquet}
+
+
+def _format_of(file: Path) -> str:
+    ending = file.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if ending not in FORMATS:
+        raise InvalidInput(f"the ending of {file.name!r} names no format; name one of {', '.join(FORMATS)}", "--format")
+    return FORMATS[ending]
+
+
+def _check_place(file: Path, overwrite: bool) -> None:
+    """Raises InvalidInput for a name under which something is that the export must not replace."""
+    if str(file) == STDOUT or not os.path.lexists(file):
+        return
+    if not overwrite:
+        raise InvalidInput("the file is there already; give another name, or --overwrite to replace it", str(file))
+    if file.exists() and not file.is_file():
+        raise InvalidInput("only a file is replaced, this is a device, pipe or socket; - is standard output", str(file))
+
+
+@contextmanager
+def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+    """The file to write. It gets its name at the end, so that no reader takes half a file for a whole one; until then
+    it has a name that no other export of this file has."""
+    if str(file) == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as raw:
+            if file.name.endswith(".gz"):
+                with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
+                    yield packed  # type: ignore[misc]
+            else:
+                yield raw
+        _check_place(file, overwrite)  # it may have come meanwhile
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress_bar(file: Path) -> Iterator[Callable[[int], object]]:
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn(f"{file.name}: {{task.completed:,}} events"))
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count: bar.update(task, completed=count)

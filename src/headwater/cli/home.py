@@ -1,0 +1,309 @@
+"""`headwater home`: the home that several servers share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.errors import NotPrimary, StorageUnavailable
+from ..formats.settings.declaration import InvalidConfiguration
+from .consent import confirm
+from .options import config_option, load_config, setting_options
+from .output import examples
+
+if TYPE_CHECKING:
+    from ..homes.postgres.home import PostgresHome
+    from ..homes.postgres.schema import Connection, Finding
+    from ..homes.postgres.servers import ServerReport
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+REFUSED = 1
+COMPARED_S = 5.0
+"""A server that runs compares its copy with the home within that time, and reports it if the copy is ahead."""
+
+
+@click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
+def home() -> None:
+    """Make, check and mend a home that servers share.
+
+    That is a database in which several servers keep their logs together. Its address is that of --home, of
+    HEADWATER_HOME, or of `home` in the configuration file.
+    """
+
+
+@home.command(
+    epilog=examples(
+        "headwater home init --home postgresql://owner@db.example/headwater --role headwater",
+        "headwater home init --sql --role headwater",
+    )
+)
+@click.option("--role", metavar="NAME", help="Also give this role what a server needs, and no more.")
+@click.option("--sql", "is_sql", is_flag=True, help="Print the statements instead, for somebody else to run.")
+@config_option
+@setting_options("home")
+def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> None:
+    """Make the tables of a home. One that is there stays as it is."""
+    from ..homes.postgres.schema import initial_sql, make_tables
+
+    if is_sql:
+        click.echo(initial_sql(role), nl=False)
+        return
+    with _connected(_address(file, flags)) as connection:
+        identity = make_tables(connection, role)
+    click.echo(f"the home {identity.incarnation} is there; start servers with the same --home")
+
+
+@home.command(epilog=examples("headwater home check --home postgresql://headwater@db.example/headwater"))
+@json_option
+@config_option
+@setting_options("home")
+def check(as_json: bool, file: Path | None, **flags: object) -> None:
+    """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
+    with _opened(_address(file, flags)) as opened:
+        found = opened.findings()
+    if as_json:
+        click.echo(json.dumps({"findings": [each._asdict() for each in found]}, indent=2))
+    else:
+        for each in found:
+            click.echo(f"{'problem' if each.is_problem else 'note'}: {each.text}")
+        click.echo("it must not be used so" if _has_problem(found) else "it can be used")
+    if _has_problem(found):
+        click.get_current_context().exit(REFUSED)
+
+
+@home.command(epilog=examples("headwater home status --home postgresql://headwater@db.example/headwater --json"))
+@json_option
+@config_option
+@setting_options("home")
+def status(as_json: bool, file: Path | None, **flags: object) -> None:
+    """Show which server is the primary, how far behind the others are, and how far the logs go."""
+    with _opened(_address(file, flags)) as opened:
+        standing, heads, servers = opened.standing(), opened.heads(), opened.servers()
+        incarnation = opened.incarnation
+    if as_json:
+        shown = {
+            "home": incarnation,
+            "primary": standing.holder if standing.remaining_s else None,
+            "last_primary": standing.holder or None,
+            "addresses": standing.addresses,
+            "term": standing.term.number,
+            "lease_s": standing.remaining_s,
+            "is_vouched": standing.is_vouched,
+            "went_back": standing.went_back or None,
+            "servers": [each._asdict() for each in servers],
+            "logs": {key: head.number for key, head in sorted(heads.items())},
+        }
+        click.echo(json.dumps(shown, indent=2))
+        return
+    click.echo(f"home {incarnation}, term {standing.term.number}")
+    if standing.remaining_s:
+        where = "".join(f", {protocol} {url}" for protocol, url in sorted(standing.addresses.items()))
+        click.echo(f"primary: {standing.holder}{where}; its lease lasts {standing.remaining_s:.1f} s more")
+    else:
+        click.echo(f"no primary; the last one was {standing.holder or 'none'}")
+    if not standing.is_vouched:
+        why = standing.went_back or "a standby of the database was promoted, and may lack the newest"
+        click.echo(f"no server may append: {why}. See headwater home accept-loss")
+    for each in servers:
+        click.echo(f"server {each.name}: {_described(each)}")
+    for key, head in sorted(heads.items()):
+        click.echo(f"{key}: {head.number}")
+
+
+@home.command(
+    "accept-loss", epilog=examples("headwater home accept-loss --home postgresql://headwater@db.example/headwater")
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--nothing-is-lost",
+    is_flag=True,
+    help="The database was moved while every server was stopped, and has everything: logs stay what they are.",
+)
+@config_option
+@setting_options("home", "home_lease_ms")
+def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: object) -> None:
+    """Go on with what the database has now, though it may lack what was acknowledged.
+
+    For a standby that was promoted without the newest, or a database that was restored. Each log is a new incarnation
+    from then on: its numbers go on far above, and positions from before are refused. Copies that have more than the
+    home must be removed, with their data directories, before their servers start again. While a server runs with such
+    a copy, nothing is accepted: exits with 1, and says which one.
+
+    With --nothing-is-lost no log is a new incarnation: for a database that was dumped and restored, upgraded with
+    pg_upgrade, or switched to its standby, all while no server ran. Stop every server first, and start them afterwards.
+    """
+    config = load_config(file, flags)
+    with _opened(_address(file, flags)) as opened:
+        if nothing_is_lost:
+            _accept_move(opened, yes=yes)
+            return
+        standing = opened.standing()
+        if standing.is_vouched:
+            click.echo("nothing is to be accepted: the home has the history that its servers know")
+            return
+        click.echo(standing.went_back or "a standby of the database was promoted")
+        if _keeps_from_accepting(opened.servers()):
+            click.echo("nothing is accepted")
+            click.get_current_context().exit(REFUSED)
+        if not yes:
+            confirm(
+                "Events that were acknowledged may be lost for ever. Go on?",
+                "events that were acknowledged may be lost",
+            )
+        opened.accept(config.home_lease_ms / 1000)
+    click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
+    """Go on with the same incarnations in the database that this is now."""
+    from ..storage.state.data_directory import accept_move
+
+    if (why := _hinders_move(opened)) is not None:
+        click.echo(f"{why}; nothing is accepted")
+        click.get_current_context().exit(REFUSED)
+    if not yes:
+        confirm(
+            "This database has everything that was acknowledged, and no server runs. Go on?",
+            "this says that the database has everything that was acknowledged",
+        )
+    opened.accept(0.0, is_loss=False)
+    term = opened.begin_term()
+    try:
+        with TemporaryDirectory(prefix="headwater-") as directory:
+            accept_move(opened, Path(directory))
+    finally:
+        opened.release_lease(term)
+    click.echo("accepted, with the same incarnations; start the servers")
+
+
+def _hinders_move(opened: PostgresHome) -> str | None:
+    """Why it cannot be that nothing is lost, or that every server is stopped."""
+    from ..storage.home.port import HomeMoved
+
+    if running := [each.name for each in opened.servers() if each.runs]:
+        return f"these servers run, or did less than 10 s ago: {', '.join(running)}; stop them"
+    if others := opened.others_connected():
+        return f"{others} other processes of headwater are connected to this database; stop them"
+    if (went_back := opened.standing().went_back) and not went_back.startswith(HomeMoved.MARK):
+        return f"something is lost: {went_back}; bring back the database that has it, or leave out --nothing-is-lost"
+    return None
+
+
+def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
+    """Whether a server runs that would mark the home again, or give readers what the home has not; tells which."""
+    is_kept = False
+    for each in servers:
+        if not each.runs:
+            hint = "if its copy is ahead of the home, remove its data directory before it starts again"
+            click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
+        elif each.ahead:
+            click.echo(
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and remove its data directory"
+            )
+            is_kept = True
+        elif each.lag_s is None or each.lag_s > COMPARED_S:
+            click.echo(f"server {each.name} has not compared its copy with the home yet: wait a moment, or stop it")
+            is_kept = True
+    return is_kept
+
+
+@home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
+@click.option("--role", metavar="NAME", help="Also give this role what a server needs of what is new.")
+@config_option
+@setting_options("home")
+def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
+    """Bring the tables of a home to the version that this headwater makes.
+
+    When all servers have been replaced, which work with a home of the version before meanwhile: while one is connected
+    that does not know the new version, nothing is changed. Servers of an older one do not start afterwards.
+    """
+    from ..homes.postgres.upgrade import upgrade as bring
+
+    with _connected(_address(file, flags)) as connection:
+        before, now = bring(connection, role)
+    if before == now:
+        click.echo(f"nothing is to be done: the home is of version {now}")
+    else:
+        click.echo(f"the home was of version {before}, and is of version {now}; its servers take over anew")
+
+
+@home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def renew_secret(file: Path | None, **flags: object) -> None:
+    """Give the home another secret by which its servers know each other.
+
+    To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
+    who has only the old one is told nothing more.
+    """
+    from ..server.replicas.frame_push import renew_secret as renew
+    from ..storage.home.copy_file import home_of
+    from ..storage.state.data_directory import open_state
+
+    data = load_config(file, flags).data
+    if home_of(data) is None:
+        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+    try:
+        with closing(open_state(data)) as state:
+            renew(state)
+    except NotPrimary:
+        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        raise StorageUnavailable(problem) from None
+    click.echo("the home has another secret; its servers take it up within seconds")
+
+
+def _described(server: ServerReport) -> str:
+    """One server, on one line."""
+    parts = [server.role]
+    if server.term:
+        parts.append(f"term {server.term}")
+    elif server.lag_events is None or server.lag_s is None:
+        parts.append("its copy is not known to have caught up yet")
+    else:
+        parts.append(f"{server.lag_events} events behind, by what it knew {server.lag_s:.1f} s ago")
+    parts += [f"{protocol} {url}" for protocol, url in sorted(server.addresses.items())]
+    parts.append(f"headwater {server.version}")
+    if server.ahead:
+        parts.append(f"ahead of the home: {server.ahead}")
+    if not server.runs:
+        parts.append(f"not heard of for {server.heard_s:.0f} s")
+    return ", ".join(parts)
+
+
+def _address(file: Path | None, flags: dict[str, object]) -> str:
+    config = load_config(file, flags)
+    if config.home is None:
+        raise InvalidConfiguration("it is not set; name the database with --home", "home")
+    return config.home
+
+
+def _has_problem(found: list[Finding]) -> bool:
+    return any(each.is_problem for each in found)
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[PostgresHome]:
+    from ..homes.postgres.home import PostgresHome
+
+    with closing(PostgresHome(address)) as opened:
+        yield opened
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Connection]:
+    from ..homes.postgres.connections import PINNED, load_driver
+    from ..homes.postgres.statements import described
+
+    driver, name = load_driver(), described(address)
+    try:
+        with driver.connect(address, autocommit=True) as connection:
+            connection.execute(PINNED)
+            yield connection
+    except driver.Error as error:
+        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None

@@ -1,0 +1,217 @@
+"""`headwater logs`: the logs of a server."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..core.access import Forbidden
+from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.settings import EARLIEST, LATEST, LogSettings
+from .consent import ask, when_agreed, yes_option
+from .output import (
+    counted,
+    examples,
+    json_option,
+    server_options,
+    server_options_of_group,
+    show_json,
+    show_nothing,
+    show_table,
+    show_time,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..client import RemoteLog, Server
+    from ..core.consumer import Consumer
+    from ..core.log import LogInfo
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _changeable(function: F) -> F:
+    for option in (
+        click.option("--retention-ms", type=click.IntRange(min=1), help="Events older than that may be trimmed."),
+        click.option("--retention-bytes", type=click.IntRange(min=1), help="Of more bytes, the oldest may be trimmed."),
+        click.option("--until-acknowledged/--not-until-acknowledged", "retention_until_acknowledged", default=None,
+                     help="What all registered consumers acknowledged may be trimmed."),
+        click.option("--event-bytes-max", type=click.IntRange(min=1024), help="The largest event taken."),
+        click.option("--id-horizon", type=click.IntRange(min=1), help="Ids are unique over so many newest events."),
+        click.option("--history/--no-history", "keeps_history", default=None,
+                     help="Whether conditions stay exact over trimmed events."),
+        click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
+                     help="A consumer silent for so long is unregistered."),
+        click.option("--default-start", type=click.Choice([LATEST, EARLIEST]),
+                     help="Where an AMQP receiver begins that names no position."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("headwater logs list", "headwater logs create orders --partitions 4", "headwater logs show orders"),
+)
+@server_options_of_group
+@click.pass_context
+def logs(ctx: click.Context) -> None:
+    """List, create, change, trim and delete logs.
+
+    Without a command: list them.
+    """
+    if ctx.invoked_subcommand is None:
+        with list_logs.make_context("list", [], parent=ctx) as inner:
+            list_logs.invoke(inner)
+
+
+@logs.command("list", epilog=examples("headwater logs list --json"))
+@json_option
+@server_options
+def list_logs(server: Server, as_json: bool) -> None:
+    """List the logs that you may read. One that cannot be opened is shown as stopped, with its problem."""
+    infos: list[LogInfo] = []
+    stopped: dict[str, str] = {}
+    for name in server.logs():
+        try:
+            infos.append(server.log(name).info())
+        except (StorageCorrupted, StorageUnavailable) as error:
+            stopped[name] = str(error)
+    if as_json:
+        problems = [{"name": name, "problem": problem} for name, problem in stopped.items()]
+        show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
+        return
+    if not infos and not stopped:
+        show_nothing("no logs that you may read; `headwater logs create NAME` makes one")
+        return
+    rows: list[tuple[object, ...]] = [
+        (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
+    ]
+    rows += [(name, "stopped", "-", "-", "-", "-") for name in stopped]
+    rows.sort(key=itemgetter(0))
+    for name, problem in stopped.items():
+        click.echo(f"{name}: {problem}", err=True)
+    show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
+
+
+@logs.command(epilog=examples("headwater logs show orders"))
+@click.argument("log")
+@json_option
+@server_options
+def show(server: Server, log: str, as_json: bool) -> None:
+    """Show identity, settings and extent of LOG."""
+    _show(server.log(log).info(), as_json)
+
+
+@logs.command(epilog=examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
+@click.argument("log")
+@click.option("--partitions", type=click.IntRange(1, 1024), help="How many; fixed at creation.  [default: 1]")
+@click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
+@_changeable
+@json_option
+@server_options
+def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
+    """Create LOG. If it is there with the same settings, nothing happens."""
+    is_new = server.ensure(log, LogSettings(**_given(settings)))
+    click.echo(f"{log} is created" if is_new else f"{log} is there already, with these settings", err=True)
+    _show(server.log(log).info(), as_json)
+
+
+@logs.command("set", epilog=examples("headwater logs set orders --retention-ms 604800000"))
+@click.argument("log")
+@_changeable
+@yes_option
+@json_option
+@server_options
+def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) -> None:
+    """Change settings of LOG; those that are not named stay as they are.
+
+    Where they would drop events within five minutes, it says which, and asks; without a terminal, --yes is needed.
+    """
+    wanted = replace(server.log(log).info().settings, **_given(settings))
+    _show(when_agreed(lambda drops: server.change(log, wanted, drops_at_most=drops), yes), as_json)
+
+
+@logs.command(
+    epilog=examples("headwater logs trim orders --below 100000", "headwater logs trim orders --below 9 --yes")
+)
+@click.argument("log")
+@click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@server_options
+def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None:
+    """Drop the oldest events of LOG, as far as its registered consumers allow.
+
+    It says which, and asks; where no terminal is there to ask on, --yes is needed.
+    """
+    target = server.log(log)
+    if not yes:
+        _ask_to_trim(target, below)
+    first = target.trim(below)
+    holders = _holders(target, first) if first < below else []
+    if as_json:
+        show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
+        return
+    click.echo(f"{log} begins at {first:,} now")
+    for each in holders:
+        click.echo(
+            f"held back by the consumer {each.owner} {each.component}, which has acknowledged {each.acknowledged:,}; "
+            "`headwater consumers` moves or unregisters it",
+            err=True,
+        )
+
+
+def _ask_to_trim(log: RemoteLog, below: int) -> None:
+    """Say what would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
+    info = log.info()
+    last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
+    if last < info.first_retained or below > info.head + 1:
+        return  # nothing goes, or it is refused
+    ask(f"the events {info.first_retained:,} to {last:,} of {log.name}")
+
+
+def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:
+    """The consumers that keep a log from being trimmed above that, as far as the user may know."""
+    try:
+        return [each for each in log.consumers() if each.acknowledged < first_retained]
+    except Forbidden:
+        return []
+
+
+@logs.command(epilog=examples("headwater logs delete orders --yes"))
+@click.argument("log")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@server_options
+def delete(server: Server, log: str, yes: bool) -> None:
+    """Delete LOG with all its events."""
+    events = server.log(log).info().events
+    if not yes:
+        ask(f"{log} with its {counted(events, 'event')}", "delete")
+    server.delete(log)
+    click.echo(f"{log} is deleted")
+
+
+def _show(info: LogInfo, as_json: bool) -> None:
+    if as_json:
+        show_json(asdict(info))
+        return
+    facts: dict[str, Any] = asdict(info) | {"created_at": show_time(info.created_at)}
+    facts |= facts.pop("settings")
+    facts["partition_events"] = " ".join(map(str, info.partition_events))
+    rows = [(name, _readable(value)) for name, value in facts.items() if value is not None]
+    show_table(["of the log", info.name], rows[1:])
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

@@ -1,0 +1,207 @@
+"""`headwater events`: the notifications of a server, as they come."""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import click
+
+from ..client.protocol.handshakes import why_tls_fails
+from ..core.errors import EventLogError
+from ..core.watch.notification_types import NotificationType
+from ..formats.clients.retry import Attempts, ServerUnreachable
+from ..formats.settings import client_variables
+from ..formats.settings.path_argument import LocalPath
+from .output import examples, json_option, show_json, show_time, tell_waiting
+
+DEFAULT_URL = "amqp://127.0.0.1:5672"
+DOMAIN = "io.headwater."
+SELECTOR = "apache.org:selector-filter:string"
+LOOK_S = 0.5
+"""How often an interruption and the connection's heartbeats have their turn."""
+
+
+class ListenerRefused(EventLogError):
+    """The server does not let us listen, or has ended it; the message says why."""
+
+
+@click.command(
+    epilog=examples(
+        "headwater events",
+        "headwater events --type 'log.*' --type disk.low --log orders",
+        "headwater events --filter \"eventType LIKE '%.consumer.%' AND lagEvents > 1000000\" --json",
+    )
+)
+@click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="Only that type, as log.created or log.*; several: any."
+)
+@click.option("--log", "logs", multiple=True, metavar="LOG", help="Only what is about that log; several: any.")
+@click.option("--filter", "selector", metavar="SELECTOR", help="Only what that message selector says of attributes.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many.  [default: until interrupted]")
+@json_option
+@click.option("--amqp-url", metavar="URL", envvar=client_variables.AMQP_URL, default=DEFAULT_URL, show_default=True,
+              show_envvar=True, help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
+@click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name.")
+@click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True, help="Password; best by the variable.")
+@click.option("--ca-file", metavar="FILE", type=LocalPath(),
+              help="Certificates to trust with amqps.  [default: the system's]")  # fmt: skip
+@click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
+@click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0, show_default=True,
+              help="How long to try to connect at first; with 0, also end when the connection is lost.")  # fmt: skip
+def events(
+    types: tuple[str, ...],
+    logs: tuple[str, ...],
+    selector: str | None,
+    count: int | None,
+    as_json: bool,
+    amqp_url: str,
+    user: str | None,
+    password: str | None,
+    ca_file: str | None,
+    no_verify: bool,
+    retry_s: float,
+) -> None:
+    """Follow what happens in the server.
+
+    Logs, connections, links, partitions, consumers, refusals, disk, webhooks, logins: from now on, until interrupted.
+    A connection that is lost is made again; it says so, as what happened meanwhile is not shown.
+    The reference of events has all types and their attributes, which a selector may name.
+    """
+    wanted = selector_of(types, logs, selector)
+    url = with_credentials(amqp_url, user, password)
+    listener = NotificationListener(url, wanted, tls_of(ca_file, is_verified=not no_verify), retry_s)
+    for attributes in islice(listener, count):
+        if as_json:
+            show_json(attributes)
+        else:
+            show_notification(attributes)
+
+
+def selector_of(types: Sequence[str], logs: Sequence[str], selector: str | None) -> str | None:
+    """One message selector of all that was asked for; None for everything. Raises click.UsageError."""
+    parts = [f"({selector})"] if selector else []
+    if types:
+        parts.append(f"eventType IN ({_literals(known for text in types for known in types_of(text))})")
+    if logs:
+        parts.append(f"log IN ({_literals(logs)})")
+    return " AND ".join(parts) or None
+
+
+def types_of(text: str) -> list[str]:
+    """The names of the types that a pattern stands for, with or without the domain. Raises click.UsageError."""
+    pattern = text if text.startswith(DOMAIN) else DOMAIN + text
+    found = [type.value for type in NotificationType if fnmatchcase(type.value, pattern)]
+    if not found:
+        known = ", ".join(type.value.removeprefix(DOMAIN) for type in NotificationType)
+        raise click.UsageError(f"--type: no type is called {text}; there are {known}")
+    return found
+
+
+def _literals(texts: Any) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+
+def with_credentials(url: str, user: str | None, password: str | None) -> str:
+    """The URL with name and password in it, unless it has some. Raises click.UsageError."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its text may hold a part of the password
+        has_host = False
+    if not has_host or parts.scheme not in ("amqp", "amqps"):
+        raise click.UsageError("--amqp-url: amqp://HOST:PORT or amqps://HOST:PORT is expected")
+    if user and not parts.username:
+        netloc = f"{quote(user, safe='')}:{quote(password or '', safe='')}@{parts.netloc}"
+        parts = parts._replace(netloc=netloc)
+    if parts.username and not parts.password:
+        raise click.UsageError(f"--password: {parts.username} needs one")
+    return parts.geturl()
+
+
+def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
+    """How a server with TLS is checked; None as the system does. Raises click.UsageError."""
+    if ca_file is None and is_verified:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise click.UsageError(f"--ca-file: {ca_file} cannot be used: {error}") from None
+    if not is_verified:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+class NotificationListener:
+    """The attributes of each notification, one after the other, for ever. Raises ListenerRefused, ServerUnreachable."""
+
+    def __init__(self, url: str, selector: str | None, tls: ssl.SSLContext | None, retry_s: float) -> None:
+        """The first connection is tried for `retry_s`; one that was lost until it is there again, unless that is 0."""
+        address = urlsplit(url)._replace(query="", fragment="")
+        self._shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+        self._url, self._selector, self._tls, self._retry_s = url, selector, tls, retry_s
+        self._attempts = Attempts(within_s=retry_s, on_waiting=tell_waiting)
+        self._was_connected = False
+
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
+        from ..amqp.protocol.conditions import CONNECTION_FORCED, LINK_DETACH_FORCED, AmqpError
+
+        while True:
+            try:
+                yield from self._received()
+            except AmqpError as error:
+                if error.condition not in (CONNECTION_FORCED, LINK_DETACH_FORCED):
+                    raise ListenerRefused(str(error)) from None
+                self._failed(error)
+            except OSError as error:
+                self._failed(error)
+
+    def _received(self) -> Iterator[Mapping[str, object]]:
+        """Those of one connection."""
+        from ..amqp.client import Client  # not at the top: the help needs none of it
+        from ..amqp.protocol.types import Described, Symbol
+
+        filters = None if self._selector is None else {"selector": Described(Symbol(SELECTOR), self._selector)}
+        with Client(self._url, tls=self._tls) as client:
+            receiver = client.receiver("$events", filter=filters)
+            receiver.attached()
+            if self._was_connected:
+                told = f"connected to {self._shown} again; what happened meanwhile is not shown"
+                click.echo(f"headwater: {told}", err=True)
+            else:
+                self._was_connected = True
+                self._attempts = Attempts(within_s=math.inf if self._retry_s else 0.0, on_waiting=tell_waiting)
+            self._attempts.succeeded()
+            while True:
+                for delivery in receiver.take(1, LOOK_S):
+                    delivery.settle()
+                    yield delivery.message.application_properties or {}
+
+    def _failed(self, error: Exception) -> None:
+        """Wait until it may be tried again. Raises ServerUnreachable where it was tried long enough."""
+        hopeless = why_tls_fails(error, "amqp")
+        unreachable = ServerUnreachable(self._shown, hopeless or str(error))
+        unreachable.__cause__ = error
+        if hopeless:
+            raise unreachable
+        self._attempts.failed(unreachable)
+
+
+def show_notification(attributes: Mapping[str, object]) -> None:
+    """A notification on one line: time, type, and the rest as `name=value`."""
+    rest = dict(attributes)
+    type, time = str(rest.pop("eventType", "")), rest.pop("time", None)
+    when = show_time(time) if isinstance(time, int) else ""
+    pairs = " ".join(f"{click.style(name, fg='green')}={_shown(value)}" for name, value in rest.items())
+    click.echo(f"{when}  {click.style(type.removeprefix(DOMAIN), bold=True)}  {pairs}".rstrip())
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    is_bare = text.isprintable() and text and not set(' "=') & set(text)
+    return text if is_bare else repr(text)

@@ -1,0 +1,237 @@
+"""What the commands that talk to a server share: how they find it, and how they show things to people and programs."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from ..core.errors import EventLogError, InvalidInput
+from ..core.event import SequencedEvent
+from ..core.query import ALL, Query
+from ..formats.querytext import parse_query
+from ..formats.settings import client_variables
+from ..formats.settings.declaration import InvalidArgument
+from ..formats.settings.path_argument import LocalPath
+
+
+def examples(*commands: str) -> str:
+    """An epilog for click that keeps each example on a line of its own, so that it can be copied."""
+    return "\n".join(("\b", "Examples:" if len(commands) > 1 else "Example:", *(f"  {line}" for line in commands)))
+
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=Callable[..., Any])
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+PREVIEW_CHARS = 100
+PIPE_COLUMNS = 240
+"""How wide a table may be where there is no terminal."""
+_QUOTED = re.compile(r"[\s'\"\\]")
+
+
+def server_options(function: F) -> F:
+    """The options that say which server, and who asks; the command gets a `headwater.client.Server` as `server`.
+
+    Where they are not given to the command, they may be to its group (`server_options_of_group`).
+    """
+
+    @functools.wraps(function)
+    def with_server(*args: Any, **options: Any) -> Any:
+        from ..client import connect  # not at the top: the help needs none of it
+
+        given = {name: _nearest(name, options.pop(name)) for name in _SERVER_OPTIONS}
+        is_verified = not given.pop("no_verify")
+        try:
+            connected = connect(given.pop("url"), **given, is_verified=is_verified, on_waiting=tell_waiting)
+        except InvalidInput as error:
+            raise InvalidArgument(error.problem, error.where) from None
+        with connected as server:
+            return function(*args, server=server, **options)
+
+    for option in reversed(list(_SERVER_OPTIONS.values())):
+        with_server = option(with_server)
+    return with_server  # type: ignore[return-value]
+
+
+def server_options_of_group(function: F) -> F:
+    """The same options before the name of a command, for the commands of a group."""
+
+    @functools.wraps(function)
+    def without_them(*args: Any, **options: Any) -> Any:
+        return function(*args, **{name: value for name, value in options.items() if name not in _SERVER_OPTIONS})
+
+    for option in reversed(list(_SERVER_OPTIONS.values())):
+        without_them = option(without_them)
+    return without_them  # type: ignore[return-value]
+
+
+_SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
+    "url": click.option("--url", metavar="URL", envvar=client_variables.URL, default=DEFAULT_URL, show_default=True,
+                        show_envvar=True,
+                        help="The server; several addresses of one, with commas between them, are asked in turn."),
+    "user": click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name."),
+    "password": click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True,
+                             help="Password; best by the variable."),
+    "token": click.option("--token", envvar=client_variables.TOKEN, show_envvar=True,
+                          help="Bearer token; best by the variable."),
+    "ca_file": click.option("--ca-file", metavar="FILE", type=LocalPath(),
+                            help="Certificates to trust with https.  [default: the system's]"),
+    "no_verify": click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate."),
+    "retry_s": click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0,
+                            show_default=True, help="How long to try while the server is away or overloaded."),
+}  # fmt: skip
+
+
+def _nearest(name: str, value: Any) -> Any:
+    """The value of an option: the command's own, unless only its group was given one."""
+    context, given = click.get_current_context(), ParameterSource.COMMANDLINE
+    group = context.parent
+    if context.get_parameter_source(name) is not given and group and group.get_parameter_source(name) is given:
+        return group.params[name]
+    return value
+
+
+def tell_waiting(error: EventLogError) -> None:
+    """Say on stderr why the command waits."""
+    click.echo(f"headwater: {error}; trying again", err=True)
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something: `1 event`, `2,000 events`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def show_nothing(text: str) -> None:
+    """What stands where a list has no entries, on stderr: that it is empty, and what makes an entry."""
+    click.echo(text, err=True)
+
+
+def check_bounds(bounds: Mapping[str, Any]) -> None:
+    """Raises click.UsageError where --from and --after are both given."""
+    if bounds["from_"] is not None and bounds["after"] is not None:
+        raise click.UsageError("give --from (inclusive) or --after (exclusive), not both")
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only that partition.")
+
+
+def query_options(function: F) -> F:
+    """`--type`, `--tag`, `--exact-tag` and `--query`; the command gets a `Query` as `query`."""
+
+    @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of that type; several: any.")
+    @click.option(
+        "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with that tag; several: all."
+    )
+    @click.option(
+        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="The same, but a key alone is just that tag."
+    )
+    @click.option("--query", "text", metavar="QUERY", help="A query as `headwater query --help` explains it.")
+    @functools.wraps(function)
+    def with_query(*args: Any, text: str | None, **options: Any) -> Any:
+        terms = {name: options.pop(name) for name in ("types", "tags", "exact_tags")}
+        return function(*args, query=_query(terms, text), **options)
+
+    return with_query  # type: ignore[return-value]
+
+
+def _query(terms: dict[str, Sequence[str]], text: str | None) -> Query:
+    if text is not None:
+        if any(terms.values()):
+            raise click.UsageError("give --query, or --type, --tag and --exact-tag, not both")
+        return parse_query(text)
+    return Query.where(**terms) if any(terms.values()) else ALL
+
+
+def show_json(value: object) -> None:
+    """One JSON document on one line of stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table on stdout. Columns whose values are numbers stand to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for place, column in enumerate(columns):
+        is_number = bool(cells) and all(isinstance(row[place], int) for row in cells)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    console().print(table)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr: as wide as the terminal, or wide enough where there is none."""
+    from rich.console import Console
+
+    class Ending(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # the command line knows how a command ends then
+
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Ending(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
+
+
+def show_event(event: SequencedEvent) -> None:
+    """An event on one line: number, time, type, tags, and how its data begins."""
+    number = click.style(f"{event.sequence_number:>9}", fg="cyan")
+    tags = click.style(" ".join(map(_shown_tag, event.tags)), fg="green")
+    type = click.style(event.type, bold=True)
+    click.echo(f"{number}  {show_time(event.recorded_at)}  {type}  {tags}  {preview(event.data)}".rstrip())
+
+
+def _shown_tag(tag: str) -> str:
+    """As it stands, or quoted as a shell and a query take it, where one could not tell where it ends."""
+    return shlex.quote(tag) if _QUOTED.search(tag) else tag
+
+
+def preview(data: bytes) -> str:
+    """The beginning of an event's data, on one line."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data[: 4 * PREVIEW_CHARS])  # a cut character is no fault
+    except UnicodeDecodeError:
+        return f"<{len(data)} bytes>"
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return shown if len(shown) <= PREVIEW_CHARS else f"{shown[: PREVIEW_CHARS - 3]}..."
+
+
+def show_value(value: object) -> object:
+    """A value of an entity as people read it; numbers stay numbers, so that they stand to the right."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={each}" for key, each in value.items()) or "-"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "-"
+    return value
+
+
+def show_time(ms: int) -> str:
+    """ms since 1970 as people read it, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def pair(text: str, what: str) -> tuple[str, str]:
+    """The two sides of NAME=VALUE. Raises InvalidArgument."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidArgument(f"NAME=VALUE is expected, {text!r} given", what)
+    return name, value

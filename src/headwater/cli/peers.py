@@ -1,0 +1,165 @@
+"""`headwater connections`, `links` and `groups`: lists AMQP connections, links and groups, and closes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import (
+    counted,
+    examples,
+    json_option,
+    server_options,
+    server_options_of_group,
+    show_json,
+    show_nothing,
+    show_table,
+    show_time,
+    show_value,
+)
+
+if TYPE_CHECKING:
+    from ..client import Server
+
+
+@click.group(epilog=examples("headwater connections list", "headwater connections close 7"))
+@server_options_of_group
+def connections() -> None:
+    """List and close AMQP connections.
+
+    It takes `manage` on `*`.
+    """
+
+
+@connections.command("list", epilog=examples("headwater connections list --json"))
+@json_option
+@server_options
+def list_connections(server: Server, as_json: bool) -> None:
+    """List the AMQP connections."""
+    columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
+               "product": "product", "links": "links", "openedAt": "opened"}  # fmt: skip
+    nothing = "no AMQP connections that you may see; each client of AMQP makes one, and to see it takes `manage` on `*`"
+    _list(server, "connection", columns, as_json, nothing)
+
+
+@connections.command("close", epilog=examples("headwater connections close 7 8"))
+@click.argument("names", nargs=-1, required=True, metavar="CONNECTION...")
+@server_options
+def close_connections(server: Server, names: tuple[str, ...]) -> None:
+    """Close connections, by the names that the list shows. Clients may connect again."""
+    _close(server, "connection", names)
+
+
+@click.group(epilog=examples("headwater links list --log orders", "headwater links close 7/1/3"))
+@server_options_of_group
+def links() -> None:
+    """List and close AMQP links.
+
+    They say who sends to a log or receives from it, and how far behind a receiver is. One's own are listed; all of them
+    with `manage` on `*`, which it takes to close any.
+    """
+
+
+@links.command("list", epilog=examples("headwater links list --log orders --json"))
+@click.option("--log", help="Only those of that log.")
+@json_option
+@server_options
+def list_links(server: Server, log: str | None, as_json: bool) -> None:
+    """List the AMQP links."""
+    columns = {"name": "link", "log": "log", "role": "role", "containerId": "container", "linkName": "name",
+               "group": "group", "partition": "partition", "position": "position", "lag": "behind",
+               "deliveries": "messages"}  # fmt: skip
+    nothing = "no AMQP links that you may see; a sender or a receiver of AMQP makes one"
+    _list(server, "link", columns, as_json, nothing, _terms(log=log))
+
+
+@links.command("close", epilog=examples("headwater links close 7/1/3"))
+@click.argument("names", nargs=-1, required=True, metavar="LINK...")
+@server_options
+def close_links(server: Server, names: tuple[str, ...]) -> None:
+    """Detach links, by the names that the list shows. Clients may attach again."""
+    _close(server, "link", names)
+
+
+@click.group(epilog=examples("headwater groups list", "headwater groups close orders/workers"))
+@server_options_of_group
+def groups() -> None:
+    """List and move AMQP consumer groups, and close their members' links."""
+
+
+@groups.command("list", epilog=examples("headwater groups list --log orders --json"))
+@click.option("--log", help="Only those of that log.")
+@json_option
+@server_options
+def list_groups(server: Server, log: str | None, as_json: bool) -> None:
+    """List the consumer groups of the logs that you may read or manage, and how far behind they are."""
+    columns = {"name": "group", "members": "members", "positions": "positions", "lags": "behind", "owners": "owners"}
+    nothing = "no consumer groups that you may see; an AMQP receiver that names a group makes one"
+    _list(server, "consumerGroup", columns, as_json, nothing, _terms(log=log))
+
+
+@groups.command("close", epilog=examples("headwater groups close orders/workers"))
+@click.argument("names", nargs=-1, required=True, metavar="LOG/GROUP...")
+@server_options
+def close_groups(server: Server, names: tuple[str, ...]) -> None:
+    """Detach the links of all members of groups, by the names that the list shows. What a group has read stays known:
+    `headwater manage delete consumerGroup LOG/GROUP` forgets that, when it has no members.
+    """
+    for name in names:
+        group = server.management.read("consumerGroup", name)
+        terms = _terms(log=group["log"], group=group["group"])
+        members = [row[0] for row in server.management.query("link", "name", filter=terms).rows]
+        for member in members:
+            server.management.delete("link", member)
+        click.echo(f"{counted(len(members), 'member')} of {name} closed")
+
+
+@groups.command("reset", epilog=examples("headwater groups reset orders/workers --after 4711"))
+@click.argument("name", metavar="LOG/GROUP")
+@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only in that partition.  [default: in all of them]")
+@server_options
+def reset_group(server: Server, name: str, after: int, partition: int | None) -> None:
+    """Set the position of a consumer group that has no members, back or forth."""
+    group = server.management.read("consumerGroup", name)
+    there = range(server.management.read("log", group["log"])["partitions"])
+    positions = {str(number): after for number in (there if partition is None else [partition])}
+    server.management.update("consumerGroup", name, {"positions": positions})
+    place = "" if partition is None else f" in partition {partition}"
+    click.echo(f"{name} goes on after {after:,}{place}")
+
+
+def _list(
+    server: Server, type: str, columns: dict[str, str], as_json: bool, nothing: str, terms: str | None = None
+) -> None:
+    """The entities of a type: all of each as JSON, or some attributes, by what their columns are called."""
+    if as_json:
+        show_json(server.management.query(type, filter=terms).entities)
+        return
+    found = server.management.query(type, *columns, filter=terms)
+    if not found.rows:
+        show_nothing(nothing)
+        return
+    shown: dict[str, Callable[[Any], object]] = {"openedAt": show_time}
+    rows = [
+        [shown.get(name, show_value)(value) for name, value in zip(found.names, row, strict=True)] for row in found.rows
+    ]
+    show_table([columns[name] for name in found.names], rows)
+
+
+def _close(server: Server, type: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        server.management.delete(type, name)
+        click.echo(f"{type} {name} is closed")
+
+
+def _terms(**values: str | None) -> str | None:
+    """A filter for these values; None where none is given."""
+    terms = [f"{name}={_escaped(value)}" for name, value in values.items() if value is not None]
+    return ",".join(terms) or None
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\{char}" if char in "\\,=" else char for char in value)

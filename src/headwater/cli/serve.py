@@ -1,0 +1,40 @@
+"""`headwater serve`: run the server in the foreground until a signal ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..server.process.log_lines import configure_logging
+from .options import ByRoom, config_option, load_config, setting_options
+from .output import examples
+
+
+@click.command(cls=ByRoom, epilog=examples("headwater serve --data /var/lib/headwater --log orders:4 --log audit"))
+@config_option
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    metavar="NAME[:PARTITIONS]",
+    help="A log to create where it is missing; may be repeated.  [default: default, where there is no log]",
+)
+@setting_options()
+def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
+    """Run the server.
+
+    Without any option: on 127.0.0.1 port 8080, data in ./headwater-data, with one log named "default". It prints one
+    line for each address on which it listens, when it is ready, and logs to stderr. SIGTERM or Ctrl-C shuts it down
+    gracefully; a second one ends it at once. SIGHUP loads renewed certificates; from a terminal that was closed it
+    shuts the server down gracefully.
+    """
+    config = load_config(file, flags, logs)
+    configure_logging(config.log_level)
+    from ..server import app  # not at the top: `headwater serve --help` needs none of what these import
+    from ..storage.disk.locks import DirectoryUnavailable
+
+    try:
+        app.serve(config, click.echo)
+    except DirectoryUnavailable as error:
+        raise DirectoryUnavailable(f"{error}; or choose another directory with --data") from None

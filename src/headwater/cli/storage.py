@@ -1,0 +1,186 @@
+"""`headwater check`, `backup`, `restore`: commands on a whole data directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..formats.settings.declaration import BYTE_UNITS
+from ..formats.settings.path_argument import LocalPath
+from .options import config_option, load_config, setting_options
+from .output import examples
+
+if TYPE_CHECKING:
+    from ..storage import BackupReport, CheckReport, LogCheck, StateCheck
+
+UNAVAILABLE, DAMAGED = 4, 5
+"""The exit codes of a check that found something: a newer headwater wrote it, or it is damaged. See `cli.main`."""
+Progress = Callable[[str, int, int], None]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+directory = LocalPath(path_type=Path)
+
+
+@click.command(epilog=examples("headwater check --data /var/lib/headwater --json"))
+@click.option(
+    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
+)
+@click.option(
+    "--repair-clock", "late", metavar="LOG", help="Count the events of LOG that a wrong clock recorded as recorded now."
+)
+@click.option(
+    "--accept-state-loss",
+    "state_is_lost",
+    is_flag=True,
+    help="Go on with what is sound of a damaged state (settings, consumers, users); the old files are kept beside it.",
+)
+@click.option(
+    "--adopt", "adopted", metavar="LOG", help="Serve LOG again, whose directory is there, but not known to the state."
+)
+@json_option
+@config_option
+@setting_options("data")
+def check(
+    lost: str | None,
+    late: str | None,
+    state_is_lost: bool,
+    adopted: str | None,
+    as_json: bool,
+    file: Path | None,
+    **flags: object,
+) -> None:
+    """Verify a data directory, or a backup, on which no server runs.
+
+    Reads everything: the state, the checksum of every frame, the order of the numbers, and the index against the log.
+    Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
+    if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
+    """
+    from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
+    from ..storage.append.clock import show_ms
+
+    config = load_config(file, flags)
+    if state_is_lost:
+        for given_up in accept_state_loss(config.data):
+            click.echo(f"given up: {given_up}", err=True)
+    if adopted is not None:
+        click.echo(f"{adopted}: {adopt_log(config.data, adopted)} is its directory again", err=True)
+    if lost is not None:
+        for first, last in accept_loss(config.data, lost):
+            click.echo(f"{lost}: events {first} to {last} are given up", err=True)
+    if late is not None:
+        if (found := repair_clock(config.data, late)) is None:
+            click.echo(f"{late}: no event is recorded in the future", err=True)
+        else:
+            events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
+            click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
+            click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
+    with _progress("checking") as progress:
+        report = check_directory(config.data, progress)
+    if as_json:
+        click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
+    else:
+        click.echo(f"state: {_verdict(report.state)} ({report.state.entries} entries)")
+        for finding in (*report.state.problems, *report.state.newer, *report.state.notes):
+            click.echo(f"  {finding}")
+        for log in report.logs:
+            extent = f"{log.events} events, {log.frames} frames, {log.segments} segments, {_size(log.bytes)}"
+            click.echo(f"{log.name}: {_verdict(log)} ({extent})")
+            for finding in (*log.problems, *log.newer, *log.notes):
+                click.echo(f"  {finding}")
+        for finding in (*report.problems, *report.newer):
+            click.echo(finding)
+        click.echo(f"{config.data} {_summary(report)}")
+    if not report.is_sound:
+        click.get_current_context().exit(DAMAGED if report.is_damaged else UNAVAILABLE)
+
+
+@click.command(epilog=examples("headwater backup /mnt/backup/2026-01-31 --data /var/lib/headwater"))
+@click.argument("target", type=directory)
+@json_option
+@config_option
+@setting_options("data")
+def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> None:
+    """Copy a data directory to TARGET, whether a server runs on it or not.
+
+    TARGET must not exist, or be empty. The copy holds every event that was acknowledged before the command began.
+    """
+    from ..storage import backup as copy
+
+    config = load_config(file, flags)
+    with _progress("copying") as progress:
+        report = copy(config.data, target, progress)
+    _show(as_json, f"{config.data} is backed up in {target}", report)
+
+
+@click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
+@click.argument("source", metavar="BACKUP", type=directory)
+@click.argument("target", metavar="DIR", type=directory)
+@json_option
+def restore(source: Path, target: Path, as_json: bool) -> None:
+    """Make the data directory DIR from a BACKUP.
+
+    DIR must not exist, or be empty. Each restored log is a new incarnation: its events keep their numbers, and new ones
+    go on above any number that was ever issued.
+    """
+    from ..storage import restore as copy
+
+    with _progress("copying") as progress:
+        report = copy(source, target, progress)
+    _show(as_json, f"{target} is restored from {source}", report)
+
+
+def _verdict(found: StateCheck | LogCheck) -> str:
+    if found.problems:
+        return f"{len(found.problems)} problems"
+    return "written by a newer headwater" if found.newer else "sound"
+
+
+def _summary(report: CheckReport) -> str:
+    if report.is_damaged:
+        return "is damaged"
+    return "was written by a newer headwater; use a newer headwater" if report.is_newer else "is sound"
+
+
+def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        click.echo(f"{sentence}: {len(report.logs)} logs, {report.files} files, {_size(report.bytes)}")
+
+
+@contextlib.contextmanager
+def _progress(verb: str) -> Iterator[Progress | None]:
+    """A progress bar on stderr where that is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(verb, total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{verb} {what}", completed=done, total=total)
+
+        yield show
+
+
+def _size(count: int) -> str:
+    for unit in ("GiB", "MiB", "KiB"):
+        if count >= BYTE_UNITS[unit]:
+            return f"{count / BYTE_UNITS[unit]:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,233 @@
+"""`headwater user`: the users in a data directory. A server that runs on it follows within a second."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import secrets
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ..core.errors import EventLogError, InvalidInput, StateConflict
+from ..formats.settings.declaration import toml
+from ..server.config.settings import Config
+from ..server.users.accounts import (
+    EVERYBODY,
+    KIND,
+    Account,
+    check_user_name,
+    decode_entry,
+    encode_account,
+    hash_password,
+    hash_token,
+    new_token,
+    read_grant,
+    show_grant,
+)
+from .options import config_option, load_config, setting_options
+from .output import examples
+
+if TYPE_CHECKING:
+    from ..core.state import StateStore
+
+_CLOSED = "every request is refused; add a user, or allow requests without credentials (headwater user allow-everybody)"
+
+
+class UserExists(EventLogError):
+    """There is a user of that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is a user {name!r} already; --replace gives it a new password and new rights")
+
+
+class UserNotFound(EventLogError):
+    """There is no user of that name in the data directory."""
+
+    def __init__(self, name: str, data: Path) -> None:
+        self.name, self.data = name, data
+        super().__init__(f"there is no user {name!r} in {data}; users of the configuration file are removed there")
+
+
+@click.group()
+def user() -> None:
+    """Add, list and remove users.
+
+    As soon as there is one user, every request needs credentials. Users are kept in the data directory; a server that
+    runs on it follows within a second. They can also be written into the configuration (--print shows how).
+    """
+
+
+@user.command(
+    epilog=examples(
+        "headwater user add alice --grant 'read,append:orders-*' --grant manage:orders-eu",
+        "headwater user add robot --token --grant 'all:*'",
+        "headwater user add prometheus --token --grant 'metrics:*'",
+    )
+)
+@click.argument("name")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    required=True,
+    metavar="RIGHTS:PATTERN",
+    help="Rights (of read, append, manage, metrics; or all) on the logs whose names match; may be repeated.",
+)
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
+@click.option("--token", "wants_token", is_flag=True, help="Make a bearer token and print it, once; asks no password.")
+@click.option("--key", "wants_key", is_flag=True, help="Make a secret key for signed messages and print it (base64).")
+@click.option("--replace", is_flag=True, help="Replace the user of that name, if there is one.")
+@click.option("--print", "only_prints", is_flag=True, help="Print the user for the configuration file; store nothing.")
+@config_option
+@setting_options("data")
+def add(
+    name: str,
+    grants: tuple[str, ...],
+    password_stdin: bool,
+    wants_token: bool,
+    wants_key: bool,
+    replace: bool,
+    only_prints: bool,
+    file: Path | None,
+    **flags: object,
+) -> None:
+    """Add a user.
+
+    The password is asked for, or read from standard input, never given as an argument. Only hashes of passwords and
+    tokens are stored; a secret key is stored as it is, because signatures are computed with it.
+    """
+    config = load_config(file, flags)
+    check_user_name(name)
+    its_grants = tuple(map(read_grant, grants))
+    password = _password(password_stdin) if password_stdin or not wants_token else None
+    token = new_token() if wants_token else None
+    account = Account(
+        name,
+        its_grants,
+        password=hash_password(password) if password is not None else None,
+        tokens=(hash_token(token),) if token else (),
+        key=secrets.token_bytes(32) if wants_key else None,
+    )
+    if only_prints:
+        click.echo(f"[users.{toml(name)}]")
+        for key, value in account.table.items():
+            click.echo(f"{key} = {toml(value)}")
+    else:
+        with _state(config) as state:
+            try:
+                state.put(KIND, name, encode_account(account), None if replace else 0)
+                state.flush()
+            except StateConflict:
+                raise UserExists(name) from None
+        click.echo(f"user {name} may {', '.join(map(show_grant, its_grants))}", err=True)
+    if token:
+        click.echo(f"token: {token}", err=only_prints)
+    if account.key and not only_prints:
+        click.echo(f"key: {base64.b64encode(account.key).decode()}")
+
+
+@user.command("list", epilog=examples("headwater user list --json"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+@config_option
+@setting_options("data")
+def list_(as_json: bool, file: Path | None, **flags: object) -> None:
+    """List the users of the data directory and of the configuration."""
+    config = load_config(file, flags)
+    with _state(config) as state:
+        stored = [decode_entry(item) for item in state.items(KIND)]
+        nobody = (
+            f"no users any more: {_CLOSED}"
+            if state.had_users()
+            else "no users: everything is allowed, on loopback only"
+        )
+    accounts = {account.name: (account, "data directory") for account in stored}
+    accounts |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
+    rows = [_Row.of(account, origin) for _, (account, origin) in sorted(accounts.items())]
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+    elif not rows:
+        click.echo(nobody, err=True)
+    else:
+        for row in rows:
+            click.echo(f"{row.name:20}  {' '.join(row.grants)}  ({', '.join(row.secrets)}; {row.origin})")
+
+
+@user.command(epilog=examples("headwater user remove alice"))
+@click.argument("name")
+@config_option
+@setting_options("data")
+def remove(name: str, file: Path | None, **flags: object) -> None:
+    """Remove a user of the data directory."""
+    config = load_config(file, flags)
+    with _state(config) as state:
+        if not state.delete(KIND, name):
+            raise UserNotFound(name, config.data)
+        state.flush()
+        has_users = bool(config.users) or any(True for _ in state.items(KIND))
+    click.echo(f"user {name} is removed", err=True)
+    if not has_users:
+        click.echo(f"it was the last one: {_CLOSED}", err=True)
+
+
+@user.command("allow-everybody", epilog=examples("headwater user allow-everybody --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def allow_everybody(file: Path | None, **flags: object) -> None:
+    """Allow everything to everybody again, on loopback, after the last user was removed.
+
+    A data directory that has had users refuses every request when there are none, until this is said. The
+    server logs a warning at each start.
+    """
+    config = load_config(file, flags)
+    with _state(config) as state:
+        names = sorted({name for name, _ in state.items(KIND)} | set(config.users))
+        if names:
+            raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
+        state.put(*EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
+        state.keep_had_users(False)
+    click.echo(f"{config.data}: on loopback, everything is allowed to everybody", err=True)
+
+
+class _Row(NamedTuple):
+    """One user as `list` shows it."""
+
+    name: str
+    grants: list[str]
+    secrets: list[str]
+    """Which kinds the user has."""
+    origin: str
+
+    @staticmethod
+    def of(account: Account, origin: str) -> _Row:
+        kinds = {"password": account.password, "token": account.tokens or account.access_tokens, "key": account.key}
+        grants = [show_grant(grant) for grant in account.grants]
+        return _Row(account.name, grants, [kind for kind, value in kinds.items() if value], origin)
+
+
+@contextlib.contextmanager
+def _state(config: Config) -> Iterator[StateStore]:
+    if config.storage == "memory":
+        raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
+    from ..storage.state.data_directory import has_data, open_state, refuse_foreign
+
+    if not has_data(config.data):
+        refuse_foreign(config.data)
+        click.echo(f"{config.data} is a new data directory", err=True)
+    with contextlib.closing(open_state(config.data)) as state:
+        yield state
+
+
+def _password(from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise click.UsageError("no terminal to ask for the password; use --password-stdin, or --token")
+    password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return password

@@ -1,0 +1,1 @@
+"""Requests and answers of both clients. No I/O."""

@@ -1,0 +1,192 @@
+"""How a request finds the server that answers it, told once for threads and tasks. No I/O.
+
+A generator yields what is to be asked of which address; who drives it - `sync.transport` on a thread, `aio.transport`
+on an event loop - asks that, and sends it the connection and the answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ...core import errors as core
+from ...core.access import Forbidden, Unauthenticated
+from ...formats.clients.answer import Answer
+from .identity import Identity
+from .problems import GatewayFailed, UnexpectedAnswer, outcome_unknown
+from .request import Request
+from .routes import head_of
+from .targets import HOPS_MAX, PrimaryAway, Target, Targets
+from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, Terms, refusal
+
+
+class Closable(Protocol):
+    """What is to be known of a connection here."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+C = TypeVar("C", bound=Closable)
+
+_NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
+"""Errors after which no server can have carried out the request."""
+
+
+_UNSETTLED = (
+    Unauthenticated,
+    Forbidden,
+    UnexpectedAnswer,
+    core.StorageCorrupted,
+    core.DiskFull,
+    core.SequenceExhausted,
+    core.LogNotFound,
+    core.PositionOfOtherIncarnation,
+)
+"""Refusals that do not depend on whether the events are in the log already. A replica that lags lacks a log, or has the
+one of before."""
+
+
+class Asking(NamedTuple, Generic[C]):
+    """What is to be asked next."""
+
+    target: Target[C]
+    request: Request[Any]
+    is_whole: bool
+    """Whether the whole answer is needed, and not just its head."""
+
+
+class Sent(NamedTuple, Generic[C]):
+    """An answer below 300, and where it came from."""
+
+    target: Target[C]
+    connection: C
+    answer: Answer
+
+
+Asked = tuple[C, Answer]
+
+
+class Sending(Generic[C]):
+    """The way to one server: its addresses, and connections that wait for the next request."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.targets = Targets[C](terms)
+        self._is_closed = False
+
+    def give_back(self, target: Target[C], connection: C, answer: Answer) -> None:
+        """Keep a connection for the next request, if its answer is complete and leaves it open."""
+        if not answer.is_reusable or self._is_closed or len(target.idle) >= IDLE_CONNECTIONS_MAX:
+            connection.close()
+        else:
+            target.idle.append(connection)
+            if self._is_closed:  # since it was looked at, by another thread
+                for each in self.targets.idle():
+                    each.close()
+
+    def _sending(self, request: Request[Any], *, is_whole: bool) -> Generator[Asking[C], Asked[C], Sent[C]]:
+        """One attempt, wherever the primary is: the answer as far as it is needed, or the error that it is."""
+        target = self.targets.best()
+        for _ in range(HOPS_MAX):
+            if request.identity is not None and not self.targets.is_single:
+                proved = yield from self._proving(target, request.identity)
+                if proved is not target:
+                    target = proved
+                    continue
+            connection, answer = yield Asking(target, request, is_whole)
+            if answer.status < 300:
+                return Sent(target, connection, answer)
+            target = self._elsewhere(target, request, connection, answer)
+        raise PrimaryAway(f"{HOPS_MAX} servers in a row name another one as the primary")
+
+    def _proving(self, target: Target[C], identity: Identity) -> Generator[Asking[C], Asked[C], Target[C]]:
+        """The target, if it has the log that is meant; or the primary that it names. Raises as `_sending`."""
+        if identity.is_proved(target, failures := target.failures):
+            return target
+        question = head_of(identity)
+        connection, answer = yield Asking(target, question, is_whole=True)
+        if answer.status >= 300:
+            try:
+                return self._elsewhere(target, question, connection, answer)
+            except Forbidden:  # whoever may only append is not told
+                identity.prove(target, failures, 0, None)
+                return target
+        self.give_back(target, connection, answer)
+        try:
+            identity.prove(target, failures, *question.decode(answer))
+        except core.PositionOfOtherIncarnation as error:  # another address may have the log that is meant
+            self.targets.failed(target, ConnectionLost(str(error)))
+            raise
+        return target
+
+    def _elsewhere(self, target: Target[C], request: Request[Any], connection: C, answer: Answer) -> Target[C]:
+        """The primary that an answer names; raises the error that any other answer of 300 or above stands for."""
+        self.give_back(target, connection, answer)
+        if (primary := self.targets.named_by(target, answer)) is not None:
+            return primary
+        error = refusal(request, answer)
+        self.targets.failed(target, error)
+        raise error
+
+
+class Trying(Generic[C]):
+    """The attempts of one request that is needed whole, after the first one failed."""
+
+    def __init__(self, sending: Sending[C], request: Request[Any]) -> None:
+        self._targets, self._request = sending.targets, request
+        self.attempts = sending.terms.attempts()
+        self._may_be_done = False
+        """Whether an answer was lost: the server may have carried out the request."""
+
+    def pause_s(self, error: OSError | core.EventLogError) -> float:
+        """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
+
+        For an append that may have put its events into the log, that is OutcomeUnknown. If the last attempt got no
+        answer, it is ServerUnreachable, which says so too.
+        """
+        is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
+        self._may_be_done = self._may_be_done or is_lost
+        try:
+            return self._targets.pause_s(self.attempts, error)
+        except core.EventLogError as last:
+            if isinstance(error, OSError) or not (self._request.appends and self._may_be_done):
+                raise
+            raise outcome_unknown(self._request.log, last) from error
+
+    def check_settled(self, error: core.EventLogError) -> None:
+        """Look at an error that no further attempt mends. Raises OutcomeUnknown for an append that may have put its
+        events into the log before, where the error says nothing of that.
+        """
+        if self._request.appends and self._may_be_done and isinstance(error, _UNSETTLED):
+            raise outcome_unknown(self._request.log, error) from error
+
+
+class Opened(Generic[C]):
+    """An answer being read; closing it before its end costs the connection, and nothing else."""
+
+    def __init__(self, sending: Sending[C], sent: Sent[C]) -> None:
+        self._sending, self._target = sending, sent.target
+        self._connection: C | None = sent.connection
+        self.answer = sent.answer
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it was read, or it was closed."""
+        return self._connection is None
+
+    def close(self) -> None:
+        """Done with it; from another thread or task too, where it ends a `read` with an error."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._sending.give_back(self._target, connection, self.answer)
+
+    def give_up(self, error: OSError | core.EventLogError) -> None:
+        """It cannot be used, for this reason: whoever asks again may turn to another address."""
+        self.close()
+        self._sending.targets.failed(self._target, error)
+
+    def __del__(self) -> None:
+        if getattr(self, "_connection", None) is not None:
+            self.close()

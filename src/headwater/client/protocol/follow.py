@@ -1,0 +1,113 @@
+"""A subscription as it goes: where its cursor is, what to ask for, and the events of its stream. No I/O.
+
+It catches up by reads, a page each, and follows by Server-Sent Events. It begins again at its cursor whenever the
+connection breaks, and where the stream is ahead of it: whoever leaves an iteration in the middle of what came in one
+piece finds the rest when they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...core.event import SequencedEvent
+from ...core.log import PAGE_EVENTS
+from ...core.query import Query
+from ...formats import envelope
+from ...formats.clients.answer import Answer
+from . import wire
+from .identity import check_same, incarnation_of
+from .pages import PagedRead
+from .request import Request
+from .routes import LogRoutes
+
+
+class Message(NamedTuple):
+    """One block of the stream. Without data it only says how far the cursor moved."""
+
+    id: int | None
+    data: bytes
+
+
+class EventStreamParser:
+    """Cuts Server-Sent Events (HTML Living Standard, 9.2) into messages; a block may come in any number of pieces.
+
+    Every line ends in a line feed and no message has several lines of data, because the server writes them so.
+    """
+
+    def __init__(self) -> None:
+        self._cut_block = b""
+
+    def receive_data(self, piece: bytes) -> list[Message]:
+        """The messages that are whole by now."""
+        *blocks, self._cut_block = (self._cut_block + piece).split(b"\n\n")
+        return [_message(block) for block in blocks]
+
+
+def _message(block: bytes) -> Message:
+    id, data = None, b""
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data = value
+        elif name == b"id" and value.isdigit():
+            id = int(value)
+    return Message(id, data)
+
+
+class Follower:
+    """What a subscription asks for, given its cursor, which its owner keeps."""
+
+    def __init__(self, routes: LogRoutes, query: Query, after: int | None, partition: int | None) -> None:
+        self._routes, self._query, self._partition = routes, query, partition
+        self._starts_anywhere = after is None
+        self._reached = after or 0
+        """The cursor as the last piece left it: another one is where an iteration over it was left."""
+        self._parser = EventStreamParser()
+        self._checked: PagedRead | None = None
+
+    def is_ahead(self, cursor: int) -> bool:
+        """Whether more came than was given out, so that the stream must begin again."""
+        return self._reached != cursor
+
+    def check(self) -> PagedRead:
+        """The read of nothing that says what is wrong with the position or the query."""
+        self._checked = self._read(self._reached, 0)
+        return self._checked
+
+    def catch_up(self, cursor: int) -> PagedRead:
+        """The read of the next page."""
+        return self._read(cursor, PAGE_EVENTS)
+
+    def caught_up(self, cursor: int, events: Sequence[SequencedEvent], head: int) -> int:
+        """The cursor after such a read, whose events these are."""
+        seen = events[-1].sequence_number if len(events) == PAGE_EVENTS else head
+        self._reached = max(cursor, seen)
+        return self._reached
+
+    def follow(self, cursor: int) -> Request[None]:
+        """The stream of what comes after."""
+        self._parser = EventStreamParser()
+        return self._routes.subscribe(self._query, cursor, self._partition)
+
+    def begin(self, answer: Answer) -> None:
+        """The head of the stream has come. Raises PositionOfOtherIncarnation."""
+        check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
+
+    def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
+        """What came of the stream: the cursor after it, and the events in it."""
+        messages = self._parser.receive_data(piece)
+        texts = [message.data for message in messages if message.data and (message.id or 0) > cursor]
+        self._reached = max([cursor, *(message.id for message in messages if message.id is not None)])
+        return self._reached, [envelope.decode_event(text) for text in texts]
+
+    def _read(self, cursor: int, limit: int) -> PagedRead:
+        after = None if self._starts_anywhere and cursor == 0 else cursor
+        asked = wire.ReadBody(wire.query_json(self._query), after=after, limit=limit, partition=self._partition)
+        return PagedRead(self._routes, asked, self._incarnation)
+
+    @property
+    def _incarnation(self) -> str | None:
+        """That of the log with which it began."""
+        return None if self._checked is None else self._checked.incarnation

@@ -1,0 +1,48 @@
+"""Whether it is the same log everywhere: a number means nothing in another incarnation of a log. No I/O."""
+
+from __future__ import annotations
+
+from ...core.errors import PositionOfOtherIncarnation
+from ...formats.clients.answer import Answer
+
+
+def incarnation_of(answer: Answer) -> str | None:
+    """The incarnation that the header of a read or a subscription names."""
+    value = answer.fields.get(b"headwater-incarnation")
+    return None if value is None else value.decode("latin-1")
+
+
+def check_same(log: str, position: int, expected: str | None, found: str | None) -> None:
+    """Raises PositionOfOtherIncarnation where both are known, and differ."""
+    if expected is None or found is None or expected == found:
+        return
+    error = PositionOfOtherIncarnation(position, found, position + 1)
+    error.args = (
+        f"the server has another incarnation of the log {log}, {found}, and this client has worked with {expected}, "
+        "whose positions mean nothing there. Ask for the log anew to work with the present one",
+    )
+    raise error
+
+
+class Identity:
+    """The incarnation that one handle of a log works with, and the servers at which it was found.
+
+    Where a server has several addresses, each is asked before it is worked with: a condition whose number comes from
+    another incarnation would hold for no reason. Safe to use from any thread.
+    """
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        self._incarnation: str | None = None
+        self._proved: dict[object, int] = {}
+        """By target: its failures when it was asked. After another one, something else may stand there."""
+
+    def is_proved(self, target: object, failures: int) -> bool:
+        """Whether it was asked already, since it failed last."""
+        return self._proved.get(target) == failures
+
+    def prove(self, target: object, failures: int, head: int, found: str | None) -> None:
+        """Take what it answers; None if it does not tell us. Raises PositionOfOtherIncarnation."""
+        check_same(self.log, head, self._incarnation, found)
+        self._incarnation = found or self._incarnation
+        self._proved[target] = failures

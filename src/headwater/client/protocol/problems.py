@@ -1,0 +1,187 @@
+"""Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
+
+EventLogError
+├── UnexpectedAnswer      an answer came that this client does not know
+├── Closed
+│   └── GatewayFailed     a proxy answered, and not the server
+└── Refused               management does not do what was asked for
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from ...core import errors as core
+from ...core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
+from ...core.limits import show
+from ...formats.problem import TYPE_PREFIX
+
+_Members = dict[str, Any]
+_INPUT_KINDS: tuple[tuple[re.Pattern[str], type[core.InvalidInput]], ...] = (
+    (re.compile(r"(condition\.)?after\b|from\b|limit\b|partition\b|sequence_number\b|below\b"), core.InvalidPosition),
+    (re.compile(r"(condition\.)?(fail_?if_?events_?match|query)\b|items\b", re.IGNORECASE), core.InvalidQuery),
+    (re.compile(r"events\b"), core.InvalidEvent),
+)
+"""What kind of input stands at a path; it is the server's path, without `$.`."""
+
+
+SERVICE_UNAVAILABLE = 503
+OF_GATEWAYS = frozenset({408, 502, 504, *range(520, 527)})
+"""What proxies answer whose server, or client, is away or slow, where no code of the server's is with it. 520 to 526
+are those of a content delivery network."""
+
+
+class UnexpectedAnswer(core.EventLogError):
+    """The server answered what this client does not know: another server, or another version."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status, self.detail = status, detail
+        super().__init__(f"unexpected answer {status}: {detail}")
+
+
+class GatewayFailed(core.Closed):
+    """A proxy before the server got no answer from it: the server may have carried out the request, or not."""
+
+    def __init__(self, log: str, status: int, detail: str) -> None:
+        super().__init__(log)
+        self.args = (f"a proxy answered {status}: {detail}",)
+
+
+class Refused(core.EventLogError):
+    """Management does not do what was asked for. `code`: `entity_not_found`, `conflict`, `operation_not_found` or
+    `method_not_allowed`."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code, self.detail = code, detail
+        super().__init__(detail)
+
+
+def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> core.EventLogError:
+    """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
+
+    A 503 that is a problem document without a code is one of a server that starts or stops: Closed. Any other 503, and
+    a 408, 502, 504 or 520 to 526 without a code, is a proxy's: GatewayFailed. Both are repeated.
+    """
+    try:
+        members = msgspec.json.decode(body, type=_Members)
+    except msgspec.MsgspecError:
+        members = {}
+    text = " ".join(body[:200].decode(errors="replace").split())
+    detail = str(members.get("detail") or members.get("title") or text or "no body")
+    type = str(members.get("type", ""))
+    build = _TABLE.get(type.removeprefix(TYPE_PREFIX))
+    if build is None:
+        return _uncoded(status, detail, log, is_problem=bool(type))
+    try:
+        error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
+    except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
+        return UnexpectedAnswer(status, detail)
+    error.args = (detail,)
+    return error
+
+
+@contextmanager
+def settings_named() -> Iterator[None]:
+    """Where settings are all that was given, what is wrong is one of them. Raises InvalidSettings for InvalidInput."""
+    try:
+        yield
+    except core.InvalidInput as error:
+        if isinstance(error, core.InvalidLogName):
+            raise
+        raise core.InvalidSettings(error.problem, error.where) from None
+
+
+def outcome_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
+    """What an append gets whose attempts ended with that error, after one whose answer was lost."""
+    unknown = core.OutcomeUnknown(log)
+    unknown.args = (
+        f"whether the events are in log {show(log)} is not known: {error}; append them again, with the same ids, and "
+        "they are there once",
+    )
+    return unknown
+
+
+def _uncoded(status: int, detail: str, log: str, *, is_problem: bool) -> core.EventLogError:
+    if status in OF_GATEWAYS or (status == SERVICE_UNAVAILABLE and not is_problem):
+        return GatewayFailed(log, status, detail)
+    if status != SERVICE_UNAVAILABLE:
+        return UnexpectedAnswer(status, detail)
+    error = core.Closed(log)
+    error.args = (detail,)
+    return error
+
+
+def _invalid_input(members: _Members) -> core.InvalidInput:
+    path = str(members.get("path", "")).removeprefix("$").removeprefix(".")
+    where = ".".join(part for part in (str(members.get("parameter", "")), path) if part)
+    problem = str(members["detail"]).removeprefix(f"{where}: ")
+    kind = next((kind for pattern, kind in _INPUT_KINDS if pattern.match(where)), core.InvalidInput)
+    return kind(problem, where)
+
+
+def _too_large(members: _Members) -> core.InvalidInput:
+    if "given" not in members:  # the server read no further
+        return _invalid_input(members)
+    path = str(members["path"]).removeprefix("$.")
+    return core.TooLarge(members["given"], members["allowed"], members["unit"], path)
+
+
+def _condition_failed(members: _Members) -> core.AppendConditionFailed:
+    reason = core.ConditionFailure(members["reason"])
+    return core.AppendConditionFailed(reason, members.get("sequence_number"), members["after"])
+
+
+def _duplicate(members: _Members) -> core.DuplicateEventId:
+    return core.DuplicateEventId(members["id"], members["source"], members.get("sequence_number"), members["index"])
+
+
+def _would_drop(members: _Members) -> core.WouldDrop:
+    times = members.get("first_recorded_at"), members.get("last_recorded_at")
+    return core.WouldDrop(
+        members["log"], members["drops"], members["first"], members["last"], *times, members["history"]
+    )
+
+
+def _refused(code: str) -> Callable[[_Members], core.EventLogError]:
+    return lambda members: Refused(code, members["detail"])
+
+
+def _of(kind: type[core.EventLogError], *names: str) -> Callable[[_Members], core.EventLogError]:
+    """The error made of those members, in that order."""
+    return lambda members: kind(*(members[name] for name in names))
+
+
+_TABLE: dict[str, Callable[[_Members], core.EventLogError]] = {
+    "invalid_request": _invalid_input,
+    "malformed_json": _invalid_input,
+    "too_large": _too_large,
+    "unauthenticated": _of(Unauthenticated, "detail"),
+    "too_many_logins": lambda members: TooManyLogins(members["retry_after_s"] or 1.0),
+    "issuer_unavailable": lambda members: IssuerUnavailable(members["retry_after_s"] or 1.0),
+    "forbidden": lambda members: Forbidden("", Right(members["right"]), members["log"]),
+    "log_not_found": _of(core.LogNotFound, "log"),
+    "consumer_not_found": _of(core.ConsumerNotFound, "owner", "component"),
+    "log_exists": _of(core.LogExists, "log"),
+    "append_condition_failed": _condition_failed,
+    "duplicate_event_id": _duplicate,
+    "condition_needs_trimmed_events": _of(core.ConditionNeedsTrimmedEvents, "after", "known_from"),
+    "consumer_fenced": _of(core.ConsumerFenced, "owner", "component", "given", "current"),
+    "would_drop": _would_drop,
+    "position_trimmed": _of(core.PositionTrimmed, "position", "first_retained"),
+    "position_of_other_incarnation": _of(core.PositionOfOtherIncarnation, "position", "incarnation", "first"),
+    "overloaded": lambda members: core.Overloaded(
+        members["waiting_bytes"], members["allowed_bytes"], members["retry_after_s"] or 1.0
+    ),
+    "stopping": _of(core.Closed, "log"),
+    "storage_unavailable": _of(core.StorageUnavailable, "detail"),
+    "outcome_unknown": _of(core.OutcomeUnknown, "log"),
+    "storage_corrupted": lambda members: core.StorageCorrupted("", members["detail"], ""),
+    "disk_full": lambda members: core.DiskFull("", members["free_bytes"], members["needed_bytes"]),
+    **{code: _refused(code) for code in ("entity_not_found", "conflict", "operation_not_found", "method_not_allowed")},
+    "sequence_exhausted": _of(core.SequenceExhausted, "last"),
+}

@@ -1,0 +1,76 @@
+"""What is asked of a server, before anything is sent: a route, a body, a head, and what its answer means. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ...formats.clients.answer import Answer
+from .address import Address
+from .identity import Identity
+
+T = TypeVar("T")
+
+JSON = "application/json"
+
+
+class Route(NamedTuple):
+    """What the requests of one kind have in common: their head depends on nothing else, but the length of the body."""
+
+    method: str
+    path: str
+    """With its query, if it has one."""
+    content_type: str = JSON
+    accept: str = JSON
+
+
+class Request(NamedTuple, Generic[T]):
+    """One request. It may be sent again: what appends carries ids, by which the log recognises it."""
+
+    route: Route
+    body: bytes
+    log: str
+    """The log that is asked, or nothing: for messages."""
+    decode: Callable[[Answer], T]
+    """What a whole answer means, if its status is below 300."""
+    identity: Identity | None = None
+    """What is known of the log, if it must be the same one at each address."""
+    waits: bool = False
+    """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""
+    appends: bool = False
+    """Whether it puts events into the log. If its answer is lost, it is not known whether they are there."""
+
+
+HEADS_MAX = 1024
+"""Heads that are kept, of as many routes; then all are made anew."""
+
+
+class Heads:
+    """The heads of requests to one address (RFC 9112, 3): but for the length of a body, those of a route are the same.
+
+    Each is made once. Safe to use from any thread.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._path = address.path
+        self._fields = f" HTTP/1.1\r\nhost: {address.host_header}\r\nuser-agent: headwater-client\r\n" + (
+            f"authorization: {address.authorization}\r\n" if address.authorization else ""
+        )
+        self._made: dict[Route, bytes] = {}
+
+    def of(self, request: Request[Any]) -> bytes:
+        """The head of a request, with the empty line at its end."""
+        route = request.route
+        start = self._made.get(route) or self._start(route)
+        if body := request.body:
+            return b"%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (start, route.content_type.encode(), len(body))
+        return start + (b"\r\n" if route.method == "GET" else b"content-length: 0\r\n\r\n")
+
+    def _start(self, route: Route) -> bytes:
+        text = f"{route.method} {self._path}{route.path}{self._fields}accept: {route.accept}\r\n"
+        start = text.encode("latin-1")
+        if "?" not in route.path:  # another one each time
+            if len(self._made) >= HEADS_MAX:
+                self._made.clear()
+            self._made[route] = start
+        return start

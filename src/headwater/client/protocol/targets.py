@@ -1,0 +1,131 @@
+"""The addresses of one server over HTTP: which is in use, which rest after a failure, and who is the primary. No I/O.
+
+A server that is not the primary names it (421 or 307, with `Headwater-Primary`): that address is in use from then on.
+All else is as for every client: `formats.clients.endpoints`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from ...core.errors import Closed, EventLogError, InvalidInput, StorageUnavailable
+from ...core.limits import show
+from ...formats.clients.answer import Answer
+from ...formats.clients.endpoints import Endpoint, Endpoints
+from ...formats.clients.retry import Attempts, ServerUnreachable
+from .address import Address
+from .problems import GatewayFailed
+from .request import Heads
+from .terms import ConnectionLost, Terms
+
+C = TypeVar("C")
+"""A connection, of whoever waits for it."""
+
+HOPS_MAX = 4
+"""How many servers in a row may name another one as the primary."""
+NAMED_MAX = 16
+"""Primaries that are known besides the addresses that were given; a further one takes the place of the oldest."""
+_NAMES_PRIMARY = (307, 421)
+_GOES_ELSEWHERE = (OSError, Closed, StorageUnavailable)
+"""What another address may do better. A server that is busy is well: it is asked again."""
+
+
+class PrimaryAway(ConnectionLost):
+    """A server names a primary that cannot be asked now."""
+
+
+class Target(Endpoint, Generic[C]):
+    """One address, and its connections that wait for their next request."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address.url)
+        self.address = address
+        self.heads = Heads(address)
+        self.idle: deque[C] = deque()
+
+
+class Targets(Endpoints[Target[C]]):
+    """All addresses of one server. Safe to use from any thread."""
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__([Target[C](address) for address in terms.addresses])
+        self._terms = terms
+        self._given = len(terms.addresses)
+
+    def failed(self, target: Target[C], error: OSError | EventLogError) -> None:
+        """A target has not answered: the next one is current, if it was, and if that may do better."""
+        if isinstance(error, _GOES_ELSEWHERE):
+            super().failed(target, error)
+
+    def lost(self, target: Target[C], error: OSError, hopeless: str | None) -> None:
+        """The connection to a target broke; `hopeless` is what no further try mends.
+
+        Raises ServerUnreachable with that where there is one address only. With several, it is as good as away.
+        """
+        if hopeless is not None and self.is_single:
+            raise ServerUnreachable(target.address.url, hopeless) from error
+        self.failed(target, ConnectionLost(hopeless) if hopeless is not None else error)
+
+    def named_by(self, target: Target[C], answer: Answer) -> Target[C] | None:
+        """The primary that an answer names, which is current from now on; None for any other answer.
+
+        Raises PrimaryAway where that one rests, or may not be followed.
+        """
+        if answer.status not in _NAMES_PRIMARY or (name := answer.fields.get(b"headwater-primary")) is None:
+            return None
+        url = name.decode("latin-1").rstrip("/")
+        with self._changing:
+            primary = next((each for each in self._all if each.address.url == url), None)
+            primary = primary or self._added(target.address, url)
+            if primary is target:
+                raise PrimaryAway(f"{url} names itself as the primary, and refuses to be it")
+            if primary.problem is not None and primary.rests_until > time.monotonic():
+                raise PrimaryAway(f"{target.address.url} names {url} as the primary: {primary.problem}")
+            self.current = primary
+        return primary
+
+    def pause_s(self, attempts: Attempts, error: OSError | EventLogError) -> float:
+        """How long to wait before the next attempt, in seconds; where there is none left, raises the error."""
+        known = self.known(error)
+        if self.is_single or isinstance(error, PrimaryAway) or not isinstance(error, _GOES_ELSEWHERE):
+            return attempts.pause_s(known)
+        return self.turn_s(attempts, known)
+
+    def known(self, error: OSError | EventLogError) -> EventLogError:
+        """The error that reports a failed attempt: ServerUnreachable if the server did not answer, with the problem of
+        each address."""
+        if not isinstance(error, OSError | GatewayFailed):
+            return error
+        problem = str(error) or type(error).__name__
+        if not self.is_single and not isinstance(error, PrimaryAway):
+            problem = self.problems() or problem
+        unreachable = ServerUnreachable(self._terms.url, problem)
+        unreachable.__cause__ = error
+        return unreachable
+
+    def idle(self) -> list[C]:
+        """Take all connections that wait."""
+        taken = []
+        for target in list(self._all):
+            with suppress(IndexError):  # that is all of them; requests of other threads take some meanwhile
+                while True:
+                    taken.append(target.idle.pop())
+        return taken
+
+    def _added(self, namer: Address, url: str) -> Target[C]:
+        """A primary that is none of the addresses given: it gets the credentials that its namer got."""
+        try:
+            address = self._terms.address_at(url)
+        except InvalidInput as error:
+            raise PrimaryAway(f"{namer.url} names {show(url)} as the primary: {error.problem}") from None
+        if namer.tls is not None and address.tls is None:
+            raise PrimaryAway(f"{namer.url} names {url} as the primary, which has no TLS")
+        if len(self._all) - self._given >= NAMED_MAX:
+            del self._all[self._given]
+        added = Target[C](address)
+        self._all.append(added)
+        self.is_single = False
+        return added

@@ -1,0 +1,84 @@
+"""What holds for all requests to one server, whoever waits for them: where it is, the patience, what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import EventLogError
+from ...formats.clients import retry
+from ...formats.clients.address import urls_of
+from ...formats.clients.answer import Answer
+from ...formats.clients.retry import Attempts, ServerUnreachable
+from .address import Address, address_of
+from .problems import error_of
+from .request import Request
+
+IDLE_CONNECTIONS_MAX = 32
+CONNECT_S_MAX = 5.0
+"""How long a connection to one of several addresses may take."""
+PASSING = (OSError, *retry.PASSING)
+"""Errors that may pass soon: the server is away (a proxy says so by 502, 503 or 504), stopping (503), or overloaded
+(503)."""
+
+
+class ConnectionLost(OSError):
+    """The server went away, or does not speak HTTP, before its answer was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of one client of a server."""
+
+    addresses: tuple[Address, ...]
+    """At least one; the first is asked first."""
+    address_at: Callable[[str], Address]
+    """The address of another URL, with the same credentials; raises InvalidInput."""
+    timeout_s: float
+    """How long a single answer is awaited."""
+    retry_s: float
+    on_waiting: Callable[[EventLogError], object] | None = None
+
+    @property
+    def url(self) -> str:
+        """All addresses, for messages."""
+        return ",".join(address.url for address in self.addresses)
+
+    @property
+    def connect_s(self) -> float:
+        """How long a connection may take: shorter where there are others to turn to."""
+        return self.timeout_s if len(self.addresses) == 1 else min(self.timeout_s, CONNECT_S_MAX)
+
+    def attempts(self) -> Attempts:
+        """How often to try: until `retry_s` went by since the first failure in a row."""
+        return Attempts(within_s=self.retry_s, on_waiting=self.on_waiting)
+
+    def closed(self) -> EventLogError:
+        """What a request gets when its client is closed."""
+        return ServerUnreachable(self.url, "this client was closed")
+
+
+def terms_of(
+    url: str | Sequence[str],
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+    is_verified: bool = True,
+    timeout_s: float,
+    retry_s: float,
+    on_waiting: Callable[[EventLogError], object] | None = None,
+) -> Terms:
+    """The terms that the arguments of `connect` stand for. Raises InvalidInput."""
+
+    def address_at(url: str) -> Address:
+        return address_of(url, user, password, token, ca_file, is_verified)
+
+    return Terms(tuple(map(address_at, urls_of(url))), address_at, timeout_s, retry_s, on_waiting)
+
+
+def refusal(request: Request[Any], answer: Answer) -> EventLogError:
+    """The exception that a whole answer of 300 or above stands for."""
+    return error_of(answer.status, answer.body(), answer.retry_after_s, request.log)

@@ -1,0 +1,1 @@
+"""Webhooks: which notifications each one gets, and how they are sent."""

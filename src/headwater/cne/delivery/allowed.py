@@ -1,0 +1,67 @@
+"""Which hosts a webhook may be on: what keeps a subscriber from having the server call where only the server gets.
+
+A host given as an address is judged as it stands; a name is judged by itself, and else by every address that it
+resolves to, each time that a connection is made, so that a name that changes its address gains nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from ..settings import LOOPBACK
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+
+
+class AllowedHosts:
+    """The allow-list, read."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        """Raises ValueError for a network that is none (`10.0.0.0/33`)."""
+        self.networks: list[Network] = []
+        self.names: list[str] = []
+        self.allows_all = "*" in hosts
+        for host in hosts:
+            if host == LOOPBACK:
+                self.networks += _LOOPBACK
+            elif "/" in host or _address(host) is not None:
+                self.networks.append(ipaddress.ip_network(host, strict=False))
+            else:
+                self.names.append(host.lower())
+
+    def permits_name(self, host: str) -> bool:
+        """Whether the host is allowed whatever its address."""
+        return self.allows_all or any(fnmatchcase(host.lower().rstrip("."), name) for name in self.names)
+
+    def permits_address(self, text: str) -> bool:
+        """Whether that address is allowed."""
+        if self.allows_all:
+            return True
+        address = _address(text)
+        return address is not None and any(address in network for network in self.networks)
+
+    def may_permit(self, host: str) -> bool:
+        """Whether a connection may be tried: a name that is not on the list is decided on when it is resolved."""
+        if _address(host) is not None or _looks_like_an_address(host):
+            return self.permits_address(host)
+        return self.permits_name(host) or bool(self.networks)
+
+
+class HostNotAllowed(OSError):
+    """The host resolves to addresses that are not on the list."""
+
+
+def _looks_like_an_address(host: str) -> bool:
+    """Whether somebody on the way may take it for one (`10.1`, `2130706433`), and connect without resolving it."""
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

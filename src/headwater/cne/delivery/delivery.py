@@ -1,0 +1,119 @@
+"""Delivery: what a webhook is sent for an event, and how it is greeted when it subscribes.
+
+When, how often and in which order is the endpoint's business (`endpoint`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ...core.loop.traffic import Traffic
+from ...core.watch.spans import Spans
+from ...formats.tracing import headers_of
+from ..notifications import writer
+from ..notifications.envelope import enveloped
+from ..notifications.notification import Dialect
+from ..notifications.records import BINARY, STARLINGX, Subscription
+from ..notifications.stored import Stored
+from ..settings import Settings
+from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
+
+GREETING_S_V1 = 10.0
+GREETINGS_MAX = 32
+"""How many of the newest states a subscriber must take before it is registered; it gets the others then."""
+ORIGIN = "headwater"
+"""What a webhook must allow in CloudEvents' OPTIONS handshake."""
+_MUST = "the endpoint must be on a host of cne.hosts and answer 204 in time; what it did is in the server's log"
+_logger = logging.getLogger("headwater.cne")
+
+
+class HandshakeFailed(Exception):
+    """The endpoint did not answer as an endpoint must.
+
+    It does not say how it answered instead: whoever subscribes could have the server tell which ports are open, where
+    only the server gets. The server's own log says it.
+    """
+
+
+class Undeliverable(Exception):
+    """The event cannot be sent to that subscription, whatever the endpoint says."""
+
+
+class Delivery:
+    """Sends events to webhooks, in the form that each subscription has asked for."""
+
+    def __init__(self, webhooks: Webhooks, settings: Settings, spans: Spans | None = None) -> None:
+        """`spans` gets each call, where somebody collects those."""
+        self.traffic = Traffic()
+        """Events that were appended, and that webhooks took."""
+        self._webhooks, self._settings, self._spans = webhooks, settings, spans
+
+    def send(self, subscription: Subscription, stored: Stored) -> Awaitable[Outcome]:
+        """Send one event to one subscription, once. Raises Undeliverable, at once."""
+        headers, body = self._rendered(subscription, stored)
+        if len(body) > (limit := self._settings.event_bytes_max) and len(stored.event.data) > limit:
+            raise Undeliverable(f"{len(body)} bytes, at most {limit} are delivered")
+        if subscription.mode == STARLINGX:
+            body = enveloped(body, subscription.resource)
+        trace = headers_of(stored.event.attributes)
+        if self._spans is not None:
+            return self._post_as_span(self._spans, subscription.endpoint, body, headers, trace)
+        return self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
+
+    async def _post_as_span(
+        self, spans: Spans, uri: str, body: bytes, headers: Mapping[str, str], trace: Mapping[str, str]
+    ) -> Outcome:
+        """The same as a step of the event's trace, so that what the subscriber does is below it."""
+        call = spans.calls(uri, shown(uri), trace)
+        outcome = Outcome(0, "cancelled")
+        try:
+            outcome = await self._webhooks.post(uri, body, {**headers, **call.headers})
+        finally:
+            call.end(outcome.status, outcome.problem)
+        return outcome
+
+    async def handshake(self, uri: str) -> None:
+        """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""
+        if self._settings.webhook_handshake and not await self._webhooks.allows(uri, ORIGIN):
+            raise HandshakeFailed("the endpoint does not allow this server to call it (WebHook-Allowed-Origin)")
+
+    async def greet(self, subscription: Subscription, states: Sequence[Stored]) -> None:
+        """Send the newest of the states to a new subscriber, each under a new id; an empty POST if there is none.
+
+        Every one must be answered with 204. Raises HandshakeFailed, Undeliverable.
+        """
+        if not states:
+            await self.probe(subscription.endpoint, GREETING_S_V1 if subscription.dialect is Dialect.V1 else None)
+        for stored in states[-GREETINGS_MAX:]:
+            fresh = replace(stored.notification, id=str(uuid.uuid4()))
+            outcome = await self.send(subscription, Stored(stored.event, fresh, stored.addresses))
+            _expect_204(subscription.endpoint, outcome)
+
+    async def probe(self, uri: str, timeout_s: float | None = GREETING_S_V1) -> None:
+        """An empty POST, which must be answered with 204. Raises HandshakeFailed."""
+        _expect_204(uri, await self._webhooks.post(uri, b"", timeout_s=timeout_s))
+
+    def _rendered(self, subscription: Subscription, stored: Stored) -> tuple[Mapping[str, str], bytes]:
+        """The header fields and the body; the form that most get is made once for all (`Stored.structured`)."""
+        notification, number = stored.notification, stored.sequence_number
+        if subscription.mode == BINARY:
+            headers, body = writer.binary(notification, subscription.dialect, number)
+            return {**JSON_HEADERS, **dict(headers)}, body
+        if subscription.dialect is Dialect.V2:
+            return JSON_HEADERS, stored.structured
+        if self._settings.v1_wraps:
+            return JSON_HEADERS, writer.wrapped_v1(notification, stored.addresses[0].text, number)
+        # v1 carries the subscription's id in place of the event's, as ever.
+        return JSON_HEADERS, writer.bare(
+            notification, notification.id if self._settings.v1_unique_ids else subscription.id
+        )
+
+
+def _expect_204(uri: str, outcome: Outcome) -> None:
+    if outcome.status != 204:
+        _logger.info("%s was not registered: it must answer 204; %s", shown(uri), outcome.text)
+        raise HandshakeFailed(_MUST)

@@ -1,0 +1,72 @@
+"""What is remembered of an endpoint over a restart: since when it fails, what it did not get, and which gaps it has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...core.clocks import wall_clock_ms
+
+DEAD_LETTERS_KEPT = 100
+GAPS_KEPT = 20
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """An event that was not delivered, and will not be unless it is asked for."""
+
+    sequence_number: int
+    id: str
+    reason: str
+    at: int
+    """ms since 1970 UTC."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Numbers, both inclusive, that were trimmed before they could be delivered."""
+
+    first: int
+    last: int
+    at: int
+
+
+class Kept(msgspec.Struct, kw_only=True):
+    """What is remembered of an endpoint over a restart, besides its cursor."""
+
+    uri: str
+    is_suspended: bool = False
+    problem: str = ""
+    since: int = 0
+    """When the present failures began, ms since 1970 UTC; 0 if the last delivery went well."""
+    suspended_at: int = 0
+    """When it was suspended, ms since 1970 UTC; 0 where it is not, or was by an earlier version."""
+    cursor: int | None = None
+    """Up to where it was done when it was suspended; None once it has caught up."""
+    dead_letters: list[DeadLetter] = []
+    dead_letters_total: int = 0
+    gaps: list[Gap] = []
+
+    def suspend(self, cursor: int) -> None:
+        """Nothing is sent any more; everything up to that number is done with."""
+        self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or wall_clock_ms(), cursor
+
+    def resume(self) -> None:
+        """It is sent to again. The cursor stays until it has caught up, for where the server ends before."""
+        self.is_suspended, self.suspended_at = False, 0
+
+    def bury(self, number: int, id: str, reason: str) -> None:
+        """Record an event as a dead letter."""
+        was_there = self.unbury(number)
+        self.dead_letters = [*self.dead_letters, DeadLetter(number, id, reason, wall_clock_ms())][-DEAD_LETTERS_KEPT:]
+        self.dead_letters_total += not was_there
+
+    def unbury(self, number: int) -> bool:
+        """Take a dead letter off the list; whether it was there."""
+        if not self.dead_letters:
+            return False
+        left = [letter for letter in self.dead_letters if letter.sequence_number != number]
+        was_there = len(left) < len(self.dead_letters)
+        self.dead_letters = left
+        return was_there
+
+    def note_gap(self, first: int, last: int) -> None:
+        """Record numbers that were trimmed before they were delivered, both inclusive."""
+        self.gaps = [*self.gaps, Gap(first, last, wall_clock_ms())][-GAPS_KEPT:]

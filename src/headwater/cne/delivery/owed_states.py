@@ -1,0 +1,79 @@
+"""Current states that an endpoint still gets: the rest of a greeting, all after a ping, and the states after a gap.
+
+Each subscription has a range of numbers. Its states are read in pieces, when there is room for them, and only while
+they are current: the endpoint gets a newer event by itself. A request that comes meanwhile does not begin again: the
+range goes on to its end, and the states sent before come once more. So repeated requests neither hold back the last
+states, nor add up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ..notifications.addresses import Pattern
+from ..notifications.records import Subscription
+from ..notifications.stored import Stored
+from .upstream import Upstream
+
+PIECE_STATES = 500
+
+
+class _Range(NamedTuple):
+    subscription: Subscription
+    pattern: Pattern
+    first: int
+    last: int
+    again_upto: int
+    """The states from event 1 up to this number are owed once more afterwards; 0: none."""
+
+
+class Owed:
+    """The states that one endpoint still gets, in the order of their numbers for each subscription."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._ranges: dict[str, _Range] = {}
+        self._piece: deque[tuple[Stored, Subscription]] = deque()
+
+    def __len__(self) -> int:
+        """How many of them are in memory."""
+        return len(self._piece)
+
+    def add(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
+        """Send a subscription its states from events with these numbers, both inclusive."""
+        again_upto = 0
+        if (known := self._ranges.get(subscription.id)) is not None:
+            is_before = first < known.first
+            again_upto = max(known.again_upto, known.first - 1) if is_before else known.again_upto
+            first, last = known.first, max(last, known.last)
+        self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
+
+    def drop(self, subscription: Subscription) -> None:
+        """Nothing more is sent to a subscription."""
+        self._ranges.pop(subscription.id, None)
+        self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
+
+    def next(self) -> tuple[Stored, Subscription] | None:
+        """The next state, and the subscription that it is for; None: no more are owed."""
+        while self._piece or self._ranges:
+            while self._piece:
+                stored, subscription = self._piece.popleft()
+                if self._upstream.is_state(stored):
+                    return stored, subscription
+            if self._ranges:
+                self._read(*self._ranges.pop(next(iter(self._ranges))))
+        return None
+
+    def put_back(self, stored: Stored, subscription: Subscription) -> None:
+        """A state that `next` gave was not sent."""
+        self._piece.appendleft((stored, subscription))
+
+    def _read(self, subscription: Subscription, pattern: Pattern, first: int, last: int, again_upto: int) -> None:
+        found = self._upstream.newest_between(first, last, pattern)
+        self._piece.extend((stored, subscription) for stored in found[:PIECE_STATES])
+        if len(found) > PIECE_STATES:
+            first = found[PIECE_STATES].sequence_number
+            self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
+        elif again_upto:
+            self._ranges[subscription.id] = _Range(subscription, pattern, 1, again_upto, 0)

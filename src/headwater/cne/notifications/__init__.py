@@ -1,0 +1,1 @@
+"""Notifications as documents and as events. No I/O."""

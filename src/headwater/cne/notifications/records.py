@@ -1,0 +1,94 @@
+"""Subscriptions and publishers: what one says, as it is asked for, as it is stored, and as each dialect shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ...core.errors import InvalidInput
+from ...core.limits import show
+from .document import Members, text_of
+from .notification import Dialect
+from .reader import RESOURCE_NAMES
+
+RESOURCE_CHARS_MAX = 1024
+ENDPOINT_NAMES = ("EndpointUri", "endpointUri", "endpointuri", "EndpointURI")
+MODE_NAMES = ("DeliveryMode", "deliveryMode")
+STRUCTURED, BINARY, STARLINGX = "structured", "binary", "starlingx"
+MODES = {Dialect.V1: (STRUCTURED, BINARY), Dialect.V2: (STRUCTURED, BINARY, STARLINGX)}
+"""How an event may be delivered; `starlingx` is in structured mode, in the envelope that StarlingX puts around it."""
+_INFO = {
+    Dialect.V1: ("id", "endpointUri", "uriLocation", "resource"),
+    Dialect.V2: ("SubscriptionId", "EndpointUri", "UriLocation", "ResourceAddress"),
+}
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What subscriptions and publishers have in common."""
+
+    id: str
+    resource: str
+    """The resource address, as it was given."""
+    endpoint: str = ""
+    """The webhook's URI; empty where none was given."""
+    dialect: Dialect
+    """Of the route by which it was registered."""
+    owner: str = ""
+    """Who registered it."""
+    location: str
+    """The URI by which it can be asked for."""
+    created_at: int
+    """ms since 1970 UTC."""
+
+    def info(self, dialect: Dialect) -> dict[str, str]:
+        """The SubscriptionInfo of that dialect."""
+        return dict(zip(_INFO[dialect], (self.id, self.endpoint, self.location, self.resource), strict=True))
+
+
+class Subscription(Record, frozen=True, kw_only=True):
+    """One subscription."""
+
+    start: int
+    """Events above this number are its own."""
+    mode: str = STRUCTURED
+
+
+class Publisher(Record, frozen=True, kw_only=True):
+    """One publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody wants to register."""
+
+    resource: str
+    endpoint: str
+    mode: str
+    """Empty where none was asked for."""
+
+
+def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> Request:
+    """The request in a body; ids and locations in it do not count. Raises InvalidInput with the path."""
+    other = Dialect.V1 if dialect is Dialect.V2 else Dialect.V2
+    resource = _text(members, (*RESOURCE_NAMES[dialect], *RESOURCE_NAMES[other]))
+    endpoint = _text(members, ENDPOINT_NAMES)
+    mode = _text(members, MODE_NAMES)
+    if not resource:
+        raise InvalidInput("a resource address is needed", RESOURCE_NAMES[dialect][0])
+    if len(resource) > RESOURCE_CHARS_MAX:
+        problem = f"{len(resource)} characters given, at most {RESOURCE_CHARS_MAX} are allowed"
+        raise InvalidInput(problem, RESOURCE_NAMES[dialect][0])
+    if needs_endpoint and not endpoint:
+        raise InvalidInput("the URI of a webhook is needed", ENDPOINT_NAMES[0])
+    if mode and mode not in MODES[dialect]:
+        allowed = ", ".join(MODES[dialect])
+        raise InvalidInput(f"{show(mode)} given; allowed in {dialect}: {allowed}", MODE_NAMES[0])
+    return Request(resource, endpoint, mode)
+
+
+def _text(members: Members, names: tuple[str, ...]) -> str:
+    for name in names:
+        if (value := members.get(name)) is not None:
+            return text_of(value, name)
+    return ""

@@ -1,0 +1,93 @@
+"""The specification to the letter, for those who ask for it: what `strict` refuses beyond what `reader` cannot take.
+
+Each rule names its section of the Cloud Native Events specification 0.1.0. Its own examples break some of them; the
+conformance page says which. An event in binary mode, or in an envelope, is held to them like any other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...core.errors import InvalidEvent
+from . import timestamps
+from .document import Members, Number, kind_of, object_of
+from .notification import DATA_TYPES, DATA_VERSION, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
+from .reader import INTEGER_MAX, INTEGER_MIN, OWN_ATTRIBUTES, SPEC_VERSIONS, integer_of, is_wrapped
+
+VALUE_TYPES = (ENUMERATION, DECIMAL, REDFISH)
+_DECIMAL64_3 = re.compile(r"-?\d+(\.\d{1,3})?", re.ASCII)
+
+
+def check(members: Members, dialect: Dialect) -> None:
+    """Raises InvalidEvent with the JSON path of the first thing that breaks a rule."""
+    for name in ("id", "type", "source"):  # REQUIRED Attributes
+        _text(members, name, "")
+    if is_wrapped(members):
+        if members["specversion"] not in SPEC_VERSIONS.values():
+            raise InvalidEvent('"1.0" and "0.3" are allowed', "specversion")
+        _check_extensions(members)
+    else:
+        _text(members, "dataContentType", "")
+    if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
+        raise InvalidEvent("a time of RFC 3339 is expected", "time")
+    data = object_of(members.get("data"), "data")
+    if _text(data, "version", "data.") != DATA_VERSION:
+        raise InvalidEvent(f'{kind_of(data["version"])} given, "{DATA_VERSION}" is allowed', "data.version")
+    values = data.get("values")
+    if not isinstance(values, list) or not values:
+        raise InvalidEvent("an array of at least one value is needed", "data.values")
+    for index, value in enumerate(values):
+        _check_value(value, f"data.values[{index}]", dialect)
+
+
+def _check_extensions(members: Members) -> None:
+    """Attributes have a type of the Type System: strings, booleans, and integers of 32 bits."""
+    for name, value in members.items():
+        if name in OWN_ATTRIBUTES or value is None or isinstance(value, str | bool):
+            continue
+        if not isinstance(value, Number) or integer_of(value.text) is None:
+            allowed = f"a string, true, false, or an integer from {INTEGER_MIN} to {INTEGER_MAX} is expected"
+            raise InvalidEvent(f"{allowed}, {kind_of(value)} given", name)
+
+
+def _check_value(given: object, where: str, dialect: Dialect) -> None:
+    value = object_of(given, where)
+    resource, data_type, value_type = VALUE_MEMBERS[dialect]
+    _text(value, resource, f"{where}.")
+    _one_of(value, data_type, DATA_TYPES, where)
+    _one_of(value, value_type, VALUE_TYPES, where)
+    content, path = value.get("value"), f"{where}.value"
+    if value[value_type] == ENUMERATION and not (isinstance(content, str) and content):
+        raise InvalidEvent(f"a string that is not empty is expected, {kind_of(content)} given", path)
+    if value[value_type] == REDFISH:
+        _check_redfish(content, path)
+    if value[value_type] == DECIMAL:
+        text = content.text if isinstance(content, Number) else content
+        if not isinstance(text, str) or not _DECIMAL64_3.fullmatch(text):
+            raise InvalidEvent("a decimal with at most three fraction digits is expected", path)
+
+
+def _check_redfish(given: object, where: str) -> None:
+    """The members that the specification's examples of Redfish events have: EventType, for one, is not among them."""
+    content = object_of(given, where)
+    for name in ("@odata.type", "Id", "Name"):
+        _text(content, name, f"{where}.")
+    events = content.get("Events")
+    if not isinstance(events, list) or not events:
+        raise InvalidEvent("an array of at least one event is needed", f"{where}.Events")
+    for index, each in enumerate(events):
+        event = object_of(each, f"{where}.Events[{index}]")
+        for name in ("MemberId", "MessageId"):
+            _text(event, name, f"{where}.Events[{index}].")
+
+
+def _text(members: Members, name: str, prefix: str) -> str:
+    value = members.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidEvent(f"a string that is not empty is needed, {kind_of(value)} given", f"{prefix}{name}")
+    return value
+
+
+def _one_of(members: Members, name: str, allowed: tuple[str, ...], where: str) -> None:
+    if (value := members.get(name)) not in allowed:
+        raise InvalidEvent(f"{kind_of(value)} given, allowed: {', '.join(allowed)}", f"{where}.{name}")

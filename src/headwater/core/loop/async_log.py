@@ -1,0 +1,157 @@
+"""A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
+
+One wake of the loop per commit for all appends that it answers (`loop.batcher`), and one for all who wait for a commit:
+none where nobody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+
+from ..condition import AppendCondition
+from ..event import Event
+from ..limits import EventColumns
+from ..local import LocalLog
+from ..log import AppendResult, Page, Selection
+from ..query import ALL, Query
+from ..reading import read_pages
+from .batcher import AppendBatcher, settle
+from .scheduler import FairScheduler, Flow
+from .traffic import Traffic
+
+
+class AsyncLog:
+    """The asyncio face of one local log; make one per event loop and log, on that loop."""
+
+    def __init__(self, log: LocalLog, turns: FairScheduler | None = None, traffic: Traffic | None = None) -> None:
+        """`turns` deals the loop's time to readers who have a flow; `traffic` counts what is appended."""
+        self.log = log
+        self.traffic = traffic or Traffic()
+        self.turns = turns or FairScheduler()
+        self._loop = asyncio.get_running_loop()
+        self._advance: asyncio.Future[None] = self._loop.create_future()
+        self._is_awaited = False
+        """Whether somebody may hold `_advance`. Set before it is given out, and so before who has it looks at the head;
+        cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
+        self.batcher = AppendBatcher(log, traffic=self.traffic)
+        """For whoever has something short to do when an append is over, and no use for a future and its turn."""
+        self._is_closed = False
+        self._stop = log.watch(self._wake_soon)
+
+    def close(self) -> None:
+        """Stop watching the log. Whoever follows it comes to the end."""
+        self._is_closed = True
+        self._stop()
+        self._wake()
+
+    @property
+    def next_commit(self) -> asyncio.Future[None]:
+        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there.
+
+        Take it anew each time: commits wake the loop only for who took it since the last wake.
+        """
+        self._is_awaited = True
+        return self._advance
+
+    async def append(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """See EventLog. Raises Overloaded instead of waiting."""
+        return await self.submit(events, condition, partition=partition)
+
+    def submit(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> asyncio.Future[AppendResult]:
+        """Begin an append; the future is its end. Raises what is wrong with it at once.
+
+        It goes to the log at the end of this turn of the loop, with all others of the turn.
+        """
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.batcher.append(events, partial(settle, future), condition, partition)
+        return future
+
+    def submit_one(self, event: Event, *, alone: bool = False) -> asyncio.Future[AppendResult]:
+        """Begin an append of one event, joined with others of this turn: see `AppendBatcher.join`.
+
+        The future is where it went, or an EventLogError.
+        """
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.batcher.join(event, partial(settle, future), alone=alone)
+        return future
+
+    async def append_columns(
+        self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """As `append`, of events that were checked part by part (`append_builder`)."""
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.batcher.append_columns(columns, partial(settle, future), condition, partition)
+        return await future
+
+    async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
+        """The pages of a read; the loop runs between them. Each is a step of the flow, if one is given."""
+        pages = read_pages(self.log, query, selection)
+        flow = flow or self.turns.flow("", self.log.name)
+        while (page := await self.turns.do(flow, partial(next, pages, None))) is not None:
+            yield page
+            await asyncio.sleep(0)
+
+    async def follow(
+        self,
+        after: int,
+        query: Query = ALL,
+        *,
+        partition: int | None = None,
+        idle_s: float | None = None,
+        flow: Flow | None = None,
+    ) -> AsyncGenerator[Page, None]:
+        """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
+
+        A page without events says that the cursor moved over what does not match, or that `idle_s` went by.
+        Each page is a step of the flow: by default, of one that all have who follow this log without one of their own.
+        Whoever leaves off before the end closes it (`contextlib.aclosing`).
+        """
+        cursor = after
+        flow = flow or self.turns.flow("", self.log.name)
+        while True:
+            advance = self.next_commit
+            page = await self.turns.do(flow, partial(self.log.read_page, query, cursor, partition=partition))
+            moved = page.cursor > cursor
+            cursor = max(cursor, page.cursor)
+            if page.events or moved:
+                yield page
+            if not page.is_last:
+                await asyncio.sleep(0)
+            elif self.log.is_closed or self._is_closed:
+                return
+            elif not await _is_done_within(advance, idle_s):
+                yield page._replace(events=())
+
+    def _wake_soon(self) -> None:
+        if self._is_awaited:
+            self._is_awaited = False
+            self._call_soon(self._wake)
+
+    def _wake(self) -> None:
+        advance, self._advance = self._advance, self._loop.create_future()
+        if not advance.done():
+            advance.set_result(None)
+
+    def _call_soon(self, callback: object, *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for it
+            self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
+
+
+async def _is_done_within(future: asyncio.Future[None], timeout_s: float | None) -> bool:
+    done, _ = await asyncio.wait((future,), timeout=timeout_s)
+    return bool(done)

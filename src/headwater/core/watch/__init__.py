@@ -1,0 +1,1 @@
+"""Notifications, spans and threads of the server."""

@@ -1,0 +1,1 @@
+"""Appends, one module for each form of body."""

@@ -1,0 +1,161 @@
+"""Long bodies: what they may hold is known before it is built, and they are read in pieces, with others' turns between.
+
+A body of up to LARGE_BYTES is decoded in one step of a few ms, whatever it holds; none of this concerns it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ...core.errors import InvalidInput, TooLarge
+from ...core.event import Event
+from ...core.loop.append_builder import AppendBuilder, moved
+from ...core.loop.slices import Slices
+from ...formats import cloudevents, jsontext
+from ...formats.budget import values
+from ...formats.budget.json_pieces import cut
+from ...formats.jsontext import MalformedJson
+from ..queries import check_query
+
+LARGE_BYTES = 64 * 1024
+_PIECE_VALUES_MAX = 128 * 1024
+"""Of one piece: an event that is allowed has so few that no piece with it has more."""
+_ESCAPE = 6
+"""How many bytes of JSON a byte of an event may take: `\\u00e9`."""
+BESIDE_BYTES_MAX = 8 * 1024 * 1024
+"""How long tags and attributes of an event, and a condition, may be together, as JSON or as MessagePack."""
+_HEAD_BYTES_MAX = 4 * 1024 * 1024
+"""So far into a body its events are looked for."""
+_GUESSES_MAX = 8
+_EVENTS = re.compile(rb'"events"\s*+:\s*+\[')
+_ARRAY = re.compile(rb"\s*+\[")
+_INDEX = re.compile(r"^\[")
+
+
+class _Append(Protocol):
+    @property
+    def events(self) -> Any: ...
+
+
+Body = TypeVar("Body", bound=_Append)
+
+
+class Form(NamedTuple, Generic[Body]):
+    """One way to write an append as JSON: an object with the array `events` in it."""
+
+    body: msgspec.json.Decoder[Body]
+    elements: msgspec.json.Decoder[Any]
+    events_of: Callable[[Any], list[Event]]
+    """The events of some elements. What it raises has paths into `events`."""
+
+
+class _Members(Struct):
+    events: Raw = Raw()
+    condition: Raw = Raw()
+
+
+_members = msgspec.json.Decoder(_Members)
+
+
+async def read_json(body: bytes, form: Form[Body], builder: AppendBuilder) -> Body:
+    """Gather the events of an append. Answers the body, of whose `events` some, or all, are left.
+
+    Raises InvalidInput, TooLarge, with paths into the body.
+    """
+    slices = Slices()
+    opening = _opening(body, form)
+
+    def read(piece: bytes) -> list[Event]:
+        return form.events_of(jsontext.decode(form.elements, piece))
+
+    start = await _gather_pieces(body, opening, builder, slices, read)
+    with placed(body, builder.count, start - opening):
+        rest = _rest(body, opening, start, builder)
+        _check_rest(rest, opening)
+        given = jsontext.decode(form.body, rest)
+        events = form.events_of(given.events)
+    await builder.add_all(events, slices)
+    return given
+
+
+async def read_batch(body: bytes, builder: AppendBuilder) -> None:
+    """Gather the events of a batch of CloudEvents. Raises InvalidInput, TooLarge: paths are into `events`."""
+    slices = Slices()
+    found = _ARRAY.match(body)
+    opening = found.end() if found else 0
+    read = cloudevents.events_from_json_batch
+    start = await _gather_pieces(body, opening, builder, slices, read)
+    with placed(body, builder.count, start - opening):
+        rest = _rest(body, opening, start, builder)
+        values.check_values(rest, _PIECE_VALUES_MAX, "events")
+        events = read(rest)
+    await builder.add_all(events, slices)
+
+
+async def _gather_pieces(
+    body: bytes, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
+) -> int:
+    """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
+    while start and (piece := cut(body, start, _piece_bytes_max(builder))) is not None:
+        with placed(body, builder.count, start - 1):
+            values.check_values(piece.text, _PIECE_VALUES_MAX, "events")
+            events = read(piece.text)
+        await builder.add_all(events, slices)
+        start = piece.following
+    return start
+
+
+def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> bytes:
+    """What of a body is left when pieces from `opening` to `start` are done, in one step. Raises TooLarge."""
+    length, at_most = len(body) - (start - opening), _piece_bytes_max(builder)
+    if length > at_most:
+        raise TooLarge(length, at_most, "bytes of one event", "events[0]")
+    return body[:opening] + body[start:] if start > opening else body
+
+
+def _piece_bytes_max(builder: AppendBuilder) -> int:
+    """How long the JSON of one event that the log takes can be, and what is not an event."""
+    return _ESCAPE * builder.event_bytes_max + BESIDE_BYTES_MAX
+
+
+def _opening(body: bytes, form: Form[Any]) -> int:
+    """Where the first event begins; 0 if that is not plain to see."""
+    for number, found in enumerate(_EVENTS.finditer(body, 0, _HEAD_BYTES_MAX)):
+        head = body[: found.end()] + b"]}"
+        with suppress(InvalidInput):
+            check_query(head)
+            if jsontext.decode(form.body, head).events == []:
+                return found.end()
+        if number == _GUESSES_MAX:
+            break
+    return 0
+
+
+def _check_rest(rest: bytes, opening: int) -> None:
+    """What is decoded in one step has few values, and `events` is the array of which the pieces were."""
+    members = jsontext.decode(_members, rest)
+    events = bytes(members.events)
+    if opening and not rest.startswith(events, opening - 1):
+        raise InvalidInput("it is given twice", "events")
+    check_query(bytes(members.condition), "condition")
+    values.check_values(events, _PIECE_VALUES_MAX, "events")
+    if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
+        raise InvalidInput(f"more than {LARGE_BYTES} bytes beside `events` and `condition` given")
+
+
+@contextmanager
+def placed(body: bytes, first: int, offset: int) -> Iterator[None]:
+    """What is wrong in a piece is said of the body: of its events, of which `first` came before, and of its text."""
+    try:
+        yield
+    except MalformedJson as error:
+        raise MalformedJson(error.cause, body, error.offset + offset) from None
+    except InvalidInput as error:
+        error.move(moved(_INDEX.sub("events[", error.where), first))
+        raise

@@ -1,0 +1,135 @@
+"""Long appends in MessagePack: where each event begins and ends is found first, and nothing built.
+
+Then they are decoded in pieces. No decoder stops half way, not even when it only skips: that takes 5 ms for each MiB.
+So each event is stepped over by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.errors import InvalidInput, TooLarge
+from ...core.event import Event
+from ...core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
+from ...core.loop.append_builder import AppendBuilder
+from ...core.loop.slices import Slices
+from ...formats import packed
+from ...formats.budget.packed_pieces import Cut, array_at, array_head, map_at, span_at
+from ..queries import QUERY_VALUES_MAX
+from ..wire import PackedAppendIn
+from .large import BESIDE_BYTES_MAX, LARGE_BYTES, placed
+
+_EVENT_VALUES_MAX = 16 * 1024
+"""Of one event, so that it is stepped over within 2 ms: 60 times as many as one that is allowed has."""
+EVENTS_VALUES_MAX = APPEND_EVENTS_MAX * (1 + len(Event._fields) + TAGS_MAX + 2 * ATTRIBUTES_MAX)
+"""Of all events: so many has the largest append that is allowed, with every tag and every attribute in each event."""
+_SCALAR_VALUES_MAX = 16
+_NAME_BYTES_MAX = 64
+_NAMES = PackedAppendIn.__struct_fields__
+_name = msgspec.msgpack.Decoder(str)
+_rest = msgspec.msgpack.Decoder(PackedAppendIn)
+_events = msgspec.msgpack.Decoder(list[Event])
+_NO_EVENTS = b"\x90"
+
+
+class _Member(NamedTuple):
+    name: str
+    start: int
+    """Where its name begins."""
+    value: int
+    """Where its value does."""
+
+
+async def read_packed(body: bytes, builder: AppendBuilder) -> PackedAppendIn:
+    """Gather the events of an append. Answers what else the body says, with no event in it.
+
+    Raises InvalidInput, TooLarge, with paths into the body. Each member may be given once.
+    """
+    slices = Slices()
+    cut, rest = await _taken_apart(body, builder.event_bytes_max, slices)
+    given = packed.decode(_rest, rest)
+    for index, piece in _pieces(body, cut):
+        await slices.pause()
+        with placed(body, index, 0):
+            events = packed.decode(_events, piece)
+        await builder.add_all(events, slices)
+    return given
+
+
+def _pieces(body: bytes, cut: Cut) -> Iterator[tuple[int, bytes]]:
+    for index, count, start, end in cut.pieces:
+        yield index, b"".join((array_head(count), memoryview(body)[start:end]))
+
+
+async def _taken_apart(body: bytes, event_bytes_max: int, slices: Slices) -> tuple[Cut, bytes]:
+    """The pieces of `events`, and the body without them."""
+    count, at = map_at(body, 0)
+    if count is None:
+        raise InvalidInput("a MessagePack map with `events` in it is expected, something else given")
+    cut, rest, seen = Cut(at), bytearray(), set[str]()
+    for _ in range(count):
+        member = _member(body, at)
+        if member.name in seen:
+            raise InvalidInput("it is given twice", member.name)
+        seen.add(member.name)
+        if member.name == "events":
+            cut, at = await _cut_events(body, member.value, event_bytes_max, slices)
+            rest += body[member.start : member.value] + _NO_EVENTS
+        else:
+            at = _end_of_other(body, member)
+            rest += body[member.start : at]
+        await slices.pause()
+    if at < len(body):
+        raise InvalidInput(f"malformed MessagePack: trailing characters (byte {at})")
+    return cut, bytes([0x80 | len(seen)]) + rest
+
+
+def _member(body: bytes, start: int) -> _Member:
+    """The member that begins there. Raises InvalidInput unless an append has one of that name."""
+    value = span_at(body, start, _SCALAR_VALUES_MAX, "").end
+    if value - start > _NAME_BYTES_MAX:
+        raise InvalidInput(f"the name of a member is longer than {_NAME_BYTES_MAX} bytes")
+    name = packed.decode(_name, body[start:value])
+    if name not in _NAMES:
+        raise InvalidInput(f"object contains unknown field `{name}`")
+    return _Member(name, start, value)
+
+
+async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Slices) -> tuple[Cut, int]:
+    """The pieces of the array that begins there, and where it ends."""
+    count, at = array_at(body, start)
+    if count is None:
+        raise InvalidInput("an array is expected, something else given", "events")
+    if count > APPEND_EVENTS_MAX:
+        raise TooLarge(count, APPEND_EVENTS_MAX, "elements", "events")
+    if count > len(body) - at:
+        raise InvalidInput(
+            f"malformed MessagePack: {count} elements are said to be in {len(body) - at} bytes", "events"
+        )
+    cut, values, at_most = Cut(at), 0, event_bytes_max + BESIDE_BYTES_MAX
+    for index in range(count):
+        where = f"events[{index}]"
+        end, more = span_at(body, at, _EVENT_VALUES_MAX, where)
+        if end - at > at_most:
+            raise TooLarge(end - at, at_most, "bytes of one event", where)
+        values += more
+        if values > EVENTS_VALUES_MAX:
+            raise InvalidInput(f"more than {EVENTS_VALUES_MAX} values given", "events")
+        cut.add(end)
+        at = end
+        await slices.pause()
+    cut.finish(at)
+    return cut, at
+
+
+def _end_of_other(body: bytes, member: _Member) -> int:
+    """Where a member that is not `events` ends: it is decoded in one step, so it is short."""
+    is_condition = member.name == "condition"
+    values, length = (QUERY_VALUES_MAX, BESIDE_BYTES_MAX) if is_condition else (_SCALAR_VALUES_MAX, LARGE_BYTES)
+    end = span_at(body, member.value, values, member.name).end
+    if end - member.value > length:
+        raise TooLarge(end - member.value, length, "bytes", member.name)
+    return end

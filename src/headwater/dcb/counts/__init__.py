@@ -1,0 +1,1 @@
+"""Counts, histograms and terms, answered by the index."""

@@ -1,0 +1,107 @@
+"""Counts by the index: how many events match a query, by type where that is asked for. No event is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import aclosing
+
+import msgspec
+
+from ...core.access import Right
+from ...core.errors import InvalidPosition
+from ...core.limits import SEQUENCE_NUMBER_MAX, show
+from ...core.log import Selection
+from ...core.query import Query
+from ...formats import jsontext
+from ...http import Exchange
+from ..host import Host, Opened
+from ..queries import check_query, query_of
+from ..wire import CountIn, CountOut
+from .work_budget import Work
+
+TYPES_SHOWN = 1000
+"""Types that one answer names: those with most events."""
+TYPES_KEPT = 16_384
+"""Types of which one request counts the events each."""
+
+_decoder = msgspec.json.Decoder(CountIn)
+
+
+async def count(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/count"""
+    opened = await host.log(exchange, Right.READ)
+    body = await exchange.json_body()
+    check_query(body)
+    given = jsontext.decode(_decoder, body)
+    query = query_of(given.query, "query")
+    selection = opened.log.selection(given.from_, given.after, False, None, given.partition)
+    upto = _upto(given.upto, selection.head)
+    tally = Tally(by_type=bool(given.by_type))
+    async with Work(host, exchange) as work:
+        await tally.add(opened, query, selection, upto, work)
+    types, others = tally.shown(TYPES_SHOWN)
+    answer = CountOut(
+        tally.events,
+        tally.upto,
+        tally.upto >= upto,
+        selection.head,
+        opened.view.incarnation,
+        types if given.by_type else msgspec.UNSET,
+        others if given.by_type else msgspec.UNSET,
+    )
+    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+
+
+class Tally:
+    """How many events match, up to where that is known."""
+
+    def __init__(self, *, by_type: bool, types_max: int = TYPES_KEPT) -> None:
+        """`types_max`: of so many types it is known how many events each has."""
+        self._by_type, self._types_max = by_type, types_max
+        self.events = self.upto = 0
+        self.types: Counter[str] = Counter()
+        """Of some types; those of `events` that are of none of them are of others."""
+
+    async def add(self, opened: Opened, query: Query, selection: Selection, upto: int, work: Work) -> None:
+        """Count from the begin of the selection up to that number, or as far as the budget goes."""
+        self.upto = min(selection.after, upto)
+        found = opened.log.count_steps(
+            query, selection.after, upto, partition=selection.partition, by_type=self._by_type
+        )
+        async with aclosing(work.steps(found)) as steps:
+            async for step in steps:
+                self.events += step.events
+                self.upto = max(self.upto, step.upto)
+                self._add_types(step.types.items())
+        if not work.is_over:
+            self.upto = max(self.upto, upto)
+
+    def include(self, other: Tally) -> None:
+        """Add what another one has counted."""
+        self.events += other.events
+        self._add_types(other.types.items())
+
+    def shown(self, most: int) -> tuple[dict[str, int], int]:
+        """The events of so many types, those with most events first; and how many events are of others."""
+        shown = dict(sorted(self.types.items(), key=lambda each: (-each[1], each[0]))[:most])
+        return shown, self.events - sum(shown.values())
+
+    def _add_types(self, types: Iterable[tuple[str, int]]) -> None:
+        for name, events in types:
+            if name in self.types or len(self.types) < self._types_max:
+                self.types[name] += events
+
+
+def _upto(given: int | None, head: int) -> int:
+    """The last number that counts. Raises InvalidPosition."""
+    if given is None:
+        return head
+    check_upto(given)
+    return min(given, head)
+
+
+def check_upto(given: int) -> None:
+    """Raises InvalidPosition for a number below 0, or above that of any event."""
+    if not 0 <= given <= SEQUENCE_NUMBER_MAX:
+        raise InvalidPosition(f"{show(given)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "upto")

@@ -1,0 +1,219 @@
+"""Where a time is in a log, and how many events there were when: by their times of recording, or by their own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from ...core.access import Right
+from ...core.errors import InvalidInput
+from ...core.limits import SEQUENCE_NUMBER_MAX, show
+from ...core.local import LocalLog
+from ...core.query import ALL, Query
+from ...formats import jsontext
+from ...http import Exchange
+from ...http.errors import InvalidParameter
+from ...http.exchange import whole_number
+from ..event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
+from ..host import Host
+from ..queries import check_query, query_of
+from ..wire import (
+    BucketOut,
+    EventBucketOut,
+    EventHistogramIn,
+    EventHistogramOut,
+    HistogramIn,
+    HistogramOut,
+    PositionOut,
+)
+from .count import Tally
+from .work_budget import Work
+
+BUCKETS, BUCKETS_MAX = 60, 300
+TYPES, TYPES_MAX = 5, 20
+"""Types that each bucket names."""
+HISTOGRAM_S_MAX = 1.0
+"""CPU time for all buckets."""
+
+Given = TypeVar("Given", HistogramIn, EventHistogramIn)
+
+
+class Asked(NamedTuple, Generic[Given]):
+    """A question for a histogram, checked but for its times."""
+
+    given: Given
+    query: Query
+    buckets: int
+    types_max: int | None
+    """Types that each bucket names, at most; None: it is not asked by type."""
+
+
+async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Asked[Given]:
+    """The question in the body of a request. Raises InvalidInput, MalformedJson."""
+    body = await exchange.json_body()
+    check_query(body)
+    given = jsontext.decode(decoder, body)
+    query = query_of(given.query, "query")
+    buckets = _checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1)
+    types_max = _checked(given.types_max, TYPES, TYPES_MAX, "types_max", 0) if given.by_type else None
+    return Asked(given, query, buckets, types_max)
+
+
+def borders(begin: int, end: int, buckets: int) -> list[int]:
+    """The times at which buckets begin, and where the last one ends; no bucket is shorter than a ms."""
+    count = min(buckets, end - begin)
+    return [begin + (end - begin) * index // count for index in range(count + 1)]
+
+
+def _checked(given: int | None, default: int, most: int, name: str, least: int) -> int:
+    if given is None:
+        return default
+    if not least <= given <= most:
+        raise InvalidInput(f"{show(given)} given, {least} to {most} is allowed", name)
+    return given
+
+
+_decoder = msgspec.json.Decoder(HistogramIn)
+
+
+async def position(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/position"""
+    opened = await host.log(exchange, Right.READ)
+    at = whole_number(exchange.parameters("at"), "at")
+    if at is None:
+        raise InvalidParameter("at", "is missing; give a time in ms since 1970 UTC")
+    found = await asyncio.to_thread(opened.log.sequence_number_at, at)
+    await exchange.answer_json(200, PositionOut(found, opened.log.head(), opened.view.incarnation))
+
+
+async def histogram(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/histogram"""
+    opened = await host.log(exchange, Right.READ)
+    given, query, count, types_max = await asked(exchange, _decoder)
+    log = opened.log
+    selection = log.selection(None, None, False, None, given.partition)
+    async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
+        begin, end = await work.do(partial(_range, log, given.recorded_from, given.recorded_before))
+        times = borders(begin, end, count)
+        numbers = [number async for number in work.steps(_numbers(log, times, selection.head))]
+        tallies: list[Tally] = []
+        while len(tallies) + 1 < len(numbers) and not work.is_over:
+            low, high = numbers[len(tallies)], numbers[len(tallies) + 1]
+            tally = Tally(by_type=bool(given.by_type), types_max=TYPES_MAX * 8)
+            await tally.add(opened, query, selection._replace(after=low - 1), high - 1, work)
+            tallies.append(tally)
+    buckets = _shown(tallies, times, numbers, types_max)
+    is_complete = len(tallies) == len(times) - 1 and all(
+        tally.upto >= high - 1 for tally, high in zip(tallies, numbers[1:], strict=False)
+    )
+    answer = HistogramOut(begin, end, buckets, is_complete, selection.head, opened.view.incarnation)
+    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+
+
+def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]:
+    """From which time on, and before which; by default, all of the log. Raises InvalidInput."""
+    for name, value in (("recorded_from", begin), ("recorded_before", end)):
+        if value is not None and not 0 <= value <= SEQUENCE_NUMBER_MAX:
+            raise InvalidInput(f"{show(value)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", name)
+    if begin is None:
+        first = log.read_page(ALL, 0, limit=1).events
+        begin = first[0].recorded_at if first else end if end is not None else 0
+    if end is None:
+        last = log.read_page(ALL, log.head() + 1, backwards=True, limit=1).events
+        end = max(begin, last[0].recorded_at if last else 0) + 1
+    if end <= begin:
+        raise InvalidInput(f"{end} given, it must be above recorded_from, {begin}", "recorded_before")
+    return begin, end
+
+
+def _numbers(log: LocalLog, times: list[int], head: int) -> Iterator[int]:
+    """The first number of each time, or one above the head; each is a step."""
+    for time in times:
+        yield min(log.sequence_number_at(time), head + 1)
+
+
+def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max: int | None) -> list[BucketOut]:
+    """The buckets; by type, those that have most events in all of them."""
+    total = Tally(by_type=True)
+    for tally in tallies:
+        total.include(tally)
+    names = total.shown(types_max or 0)[0]
+    return [
+        BucketOut(
+            times[index],
+            numbers[index],
+            tally.events,
+            msgspec.UNSET if types_max is None else {name: tally.types[name] for name in names if tally.types[name]},
+        )
+        for index, tally in enumerate(tallies)
+    ]
+
+
+_event_decoder = msgspec.json.Decoder(EventHistogramIn)
+
+
+async def event_histogram(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/event-histogram"""
+    opened = await host.log(exchange, Right.READ)
+    given, query, count, types_max = await asked(exchange, _event_decoder)
+    _check_range(given.event_from, given.event_before)
+    log, incarnation = opened.log, opened.view.incarnation
+    selection = log.selection(None, None, False, None, given.partition)
+    question = hashlib.blake2b(msgspec.json.encode(given.query)).digest()
+    scan = host.event_times.scan((incarnation, given.partition, question), selection.head)
+    async with Work(host, exchange, HISTOGRAM_S_MAX) as work:
+        async for _ in work.steps(scan.steps(log, query, given.partition, selection.head)):
+            pass
+        host.event_times.bound()
+        seen = scan.seen(log, selection.head)
+        begin, end = _range_of_events(seen, given.event_from, given.event_before)
+        times = borders(begin, end, count)
+        totals: dict[str, list[int]] = {}
+        async for found in work.steps(seen.counted(times), is_bounded=False):
+            for name, buckets in found.items():
+                total = totals.setdefault(name, [0] * (len(times) - 1))
+                for bucket, events in buckets:
+                    total[bucket] += events
+    answer = EventHistogramOut(
+        begin, end, _shown_events(totals, times, types_max), seen.events, seen.low, seen.high,
+        seen.is_complete, selection.head, incarnation,
+    )  # fmt: skip
+    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+
+
+def _check_range(begin: int | None, end: int | None) -> None:
+    """Raises InvalidInput."""
+    for name, value in (("event_from", begin), ("event_before", end)):
+        if value is not None and not TIME_MIN <= value <= TIME_MAX + 1:
+            raise InvalidInput(f"{show(value)} given, {TIME_MIN} to {TIME_MAX + 1} is allowed", name)
+    if begin is not None and end is not None and end <= begin:
+        raise InvalidInput(f"{end} given, it must be above event_from, {begin}", "event_before")
+
+
+def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:
+    """From which time on, and before which; by default, those of all events that were read."""
+    earliest, latest = seen.range() or (0, 0)
+    if begin is None:
+        begin = earliest if end is None else min(earliest, end - 1)
+    return begin, max(begin, latest) + 1 if end is None else end
+
+
+def _shown_events(totals: dict[str, list[int]], times: list[int], types_max: int | None) -> list[EventBucketOut]:
+    """The buckets; by type, those that have most events in all of them."""
+    sums = {name: sum(total) for name, total in totals.items() if name != OTHERS}
+    names = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))[: types_max or 0]
+    return [
+        EventBucketOut(
+            times[index],
+            sum(total[index] for total in totals.values()),
+            msgspec.UNSET
+            if types_max is None
+            else {name: totals[name][index] for name in names if totals[name][index]},
+        )
+        for index in range(len(times) - 1)
+    ]

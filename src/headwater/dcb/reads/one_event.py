@@ -1,0 +1,103 @@
+"""One event in its forms: as a read answers it, its data as it is, as a CloudEvent, and as other rooms give it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from ...core.access import Right
+from ...core.errors import InvalidInput
+from ...core.event import SequencedEvent
+from ...core.limits import SEQUENCE_NUMBER_MAX, show
+from ...core.query import ALL
+from ...formats import cloudevents
+from ...http import JSON, Exchange, Header
+from ...http.errors import EventNotFound, InvalidParameter
+from ...http.exchange import whole_number
+from ..events import envelope_texts
+from ..host import Host, Opened
+from .read import check_data_bytes_max, default_source
+
+BYTES = b"application/octet-stream"
+
+
+class Shown(NamedTuple):
+    """One event in one form."""
+
+    media_type: bytes
+    body: bytes
+
+
+FormOf = Callable[[SequencedEvent, str, int], Shown]
+"""Makes a form of an event, of the log of that name, which has so many partitions. It is called in a thread."""
+EventForms = Mapping[str, FormOf]
+"""By name: what `?form=` says."""
+_ENVELOPE, _DATA, _CLOUDEVENT = "envelope", "data", "cloudevent"
+_SAFE: tuple[Header, ...] = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""What others wrote is no page of this server, whatever it looks like."""
+_ATTACHED: Header = (b"content-disposition", b"attachment")
+
+
+class OneEvent:
+    """The handler; a server adds forms that other rooms know."""
+
+    def __init__(self, forms: EventForms) -> None:
+        self._forms = forms
+        self._names = (_ENVELOPE, _DATA, _CLOUDEVENT, *forms)
+
+    async def __call__(self, host: Host, exchange: Exchange) -> None:
+        """GET /logs/{log}/events/{number}"""
+        opened = await host.log(exchange, Right.READ)
+        number = _number(exchange.arguments[1])
+        parameters = exchange.parameters("form", "data_bytes_max")
+        form = parameters.get("form", _ENVELOPE)
+        if form not in self._names:
+            raise InvalidParameter("form", f"{show(form)} given, one of {', '.join(self._names)} is allowed")
+        bytes_max = _data_bytes_max(parameters, form)
+        log = opened.log
+        log.check_position(number)
+        read = partial(log.read_page, ALL, number - 1, upto=number, limit=1)
+        page = await host.turns.do(host.flow(exchange), read)
+        headers = [*opened.view.headers(page.head), *_SAFE]
+        if not page.events:
+            raise EventNotFound(log.name, number, log.first_retained, page.head)
+        host.logs.traffic.events_out += 1
+        shown = await asyncio.to_thread(self._shown, opened, page.events[0], form, bytes_max)
+        attached = (_ATTACHED,) if shown.media_type == BYTES else ()
+        await exchange.answer(200, shown.body, shown.media_type, [*headers, *attached])
+
+    def _shown(self, opened: Opened, event: SequencedEvent, form: str, bytes_max: int | None) -> Shown:
+        name = opened.log.name
+        if form == _ENVELOPE:
+            (text,) = envelope_texts([event], opened.view.has_partitions, False, bytes_max)
+            return Shown(JSON, text)
+        if form == _DATA:
+            return Shown(BYTES, event.data if bytes_max is None else event.data[:bytes_max])
+        if form == _CLOUDEVENT:
+            return Shown(cloudevents.STRUCTURED.encode(), cloudevents.event_to_json(event, default_source(name)))
+        return self._forms[form](event, name, opened.log.settings.partitions)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18 and text[0] != "0"):
+        raise InvalidParameter("number", f"{show(text)} given, 1 to {SEQUENCE_NUMBER_MAX} is allowed")
+    return int(text)
+
+
+def _data_bytes_max(parameters: dict[str, str], form: str) -> int | None:
+    value = whole_number(parameters, "data_bytes_max")
+    if value is None:
+        return None
+    if form not in (_ENVELOPE, _DATA):
+        raise InvalidParameter("data_bytes_max", f"{form} is whole; {_ENVELOPE} and {_DATA} can have less data")
+    try:
+        check_data_bytes_max(value)
+    except InvalidInput as error:
+        raise InvalidParameter(error.where, error.problem) from None
+    return value

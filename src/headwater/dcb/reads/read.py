@@ -1,0 +1,158 @@
+"""Reads: page by page, in the form that the client accepts, each with the head that it was bounded by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from ...core.access import Right
+from ...core.bounded_cache import remembered
+from ...core.errors import InvalidInput
+from ...core.limits import APPEND_BYTES_MAX, show
+from ...core.log import Page, Selection
+from ...core.loop.traffic import Traffic
+from ...core.query import Query
+from ...core.reading import read_pages
+from ...formats import cloudevents, jsontext, packed
+from ...http import Exchange
+from ...http.exchange import preferred
+from ..counts.count import check_upto
+from ..events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
+from ..host import Host, Opened
+from ..queries import check_query, is_in_seed_form, query_of
+from ..wire import ARROW, HeadOut, ReadIn
+
+_read_decoder = msgspec.json.Decoder(ReadIn)
+
+_NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
+_OFFERED = {
+    "application/x-ndjson": _NDJSON,
+    "application/ndjson": _NDJSON,
+    "application/json": _JSON,
+    packed.MEDIA_TYPE: packed.MEDIA_TYPE,
+    ARROW: ARROW,
+    cloudevents.BATCH: _CLOUDEVENTS,
+    cloudevents.STRUCTURED: _CLOUDEVENTS,
+}
+
+
+async def read(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/read"""
+    opened = await host.log(exchange, Right.READ)
+    body = await exchange.json_body()
+    check_query(body)
+    given = jsontext.decode(_read_decoder, body)
+    query = query_of(given.query, "query")
+    selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
+    if given.upto is not None:
+        check_upto(given.upto)
+        selection = selection._replace(upto=given.upto)
+    form = accepted_form(exchange.header(b"accept"))
+    if given.data_bytes_max is not None:
+        check_data_bytes_max(given.data_bytes_max, form)
+    rendering = _rendering(
+        form, exchange.arguments[0], opened, is_in_seed_form(given.query), data_bytes_max=given.data_bytes_max
+    )
+    await answer_events(host, exchange, opened, query, selection, rendering)
+
+
+async def head(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/head"""
+    opened = await host.log(exchange, Right.READ)
+    await exchange.answer_json(200, HeadOut(opened.log.head(), opened.view.incarnation))
+
+
+async def answer_events(
+    host: Host, exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
+) -> None:
+    """Answer a read: at once if it is one page, else page after page, as fast as the client takes them.
+
+    Each page is a step of the user's; the first one is not asked for where nobody waits for a turn.
+    """
+    headers = opened.view.headers(selection.head)
+    pages = read_pages(opened.log, query, selection)
+    if host.turns.is_waited_for:
+        first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
+    else:
+        first = next(pages, None)
+    if first is None:  # a limit of 0
+        await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
+        return
+    traffic = host.logs.traffic
+    traffic.events_out += len(first.events)
+    body = rendering.opening + (rendering.page(first.events) if first.events else b"")
+    if first.is_last or (selection.limit is not None and len(first.events) >= selection.limit):
+        await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
+        return
+    has_events = bool(first.events)
+    await exchange.start(rendering.media_type, headers)
+    gone = asyncio.ensure_future(exchange.disconnected())
+    turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering, traffic)
+    try:
+        await exchange.send(body)
+        while (text := await turns.do(flow, step)) is not None:
+            await asyncio.sleep(0)
+            if gone.done():
+                return
+            if text:
+                await exchange.send((rendering.separator if has_events else b"") + text)
+                has_events = True
+        await exchange.finish(rendering.closing)
+    finally:
+        gone.cancel()
+
+
+def _next_rendered(pages: Iterator[Page], rendering: Rendering, traffic: Traffic) -> bytes | None:
+    """The next page as it is written, empty if it has no events; None after the last."""
+    page = next(pages, None)
+    if page is None or not page.events:
+        return None if page is None else b""
+    traffic.events_out += len(page.events)
+    return rendering.page(page.events)
+
+
+@remembered(256)
+def accepted_form(accept: bytes | None) -> str:
+    """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
+    return preferred(accept, _OFFERED, _NDJSON)
+
+
+def check_data_bytes_max(value: int, form: str = _NDJSON) -> None:
+    """Raises InvalidInput: out of range, or in a form that says no sizes."""
+    if not 0 <= value <= APPEND_BYTES_MAX:
+        raise InvalidInput(f"{show(value)} given, 0 to {APPEND_BYTES_MAX} is allowed", "data_bytes_max")
+    if form not in (_NDJSON, _JSON):
+        raise InvalidInput(f"{form} has all of the data; {_NDJSON} and {_JSON} can have less", "data_bytes_max")
+
+
+def _rendering(
+    form: str, log: str, opened: Opened, in_seed_form: bool, *, data_bytes_max: int | None = None
+) -> Rendering:
+    if form == _CLOUDEVENTS:
+        return cloudevents_batch(default_source(log))
+    if form == packed.MEDIA_TYPE:
+        return packed_pages()
+    if form == ARROW:
+        return arrow_stream()
+    make = json_array if form == _JSON else ndjson
+    return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form, data_bytes_max=data_bytes_max)
+
+
+def default_source(log: str) -> str:
+    """The CloudEvents source of events that were given none."""
+    return f"/logs/{log}"
+
+
+def _is_backwards(given: ReadIn) -> bool:
+    spellings = {
+        "backwards": given.backwards,
+        "read_backwards": given.read_backwards,
+        "readBackwards": given.read_backwards_camel,
+    }
+    said = [name for name, value in spellings.items() if value is not None]
+    if len(said) > 1:
+        raise InvalidInput(f"`{said[0]}` and `{said[1]}` are the same", said[1])
+    return bool(said and spellings[said[0]])

@@ -1,0 +1,40 @@
+"""Takes what a server of this machine lends: descriptors over a Unix socket, for a code that it gave over Flight."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+from ...core.limits import show
+from ..wire import Lender
+
+WITHIN_S = 5.0
+"""How long a lender may take. Who waits in vain reads in another way."""
+MESSAGE_BYTES_MAX = 64 * 1024
+DESCRIPTORS_MAX = 64
+_NAME = re.compile(r"headwater-[0-9a-f]{32}")
+_CODE = re.compile(r"[0-9a-f]{64}")
+
+
+def take(lender: Lender) -> tuple[bytes, list[int]]:
+    """What is said of the descriptors, and they; to be closed by the caller. Nothing of both: it is not lent after all.
+
+    Raises OSError: there is no such socket (the server is on another machine, or in another network namespace), or it
+    does not answer; or the server names another socket, or a code, that is none of a lender: other programs of this
+    machine have sockets, too, and are sent nothing on its behalf.
+    """
+    if not (_NAME.fullmatch(lender.socket) and _CODE.fullmatch(lender.code)):
+        raise OSError(f"the server names {show(lender.socket)}, which is no lender's socket, or a code that is none")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(WITHIN_S)
+        sock.connect(b"\0" + lender.socket.encode())
+        sock.sendall(lender.code.encode())
+        message, descriptors, flags, _ = socket.recv_fds(
+            sock, MESSAGE_BYTES_MAX, DESCRIPTORS_MAX, socket.MSG_CMSG_CLOEXEC
+        )
+    if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise OSError("what is lent came cut off; too many files are open")
+    return message, list(descriptors)

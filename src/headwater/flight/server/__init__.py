@@ -1,0 +1,1 @@
+"""The Flight server, on a port to the logs."""

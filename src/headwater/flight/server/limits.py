@@ -1,0 +1,69 @@
+"""What one server lets its clients hold at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+from ..errors import Busy
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """How many streams may be open, in all; one user has at most half of them (at least one)."""
+
+    gets: int = 128
+    puts: int = 64
+
+
+class StreamPlaces:
+    """The places for one kind of stream. Safe to use from any thread."""
+
+    def __init__(self, kind: str, allowed: int) -> None:
+        self._kind, self._allowed = kind, allowed
+        self._allowed_each = max(1, allowed // 2)
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """How many are taken."""
+        return self._taken.total()
+
+    def take(self, holder: str) -> StreamPlace:
+        """A place for that holder. Raises Busy."""
+        with self._lock:
+            if self._taken.total() >= self._allowed:
+                raise Busy(self._kind, self._allowed)
+            if self._taken[holder] >= self._allowed_each:
+                raise Busy(f"{self._kind} of one user", self._allowed_each)
+            self._taken[holder] += 1
+        return StreamPlace(self, holder)
+
+    def give_back(self, holder: str) -> None:
+        """Called by Place."""
+        with self._lock:
+            self._taken[holder] -= 1
+            if not self._taken[holder]:
+                del self._taken[holder]
+
+
+class StreamPlace:
+    """A place that is taken, until it is released; releasing it again changes nothing."""
+
+    def __init__(self, places: StreamPlaces, holder: str) -> None:
+        self._places: StreamPlaces | None = places
+        self._holder = holder
+
+    def release(self) -> None:
+        """Make room."""
+        places, self._places = self._places, None
+        if places is not None:
+            places.give_back(self._holder)
+
+    def __enter__(self) -> StreamPlace:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()

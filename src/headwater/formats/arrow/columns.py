@@ -1,0 +1,223 @@
+"""Events as Arrow columns: how large appends go from a record batch to a frame, without a Python object per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core.event import NO_ATTRIBUTES, Encoding
+from ...core.limits import EventColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    EVENT_SCHEMA: pa.Schema
+    """The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie."""
+else:
+    from .lazy import pa, pc
+
+    def __getattr__(name: str) -> Any:
+        if name == "EVENT_SCHEMA":  # made when it is asked for
+            return _event_schema()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+OBJECTS_PER_ARROW = 4
+"""So many events become Arrow at the cost of making objects of one that is Arrow."""
+
+VALUES_AT_ONCE = 8192
+"""So many Python objects are made in one call, within about 1 ms: no other thread runs meanwhile."""
+LISTS_AT_ONCE = 64
+
+Ints = npt.NDArray[np.int64]
+
+
+class Coded(NamedTuple):
+    """The texts of a column without its repetitions."""
+
+    terms: pa.StringArray
+    """The distinct texts, in no order."""
+    codes: npt.NDArray[np.int32]
+    """Which of them each value is."""
+    rows: Ints | None = None
+    """Of a column of lists: the row that each value belongs to, ascending."""
+
+
+class ArrowColumns(EventColumns):
+    """Checked events whose columns are Arrow arrays; as Python objects they come when somebody asks for them."""
+
+    __slots__ = ("_tag_terms", "_type_terms", "batch")
+
+    def __init__(self, batch: pa.RecordBatch, bytes: int) -> None:
+        """A batch of EVENT_SCHEMA whose events are checked. The columns of EventColumns are not set: they are lazy."""
+        self.batch = batch
+        self.count = batch.num_rows
+        self.bytes = bytes
+        self._type_terms: Coded | None = None
+        self._tag_terms: Coded | None = None
+
+    @property
+    def type_terms(self) -> Coded:
+        """The types without their repetitions: found when they are first asked for, of the whole group at once."""
+        if self._type_terms is None:
+            self._type_terms = coded(self.batch.column("type"))
+        return self._type_terms
+
+    @property
+    def tag_terms(self) -> Coded:
+        """The tags without their repetitions; as `type_terms`."""
+        if self._tag_terms is None:
+            self._tag_terms = coded_lists(self.batch.column("tags"))
+        return self._tag_terms
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(name)
+        values = _LAZY[name](self.batch)
+        setattr(self, name, values)
+        return values
+
+    def take(self, indexes: Sequence[int]) -> EventColumns:
+        batch = self.batch.take(pa.array(indexes, pa.int64()))
+        return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1))
+
+    @staticmethod
+    def join_all(groups: Sequence[EventColumns]) -> EventColumns:
+        """See EventColumns: as Arrow, unless nearly all of the events are objects."""
+        arrow = sum([group.count for group in groups if isinstance(group, ArrowColumns)])
+        if OBJECTS_PER_ARROW * arrow < sum([group.count for group in groups]) - arrow:
+            return EventColumns.of_objects(groups)
+        size = sum([group.bytes for group in groups])
+        return ArrowColumns(pa.concat_batches([batch_of(group) for group in groups]), size)
+
+
+def values_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> list[Any]:
+    """The values of a column as Python objects."""
+    values: list[Any] = []
+    for part in parts_of(column, at_once):
+        values += part
+    return values
+
+
+def parts_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> Iterator[list[Any]]:
+    """The same, some after the others."""
+    return (column.slice(start, at_once).to_pylist() for start in range(0, len(column), at_once))
+
+
+def _lists(column: pa.ListArray) -> list[tuple[str, ...]]:
+    return [tuple(tags) for part in parts_of(column, LISTS_AT_ONCE) for tags in part]
+
+
+def _mappings(column: pa.MapArray) -> list[Any]:
+    offsets = column.offsets
+    if offsets[0].as_py() == offsets[-1].as_py():
+        return [NO_ATTRIBUTES] * len(column)
+    return [dict(pairs) or NO_ATTRIBUTES for part in parts_of(column, LISTS_AT_ONCE) for pairs in part]
+
+
+def _encodings(column: pa.Int8Array) -> list[Encoding]:
+    values = column.to_pylist()
+    return list(map(Encoding, values)) if any(values) else [Encoding.DATA] * len(values)
+
+
+_LAZY: dict[str, Callable[[pa.RecordBatch], Any]] = {
+    "types": lambda batch: values_of(batch.column("type")),
+    "data": lambda batch: values_of(batch.column("data")),
+    "tags": lambda batch: _lists(batch.column("tags")),
+    "ids": lambda batch: values_of(batch.column("id")),
+    "sources": lambda batch: values_of(batch.column("source")),
+    "attributes": lambda batch: _mappings(batch.column("attributes")),
+    "group_keys": lambda batch: values_of(batch.column("group_key")),
+    "envelopes": lambda batch: values_of(batch.column("envelope")),
+    "encodings": lambda batch: _encodings(batch.column("encoding")),
+}
+
+
+def batch_of(columns: EventColumns) -> pa.RecordBatch:
+    """Checked events as a batch of EVENT_SCHEMA."""
+    if isinstance(columns, ArrowColumns):
+        return columns.batch
+    attributes = [list(each.items()) for each in columns.attributes]
+    values = (columns.types, columns.data, columns.tags, columns.ids, columns.sources, attributes, columns.group_keys,
+              columns.envelopes, columns.encodings)  # fmt: skip
+    arrays = [pa.array(column, field.type) for column, field in zip(values, _event_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_event_schema())
+
+
+@cache
+def _event_schema() -> pa.Schema:
+    from .tables import SCHEMA
+
+    return pa.schema(list(SCHEMA)[3:])
+
+
+def coded(column: pa.StringArray) -> Coded:
+    """A column of texts without its repetitions."""
+    encoded = column.dictionary_encode()
+    return Coded(encoded.dictionary, numbers_of(encoded.indices))
+
+
+def coded_lists(column: pa.ListArray) -> Coded:
+    """The texts of a column of lists without their repetitions."""
+    terms, codes, _ = coded(column.flatten())
+    return Coded(terms, codes, np.repeat(np.arange(len(column)), np.diff(offsets_of(column))))
+
+
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers, or truths, of an array without nulls, in place.
+
+    Arrow's own `to_numpy` imports pandas where that is installed: half a second, and 25 MB that nobody uses.
+    """
+    if pa.types.is_boolean(column.type):
+        return numbers_of(column.cast(pa.uint8())).view(np.bool_)
+    kind = np.dtype(f"{'i' if pa.types.is_signed_integer(column.type) else 'u'}{column.type.bit_width // 8}")
+    buffer = column.buffers()[1]
+    if buffer is None:  # there are none
+        return np.empty(0, kind)
+    return np.frombuffer(buffer, kind, len(column), kind.itemsize * column.offset)
+
+
+def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Numbers, or truths, as an Arrow array, in place where they lie together: the other way of `numbers_of`, for the
+    same reason (`pa.array` asks pandas whether an array is one of its own)."""
+    if numbers.dtype == np.bool_:
+        return array_of(numbers.view(np.uint8)).cast(pa.bool_())
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def lengths_of(column: pa.Array) -> Ints:
+    """How many elements each list has; none where it is null."""
+    if not column.null_count and pa.types.is_list(column.type):
+        return np.diff(offsets_of(column)).astype(np.int64)
+    return numbers_of(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+
+
+def sizes_of(column: pa.Array) -> Ints:
+    """Bytes of each value of an array without nulls."""
+    offsets = offsets_of(column)
+    return np.diff(offsets).astype(np.int64)
+
+
+def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
+    """The offsets of an array of texts, bytes or lists: one more than it has values."""
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
+
+
+def content_of(column: pa.Array) -> bytes:
+    """All values of an array of texts or bytes, joined."""
+    return bytes(buffer_of(column))
+
+
+def buffer_of(column: pa.Array) -> pa.Buffer:
+    """As `content_of`, in place."""
+    offsets = offsets_of(column)
+    buffer = column.buffers()[2]
+    if buffer is None:
+        return pa.py_buffer(b"")
+    return buffer.slice(offsets[0], offsets[-1] - offsets[0])

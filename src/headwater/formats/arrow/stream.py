@@ -1,0 +1,143 @@
+"""A stream of Arrow IPC as one batch of events: what it says of itself is checked before anything is made of it.
+
+Arrow trusts what a stream says: how many rows there are, where a buffer lies, and what compressed bytes become. So the
+messages are looked at one by one (Arrow Columnar Format, Encapsulated message format), and a batch is made only of
+plain columns, whose values cannot take more than the bytes that came.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from ...core.errors import InvalidEvent, TooLarge
+from ...core.limits import APPEND_EVENTS_MAX
+from .events import check_valid
+from .schema import check_plain, check_schema
+
+SCHEMA_BYTES_MAX = 64 * 1024
+"""The longest schema, with all that is said about its columns."""
+BATCHES_MAX = 1024
+"""So many batches at most are made one."""
+_HEADER, _LENGTH, _COMPRESSION = 2, 0, 3
+"""Fields of the tables Message and RecordBatch (Message.fbs)."""
+
+
+def batch_of_stream(content: bytes) -> pa.RecordBatch:
+    """The batches of a stream, valid, as one; the rows were not looked at.
+
+    Raises InvalidEvent (no stream, a schema of which no events can be made, something compressed or malformed), and
+    TooLarge, with what is wrong of which batch.
+    """
+    messages = _messages(content)
+    first = next(messages, None)
+    if first is None or first.type != "schema":
+        raise InvalidEvent("a stream of Arrow IPC is expected, which begins with a schema", "schema")
+    schema = _schema_of(first)
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for index, message in enumerate(messages):
+        where = f"batches[{index}]"
+        if index >= BATCHES_MAX:
+            raise InvalidEvent(f"more than {BATCHES_MAX} batches given, give fewer and larger ones", where)
+        rows += _rows_of(message, where)
+        if rows > APPEND_EVENTS_MAX:
+            raise TooLarge(rows, APPEND_EVENTS_MAX, "events", "events")
+        with _reading(where):
+            batches.append(pa.ipc.read_record_batch(message, schema))
+    if len(batches) == 1:
+        return batches[0]
+    for batch in batches:
+        check_valid(batch)
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def stream_of_batch(batch: pa.RecordBatch) -> bytes:
+    """The other way round."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _messages(content: bytes) -> Iterator[pa.ipc.Message]:
+    reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(content))
+    while True:
+        with _reading("events"):
+            try:
+                message = reader.read_next_message()
+            except StopIteration:
+                return
+        yield message
+
+
+def _schema_of(message: pa.ipc.Message) -> pa.Schema:
+    if (size := message.metadata.size) > SCHEMA_BYTES_MAX:
+        raise TooLarge(size, SCHEMA_BYTES_MAX, "bytes", "schema")
+    with _reading("schema"):
+        schema = pa.ipc.read_schema(message)
+    check_schema(schema)
+    check_plain(schema)
+    return schema
+
+
+def _rows_of(message: pa.ipc.Message, where: str) -> int:
+    """How many rows a batch says that it has. Raises InvalidEvent for what is no plain batch."""
+    if message.type != "record batch":
+        raise InvalidEvent(f"a batch is expected, a message of type {message.type!r} given", where)
+    with _reading(where):
+        metadata = message.metadata.to_pybytes()
+        header = _Table(metadata, int.from_bytes(metadata[:4], "little")).child(_HEADER)
+        is_compressed, rows = header.has(_COMPRESSION), header.long(_LENGTH)
+    if is_compressed:
+        raise InvalidEvent("compressed batches are not taken, write them without compression", where)
+    if rows < 0:
+        raise InvalidEvent(f"it says that it has {rows} rows", where)
+    return rows
+
+
+class _Table:
+    """A table of a FlatBuffer, which Arrow has verified: its fields by their number."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        self._content, self._at = content, at
+        self._vtable = at - self._read("<i", at)
+        self._vtable_bytes = self._read("<H", self._vtable)
+
+    def has(self, field: int) -> bool:
+        """Whether the field is there."""
+        return self._offset(field) > 0
+
+    def long(self, field: int) -> int:
+        """A field of 64 bits; 0 where it is not there."""
+        offset = self._offset(field)
+        return self._read("<q", self._at + offset) if offset else 0
+
+    def child(self, field: int) -> _Table:
+        """A table in that field."""
+        at = self._at + self._offset(field)
+        return _Table(self._content, at + self._read("<I", at))
+
+    def _offset(self, field: int) -> int:
+        entry = 4 + 2 * field
+        return self._read("<H", self._vtable + entry) if entry + 2 <= self._vtable_bytes else 0
+
+    def _read(self, form: str, at: int) -> int:
+        if at < 0:
+            raise struct.error("an offset below 0")
+        (value,) = struct.unpack_from(form, self._content, at)
+        return int(value)
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """What Arrow cannot read is the client's mistake."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+        problem = f"the Arrow data cannot be read: {str(error).partition(chr(10))[0][:200]}"
+        raise InvalidEvent(problem, where) from None

@@ -1,0 +1,82 @@
+"""Stored events as Arrow tables: the one schema that streams over HTTP and Parquet files of events have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise, repeat
+
+import pyarrow as pa
+
+from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence_number", pa.int64(), nullable=False),
+        pa.field("recorded_at", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("tags", pa.list_(pa.string()), nullable=False),
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("attributes", pa.map_(pa.string(), pa.string()), nullable=False),
+        pa.field("group_key", pa.string(), nullable=False),
+        pa.field("envelope", pa.binary(), nullable=False),
+        pa.field("encoding", pa.int8(), nullable=False),
+    ]
+)
+"""The fields of `core.SequencedEvent`, in their order."""
+
+STREAM = "application/vnd.apache.arrow.stream"
+OPENING: bytes = SCHEMA.serialize().to_pybytes()
+"""What a stream of events begins with (Arrow IPC streaming format): then come pages, then the closing."""
+CLOSING = b"\xff\xff\xff\xff\0\0\0\0"
+
+_sequenced = partial(tuple.__new__, SequencedEvent)
+
+
+def record_batch(events: Sequence[SequencedEvent]) -> pa.RecordBatch:
+    """The events as one batch of that schema."""
+    columns = (
+        dict(zip(SCHEMA.names, zip(*events, strict=True), strict=True)) if events else dict.fromkeys(SCHEMA.names, ())
+    )
+    columns["attributes"] = tuple([list(attributes.items()) for attributes in columns["attributes"]])
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def encode_page(events: Sequence[SequencedEvent]) -> bytes:
+    """The events as one message of a stream."""
+    message: bytes = record_batch(events).serialize().to_pybytes()
+    return message
+
+
+def events_of(batch: pa.RecordBatch) -> list[SequencedEvent]:
+    """The events of a batch of that schema, decoded column by column."""
+    columns = {name: batch.column(name) for name in SCHEMA.names}
+    columns["recorded_at"] = columns["recorded_at"].cast(pa.int64())
+    values: dict[str, Iterable[object]] = {
+        name: column.to_pylist() for name, column in columns.items() if name not in ("tags", "attributes", "encoding")
+    }
+    values["tags"] = _lists(columns["tags"])
+    values["attributes"] = _mappings(columns["attributes"])
+    encodings = columns["encoding"].to_pylist()
+    values["encoding"] = map(Encoding, encodings) if any(encodings) else repeat(Encoding.DATA, len(encodings))
+    return list(map(_sequenced, zip(*[values[name] for name in SCHEMA.names], strict=True)))
+
+
+def _lists(column: pa.ListArray) -> Iterator[tuple[str, ...]]:
+    """Each row as a tuple; all of them in one go, because Arrow takes its time over each list."""
+    offsets = column.offsets.to_pylist()
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0]).to_pylist()
+    return (tuple(values[low - offsets[0] : high - offsets[0]]) for low, high in pairwise(offsets))
+
+
+def _mappings(column: pa.MapArray) -> Iterator[Mapping[str, str]]:
+    offsets = column.offsets.to_pylist()
+    if offsets[0] == offsets[-1]:
+        return repeat(NO_ATTRIBUTES, len(column))
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    names, items = column.keys.slice(first, count).to_pylist(), column.items.slice(first, count).to_pylist()
+    pairs = list(zip(names, items, strict=True))
+    return (dict(pairs[low - first : high - first]) for low, high in pairwise(offsets))

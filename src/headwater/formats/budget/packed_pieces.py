@@ -1,0 +1,122 @@
+"""A long MessagePack array cut into short ones, so that no call into a decoder takes long."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.errors import InvalidInput, TooLarge
+from .. import packed
+from .values import packed_walk
+
+PIECE_BYTES = 128 * 1024
+PIECE_ELEMENTS = 512
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_ARRAY, _MAP = 0xDC, 0xDE
+
+
+def length_of(value: bytes, at: int = 0) -> int | None:
+    """How many elements the array at that place has, or members the map; None if it is something else."""
+    return _opened(value, at)[0]
+
+
+def array_at(content: bytes, at: int) -> tuple[int | None, int]:
+    """How many elements the array there has, None if it is something else; and where the first of them begins."""
+    return _opened(content, at) if _is_array(content, at) else (None, at)
+
+
+def map_at(content: bytes, at: int) -> tuple[int | None, int]:
+    """How many members the map there has, None if it is something else; and where the first of them begins."""
+    return (None, at) if _is_array(content, at) else _opened(content, at)
+
+
+def _is_array(content: bytes, at: int) -> bool:
+    first = content[at] if at < len(content) else 0
+    return 0x90 <= first <= 0x9F or first in (_ARRAY, _ARRAY + 1)
+
+
+def _opened(content: bytes, at: int) -> tuple[int | None, int]:
+    first = content[at] if at < len(content) else 0
+    if 0x80 <= first <= 0x9F:
+        return first & 0x0F, at + 1
+    if first in (_ARRAY, _MAP):
+        return int.from_bytes(content[at + 1 : at + 3], "big"), at + 3
+    if first in (_ARRAY + 1, _MAP + 1):
+        return int.from_bytes(content[at + 1 : at + 5], "big"), at + 5
+    return None, at
+
+
+class Span(NamedTuple):
+    """Where a value is."""
+
+    end: int
+    values: int
+    """How many it has in it, itself and keys of maps included."""
+
+
+def span_at(content: bytes, at: int, limit: int, where: str) -> Span:
+    """Of the value that begins there, of which nothing is made. Raises InvalidInput, also for more than `limit` values.
+
+    With a limit of 16,384 this takes less than 2 ms.
+    """
+    end, values, left = packed_walk(content, at, limit)
+    if left > len(content) - end or end > len(content):
+        raise InvalidInput(f"malformed MessagePack: it ends before what begins at byte {at} does", where)
+    if left:
+        raise InvalidInput(f"more than {limit} values given", where)
+    return Span(end, values)
+
+
+def elements_of(array: bytes, limit: int, where: str) -> list[msgspec.Raw]:
+    """The elements of an array, none of them decoded. Raises TooLarge before it looks at any, and InvalidInput."""
+    length = length_of(array)
+    if length is not None and length > limit:
+        raise TooLarge(length, limit, "elements", where)
+    return packed.decode(_raws, array)
+
+
+def pieces_of(elements: list[msgspec.Raw]) -> Iterator[tuple[int, bytes]]:
+    """Arrays of some elements each, with the index of the first."""
+    start = size = 0
+    for index, element in enumerate(elements):
+        size += len(bytes(element))
+        if size >= PIECE_BYTES or index - start == PIECE_ELEMENTS - 1:
+            yield start, array_of(elements[start : index + 1])
+            start, size = index + 1, 0
+    if start < len(elements):
+        yield start, array_of(elements[start:])
+
+
+class Cut:
+    """The elements of a long array in pieces, found one after the other: see `PIECE_BYTES`, `PIECE_ELEMENTS`."""
+
+    def __init__(self, start: int) -> None:
+        """`start` is where the first element begins."""
+        self._start, self._first, self._count = start, 0, 0
+        self.pieces: list[tuple[int, int, int, int]] = []
+        """Of each: the index of its first element, how many there are, where they begin and where they end."""
+
+    def add(self, end: int) -> None:
+        """The next element ends there."""
+        self._count += 1
+        if end - self._start >= PIECE_BYTES or self._count == PIECE_ELEMENTS:
+            self.finish(end)
+
+    def finish(self, end: int) -> None:
+        """No element follows in this piece."""
+        if self._count:
+            self.pieces.append((self._first, self._count, self._start, end))
+            self._start, self._first, self._count = end, self._first + self._count, 0
+
+
+def array_head(count: int) -> bytes:
+    """What stands before the elements of an array of so many."""
+    return struct.pack(">BI", _ARRAY + 1, count)
+
+
+def array_of(elements: list[msgspec.Raw]) -> bytes:
+    """The array of those elements."""
+    return array_head(len(elements)) + b"".join(map(bytes, elements))

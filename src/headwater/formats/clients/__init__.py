@@ -1,0 +1,1 @@
+"""Answers, addresses and retries, shared by all HTTP clients."""

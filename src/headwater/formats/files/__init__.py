@@ -1,0 +1,1 @@
+"""Files of events: format detection and rows."""

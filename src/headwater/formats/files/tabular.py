@@ -1,0 +1,155 @@
+"""Tables of text (CSV and its kin) as events: one row, one event, by a mapping of columns. No I/O: lines come in.
+
+The data of an event is its row as a JSON object, every column as it stands. A table that `headwater export` wrote comes
+back as it went (`csv_rows`), unless a column is named.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import msgspec
+
+from ...core.errors import InvalidInput
+from ...core.event import Event
+from ...core.limits import show
+from ..foreign import derived_id, fit_tag, rfc3339
+from .csv_rows import exported_reader, is_exported
+
+DELIMITERS = ",;\t|"
+TYPE_COLUMNS = ("type", "event_type", "eventtype", "event", "activity", "concept:name")
+TIME_COLUMNS = ("time", "timestamp", "time:timestamp", "event_time", "datetime", "date")
+"""Names by which a column is guessed where none is named, in this order; capitals do not matter."""
+
+NOTHING = frozenset({"", "NA", "NULL", "null", "None"})
+"""What tables write where there is no value: such a cell gives no tag and no time."""
+
+_SEEN_MAX = 8192
+"""Tags and times are the same again and again: so many of each are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMapping:
+    """Which column becomes what."""
+
+    source: str
+    """The source of all events, part of their identity."""
+    type_column: str | None = None
+    """None = guessed by name."""
+    time_column: str | None = None
+    """None = guessed by name; without one the events have no time of their own."""
+    id_column: str | None = None
+    """None = ids are derived from source, row number and row."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """Pairs of column and tag key."""
+    time_format: str | None = None
+    """A `strptime` format; None = ISO 8601 or numbers since 1970."""
+    delimiter: str | None = None
+    """None = the one of `DELIMITERS` that the first line has most of."""
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether it says of any column what it is."""
+        return bool(self.type_column or self.time_column or self.id_column or self.tags)
+
+
+def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]:
+    """The events of a table whose first line names the columns.
+
+    Raises InvalidInput, with the line, for a column that is not there, a row of another length, an empty type or id,
+    or a time that cannot be read.
+    """
+    lines = iter(lines)
+    header, delimiter = heading(next(lines, ""), mapping.delimiter)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    if is_exported(header) and not mapping.names_columns:
+        event_of = exported_reader(header)
+    else:
+        event_of = row_reader(header, guessed(header, mapping))
+    position = 0
+    try:
+        for row in rows:
+            if not row:
+                continue
+            position += 1
+            yield event_of(row, position)
+    except (InvalidInput, csv.Error) as error:
+        problem = error.problem if isinstance(error, InvalidInput) else str(error)
+        raise InvalidInput(problem, f"line {rows.line_num + 1}") from None
+
+
+def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], str]:
+    """The names of the columns, and the delimiter: the one given, or the one of DELIMITERS that the line has most of.
+
+    Raises InvalidInput where there are no names.
+    """
+    delimiter = delimiter or max(DELIMITERS, key=first_line.count)
+    header = next(csv.reader([first_line], delimiter=delimiter), [])
+    if not header:
+        raise InvalidInput("a first line with the names of the columns is expected", "line 1")
+    return header, delimiter
+
+
+def guessed(header: Sequence[str], mapping: TableMapping) -> TableMapping:
+    """The mapping with its columns of type and time found by name where they are not given, and all of them checked.
+
+    Raises InvalidInput for a column that is not in the table.
+    """
+    type_column = mapping.type_column or _first_of(TYPE_COLUMNS, header)
+    if type_column is None:
+        raise InvalidInput(f"no column of event types was found among {show(list(header))}; name one", "line 1")
+    found = replace(
+        mapping, type_column=type_column, time_column=mapping.time_column or _first_of(TIME_COLUMNS, header)
+    )
+    named = [found.type_column, found.time_column, found.id_column, *(column for column, _ in found.tags)]
+    for column in named:
+        if column is not None and column not in header:
+            raise InvalidInput(f"there is no column {show(column)}; there are {', '.join(header)}", "line 1")
+    return found
+
+
+def _first_of(names: Sequence[str], header: Sequence[str]) -> str | None:
+    by_name = {column.lower(): column for column in reversed(header)}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequence[str], int], Event]:
+    """What makes an event of a row and its position, the first being 1; the mapping is one that `guessed` has checked.
+
+    Raises InvalidInput, without a place, for what is wrong with the row.
+    """
+
+    def place(column: str | None) -> int | None:
+        return None if column is None else header.index(column)
+
+    type_at, time_at, id_at = place(mapping.type_column), place(mapping.time_column), place(mapping.id_column)
+    tags_at = [(header.index(column), key) for column, key in mapping.tags]
+    assert type_at is not None
+    encode = msgspec.json.Encoder().encode
+    tag_of, time_of = lru_cache(_SEEN_MAX)(fit_tag), lru_cache(_SEEN_MAX)(rfc3339)
+
+    def event_of(row: Sequence[str], position: int) -> Event:
+        if len(row) != len(header):
+            raise InvalidInput(f"{len(header)} cells are expected, {len(row)} given")
+        if not row[type_at]:
+            raise InvalidInput(f"the column {show(mapping.type_column)} of event types is empty")
+        attributes = {"datacontenttype": "application/json"}
+        if time_at is not None and row[time_at] not in NOTHING:
+            attributes["time"] = time_of(row[time_at], mapping.time_format)
+        if id_at is None:
+            id = derived_id(mapping.source, position, "\x1f".join(row))
+        elif not (id := row[id_at]):
+            raise InvalidInput(f"the column {show(mapping.id_column)} of ids is empty")
+        return Event(
+            type=row[type_at],
+            data=encode(dict(zip(header, row, strict=True))),
+            tags=tuple(sorted({tag_of(key, row[at]) for at, key in tags_at if row[at] not in NOTHING})),
+            id=id,
+            source=mapping.source,
+            attributes=attributes,
+        )
+
+    return event_of

@@ -1,0 +1,1 @@
+"""Settings: declaration, parsing, and the settings that several rooms share."""

@@ -1,0 +1,24 @@
+"""Paths of this machine. A URL is refused, and no directory is made that is named like one."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.errors import InvalidInput
+from ...core.limits import show
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)", re.ASCII)
+
+
+def scheme_of(given: str) -> str | None:
+    """The scheme of a URL; None for a path. `C:\\data` and `a:b` are paths."""
+    found = _SCHEME.match(given)
+    return None if found is None else found[0]
+
+
+def check_local(given: str, where: str, what: str = "a path") -> None:
+    """Raises InvalidInput for what cannot be a path of this machine; `what` is expected."""
+    if given and scheme_of(given) is None:
+        return
+    hint = f"; {scheme_of(given)}:// is not served" if given else ""
+    raise InvalidInput(f"{what} of this machine is expected, {show(given)} given{hint}", where)

@@ -1,0 +1,123 @@
+"""Stored events as FutoIn events, in pages that fit a message."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+from ...core.local import LocalLog
+from ...core.log import Page
+from ...core.loop.slices import Slices
+from ...formats.tracing import headers_of
+from ..messages.json_values import is_json
+from ..messages.message import Coder
+from ..naming import OTHER, Naming, Selected
+from ..settings import PAGE_EVENTS
+
+STEP_BYTES = 256 * 1024
+"""How much is read in one step; a page of 8M takes several."""
+_BETWEEN_BYTES = 1
+"""What a coder puts between two events."""
+
+
+class Group(NamedTuple):
+    """Some events, encoded, and how far they reach in the log."""
+
+    events: list[bytes]
+    upto: int
+    """Everything up to this number is in the group, or in an earlier one, or not wanted."""
+    last: int
+    """The number of the last event; 0 if there is none."""
+
+
+def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: int = PAGE_EVENTS) -> Page:
+    """The wanted events after that number, of one bounded step through the log."""
+    if selected.is_nothing:
+        head = log.head()
+        return Page((), max(after, head), head, True)
+    page = log.read_page(selected.query, after, limit=limit, bytes_max=bytes_max)
+    if selected.accepts is None:
+        return page
+    return page._replace(events=[event for event in page.events if selected.accepts(event.type)])
+
+
+Read = Callable[[int, int, int], Page]
+"""`read` of one log and selection."""
+Turn = Callable[[Callable[[], Page]], Awaitable[Page]]
+"""Does some work when it is its caller's turn (`core.loop.scheduler`)."""
+
+
+async def group_after(
+    read: Read,
+    turn: Turn,
+    after: int,
+    coder: Coder,
+    naming: Naming,
+    bytes_max: int,
+    page_bytes: int = 0,
+    events_max: int = PAGE_EVENTS,
+    *,
+    is_traced: bool = False,
+) -> tuple[Group, bool]:
+    """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub), and at most
+    `events_max`; and whether there were no more in the log. None may be found in the steps that it takes: then `upto`
+    says how far it came.
+
+    Several have no more than `page_bytes` together, if that is less; with `is_traced` each says which trace it is in.
+    Others have their turn between a few and the next.
+    """
+    slices = Slices()
+    encoded: list[bytes] = []
+    size, last, together = 0, 0, min(page_bytes or bytes_max, bytes_max)
+    while True:
+        room = min(STEP_BYTES, max(1, together - size))
+        page = await turn(partial(read, after, room, events_max - len(encoded)))
+        for event in page.events:
+            one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
+            size += len(one) + _BETWEEN_BYTES
+            if size > together and encoded:
+                return Group(encoded, last, last), False
+            encoded.append(one)
+            last = event.sequence_number
+            if slices.is_over:
+                await slices.pause()
+        after = max(after, page.cursor)
+        if page.is_last or not page.events or len(encoded) >= events_max:
+            return Group(encoded, after, last), page.is_last
+        await slices.pause()
+
+
+def encode_event(
+    event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool = False
+) -> bytes:
+    """One event; one that is larger than that is a stub, so that it stalls nobody."""
+    trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
+    ts = timestamp(event.recorded_at // 1000)
+    name = naming.name(event.type)
+    data = data_of(event)
+    if name == OTHER and event.type != OTHER:
+        data = b'{"type":%b,"data":%b}' % (msgspec.json.encode(event.type), data)
+    one = coder.event(event.sequence_number, name.encode(), data, ts, trace)
+    if len(one) <= bytes_max:
+        return one
+    stub = msgspec.json.encode({"too_large": {"bytes": len(event.data), "allowed": bytes_max, "type": event.type}})
+    return coder.event(event.sequence_number, name.encode(), stub, ts, trace)
+
+
+def data_of(event: SequencedEvent) -> bytes:
+    """The event's data as JSON: as it is, or {"data_base64": ...}."""
+    if event.encoding is Encoding.DATA and is_json(event.data):
+        return event.data
+    return b'{"data_base64":"%b"}' % base64.b64encode(event.data)
+
+
+@lru_cache(maxsize=1024)
+def timestamp(seconds: int) -> bytes:
+    """Whole seconds since 1970 UTC as an EventTimestamp."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)).encode()

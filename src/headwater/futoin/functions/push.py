@@ -1,0 +1,406 @@
+"""Pushing events over a connection that the consumer opened (FTN18, 3.3.2 and 3.3.3): reliable, and live.
+
+A push is a cursor and at most two groups on their way, never a queue of events: what waits, waits in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from ...core.access import Right
+from ...core.consumer import Consumer
+from ...core.errors import ConsumerNotFound, NotPrimary
+from ...core.readers import Reader, Waiting
+from ..calls import ENVELOPE_BYTES, Call, CallbackConnection
+from ..errors import DEFENSE_REJECTED, FutoInError
+from ..host import Opened
+from ..messages.coders import JSON
+from ..messages.interface import MESSAGE_BYTES_MAX
+from .events import Group, group_after, read
+from .poll import LIVE, check_reliable
+
+LATE_MAX = 4
+"""Pushes of one `seq` whose answers are waited for; the oldest is given up for one more."""
+
+
+class Reach(NamedTuple):
+    """Which part of the log a push was about."""
+
+    start: int
+    """What the consumer had acknowledged."""
+    upto: int
+    """What it has acknowledged with a success."""
+
+
+class UnansweredPushes:
+    """The pushes of one `seq` to one consumer. The future of each is the name of an error, or None for success."""
+
+    def __init__(self) -> None:
+        self._reaches: dict[asyncio.Future[str | None], Reach] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._reaches)
+
+    def add(self, answer: asyncio.Future[str | None], reach: Reach) -> None:
+        """Wait for one more."""
+        if len(self._reaches) >= LATE_MAX:
+            oldest = next(iter(self._reaches))
+            del self._reaches[oldest]
+            oldest.cancel()
+        self._reaches[answer] = reach
+
+    def taken(self) -> Reach | None:
+        """Of those that were answered with success, what reaches furthest; all that were answered are forgotten."""
+        answered = [answer for answer in self._reaches if answer.done()]
+        reaches = {answer: self._reaches.pop(answer) for answer in answered}
+        successes = [reach for answer, reach in reaches.items() if not answer.cancelled() and answer.result() is None]
+        return max(successes, key=lambda reach: reach.upto, default=None)
+
+    async def success(self, timeout_s: float, answer: asyncio.Future[str | None] | None = None) -> Reach | None:
+        """Wait for the first success of any; None after that time, or when `answer` turns out to be an error."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self._reaches and (left_s := deadline - loop.time()) > 0:
+            await asyncio.wait(self._reaches, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            if (reach := self.taken()) is not None:
+                return reach
+            if answer is not None and answer.done():
+                return None
+        await asyncio.sleep(max(0.0, deadline - loop.time()))
+        return None
+
+    def forget(self) -> None:
+        """Wait for none of them any more."""
+        for answer in self._reaches:
+            answer.cancel()
+        self._reaches.clear()
+
+
+GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
+"""futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
+LIVE_GROUPS_MAX = 2
+"""Groups of a live push that may be on their way at once."""
+PUSHES_MAX = 64
+"""Of one connection."""
+PASSED_OVER_S = 1.0
+"""How often at most it is stored that a consumer passed over events that it does not want."""
+
+
+class Pushing:
+    """Begins pushes, and knows those of reliable consumers: of each the newest runs, and older ones stand by."""
+
+    def __init__(self) -> None:
+        self.reliable: dict[tuple[object, ...], list[Push]] = {}
+        """By log, owner and component; the newest last."""
+
+    async def ready_to_receive(self, call: Call) -> bytes:
+        """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over, until its
+        connection ends: then the one before goes on.
+        """
+        component, connection = call.parameters["component"], call.channel.connection
+        assert connection is not None, "a constraint of the interface"
+        is_live = component == LIVE
+        if not is_live:
+            check_reliable(call)
+        opened = await call.log(Right.READ)
+        owner = call.caller.owner
+        if not is_live and opened.log.consumer(owner, component) is None:
+            raise ConsumerNotFound(owner, component)
+        want = call.parameters["want"]
+        key = (owner, component, None if want is None else frozenset(want)) if is_live else (owner, component)
+        if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
+            raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
+        if is_live:
+            push: Push = LivePush(call, connection, opened, key)
+        else:
+            push = ReliablePush(call, connection, opened, key, self.reliable)
+        call.afterwards = push.start
+        return call.coder.value(True)
+
+
+class Push(ABC):
+    """The push to one consumer over one connection."""
+
+    def __init__(self, call: Call, connection: CallbackConnection, opened: Opened, key: tuple[object, ...]) -> None:
+        """`key` tells it from others on its connection: two live ones with different wishes are two."""
+        self.connection, self.opened, self.key = connection, opened, key
+        self.owner, self.component = call.caller.owner, call.parameters["component"]
+        self._may_act = call.host.may_act
+        self.settings, self.statistics, self._turn = call.host.settings, call.host.statistics, call.turn
+        self.selected = opened.view.select(call.parameters["want"])
+        version = call.function.version
+        self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
+        self._bytes_max = MESSAGE_BYTES_MAX - ENVELOPE_BYTES if version == (1, 0) else GROUP_BYTES_MAX
+        self._begin = opened.log.head()
+        """Where a live push begins."""
+        expires_at = call.caller.user.expires_at
+        self._login_s = None if expires_at is None else max(0.0, expires_at - time.time())
+        """For how long the login of its caller holds; None = for ever."""
+        self._task: asyncio.Task[None] | None = None
+        self._readers, want = call.host.readers, call.parameters["want"]
+        client = call.channel.scope.get("client")
+        self.reader = Reader(
+            "futoin",
+            opened.log,
+            self._end,
+            user=call.caller.user.name,
+            peer=(call.channel.peer, client[1] if client else None),
+            wants=None if want is None else ",".join(want),
+            component=self.component,
+            position=self._begin,
+        )
+        self._forget: Callable[[], None] | None = None
+        """From `start` to `stop`."""
+        self._on_the_way = 0
+        """Groups without an answer."""
+
+    def start(self) -> None:
+        """Begin, in place of an older push of the same consumer on this connection."""
+        if (older := self.connection.pushes.get(self.key)) is not None:
+            older.stop()
+        self.connection.pushes[self.key] = self
+        self._forget = self._readers.add(self.reader)
+        self.resume()
+
+    def stop(self) -> None:
+        """End, wherever it is; what was not acknowledged will be pushed again."""
+        self.pause()
+        if self._forget is not None:
+            self._forget()
+        if self.connection.pushes.get(self.key) is self:
+            del self.connection.pushes[self.key]
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        self._task = asyncio.create_task(self._run())
+
+    def pause(self) -> None:
+        """Push nothing until it is resumed, or stopped."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _end(self, reason: str) -> None:
+        """An operator ends it, and with it the connection: so its consumer comes to know."""
+        self.connection.close(reason)
+
+    async def _run(self) -> None:
+        """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
+        try:
+            async with asyncio.timeout(self._login_s) as login:
+                await self._push()
+        except TimeoutError:
+            self.connection.close("the token of the login has expired" if login.expired() else "")
+        except ConsumerNotFound:
+            self.connection.close(f"consumer {self.component} is not registered any more")
+        except NotPrimary:
+            self.connection.close("another server pushes by now")
+        except OSError:  # the peer has left
+            self.connection.close("")
+        except Exception:
+            self.connection.fail()
+        else:
+            self.connection.close("the log is closed")
+
+    @abstractmethod
+    async def _push(self) -> None:
+        """Push, until the log is closed."""
+
+    async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
+        """Send a group; the future is the name of the error that answers it, or None for success. Raises NotPrimary."""
+        if not self._may_act():
+            raise NotPrimary(self.opened.log.name)
+        self.statistics.pushes[LIVE.lower() if self.component == LIVE else "reliable"] += 1
+        self.statistics.traffic.events_out += len(group.events)
+        parameters = JSON.message([("seq", JSON.value(seq)), ("events", JSON.array(group.events))])
+        self.reader.waits(Waiting.READING)
+        answer = await self.connection.call(self._function, parameters)
+        self.reader.waits(Waiting.ANSWERS)
+        self.reader.sent(group.upto, len(group.events))
+        self._on_the_way += 1
+        answer.add_done_callback(self._on_answer)
+        return answer
+
+    def _on_answer(self, answer: asyncio.Future[str | None]) -> None:
+        """A group was answered, or nobody waits for that any more."""
+        self._on_the_way -= 1
+        if not self._on_the_way:
+            self.reader.waits(Waiting.EVENTS)
+
+    async def _group_after(self, cursor: int, events_max: int) -> tuple[Group, bool]:
+        """See `group_after`."""
+        log_read = partial(read, self.opened.log, self.selected)
+        return await group_after(
+            log_read, self._turn, cursor, JSON, self.opened.view, self._bytes_max, events_max=events_max
+        )
+
+
+class ReliablePush(Push):
+    """One group at a time, until it is acknowledged; after a failure its first half again, under the same `seq`.
+
+    So a consumer that cannot deal with a whole group in its time (the reference's own library gives it 5 s) comes to
+    one that it can; from there on groups grow by an event with each success.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        connection: CallbackConnection,
+        opened: Opened,
+        key: tuple[object, ...],
+        reliable: dict[tuple[object, ...], list[Push]],
+    ) -> None:
+        super().__init__(call, connection, opened, key)
+        self._reliable, self._consumer_key = reliable, (opened, *key)
+        self.reader.position = self._consumer().acknowledged
+        self._seq = 0
+        self._unanswered = UnansweredPushes()
+        """Of this `seq`."""
+        self._failures = 0
+        """In a row."""
+        self._events_max = self._group_events = min(self.settings.reliable_group_events, self.settings.max_chunk_events)
+        """How many events a group may have, and how many the next one has at most."""
+
+    def start(self) -> None:
+        """Begin; what is pushed to the consumer over other connections stands by until this one ends."""
+        super().start()
+        others = self._reliable.setdefault(self._consumer_key, [])
+        if others:
+            others[-1].pause()
+        others.append(self)
+
+    def stop(self) -> None:
+        """End; the one before goes on, if there is one."""
+        super().stop()
+        self._unanswered.forget()
+        others = self._reliable.get(self._consumer_key, [])
+        if self not in others:
+            return
+        was_running = others[-1] is self
+        others.remove(self)
+        if not others:
+            del self._reliable[self._consumer_key]
+        elif was_running:
+            others[-1].resume()
+
+    async def _push(self) -> None:
+        if (reach := self._unanswered.taken()) is not None:  # answered while it stood by
+            await self._succeed(reach)
+        while not self.opened.log.is_closed:
+            start = self._consumer().acknowledged
+            group = await self._next_group(start)
+            if group.events:
+                await self._deliver(start, group)
+
+    def _consumer(self) -> Consumer:
+        """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
+        consumer = self.opened.log.consumer(self.owner, self.component)
+        if consumer is None:
+            raise ConsumerNotFound(self.owner, self.component)
+        return consumer
+
+    async def _next_group(self, start: int) -> Group:
+        """The next events; none if the consumer's position moved meanwhile, or the log is closed."""
+        loop = asyncio.get_running_loop()
+        log, cursor = self.opened.log, start
+        stored_at = loop.time()
+        while True:
+            next_commit = self.opened.asynchronous.next_commit
+            group, is_last = await self._group_after(cursor, self._group_events)
+            if group.events:
+                return group
+            cursor = max(cursor, group.upto)
+            has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
+            if not is_last:
+                await asyncio.sleep(0)
+            elif not log.is_closed and not has_time_passed:
+                has_time_passed = not await self._wait(next_commit)
+            if self._consumer().acknowledged != start or log.is_closed:
+                return Group([], cursor, 0)
+            if has_time_passed:
+                await self._acknowledge(cursor)  # also tells that the consumer is alive
+                return Group([], cursor, 0)
+
+    async def _wait(self, next_commit: asyncio.Future[None]) -> bool:
+        done, _ = await asyncio.wait((next_commit,), timeout=self.settings.seen_interval_s)
+        return bool(done)
+
+    async def _deliver(self, start: int, group: Group) -> None:
+        """Send the group, and wait for an answer to it, or to one before it under the same `seq` that comes late."""
+        if self._failures:
+            self.statistics.redeliveries += 1
+        answer = await self._send(self._seq, group)
+        self._unanswered.add(answer, Reach(start, group.upto))
+        reach = await self._unanswered.success(self.settings.answer_s, answer)
+        if reach is None:
+            self._failures += 1
+            self._group_events = max(1, len(group.events) // 2)
+            reach = await self._success_in_pause()
+        if reach is not None:
+            await self._succeed(reach)
+
+    async def _success_in_pause(self) -> Reach | None:
+        """Wait before a group is sent again, longer with each failure in a row; a success ends that."""
+        pause_s = min(self.settings.retry_s * 2 ** min(self._failures - 1, 30), self.settings.answer_s)
+        if self._unanswered:
+            return await self._unanswered.success(pause_s)
+        await asyncio.sleep(pause_s)
+        return None
+
+    async def _succeed(self, reach: Reach) -> None:
+        """Acknowledge, unless an operator has moved the consumer back since; and go on under the next `seq`."""
+        self._seq += 1
+        self._failures = 0
+        self._unanswered.forget()
+        self._group_events = min(self._group_events + 1, self._events_max)
+        if self._consumer().acknowledged >= reach.start:
+            await self._acknowledge(reach.upto)
+
+    async def _acknowledge(self, position: int) -> None:
+        self.reader.sent(position, 0)
+        await asyncio.to_thread(self.opened.log.acknowledge, self.owner, self.component, position)
+
+
+class LivePush(Push):
+    """From now on, two groups on their way at most; who is too slow misses the oldest, and sees a gap in `seq`."""
+
+    async def _push(self) -> None:
+        log = self.opened.log
+        cursor, seq = self._begin, 0
+        on_the_way: set[asyncio.Task[None]] = set()
+        try:
+            while not log.is_closed:
+                if len(on_the_way) >= LIVE_GROUPS_MAX:
+                    _, on_the_way = await asyncio.wait(on_the_way, return_when=asyncio.FIRST_COMPLETED)
+                next_commit = self.opened.asynchronous.next_commit
+                if log.head() - cursor > self.settings.live_behind_max:
+                    oldest = log.head() - self.settings.live_behind_max
+                    self.statistics.skipped += oldest - cursor
+                    cursor = oldest
+                    seq += 1
+                group, is_last = await self._group_after(cursor, self.settings.max_chunk_events)
+                cursor = max(cursor, group.upto)
+                if group.events:
+                    answer = await self._send(seq, group)
+                    on_the_way.add(asyncio.create_task(self._answered(answer)))
+                    seq += 1
+                    continue
+                self.reader.sent(cursor, 0)
+                if is_last:
+                    await asyncio.wait((next_commit,))
+                else:
+                    await asyncio.sleep(0)
+        finally:
+            for task in on_the_way:
+                task.cancel()
+
+    async def _answered(self, answer: asyncio.Future[str | None]) -> None:
+        """Wait for an answer, but not for ever: an error is as good as success."""
+        done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
+        if not done:
+            answer.cancel()  # nobody waits for it any more

@@ -1,0 +1,1 @@
+"""FTN3 messages: coders, types, signatures."""

@@ -1,0 +1,1 @@
+"""A home in PostgreSQL."""

@@ -1,0 +1,236 @@
+"""Connections to a home in PostgreSQL: few, kept, severed where they say nothing for too long.
+
+A statement is never cancelled: to cancel a wait for a synchronous standby is answered as if it had been confirmed.
+Where a server is silent, its connection is severed, and what became of the statement is found out on another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.errors import StorageUnavailable
+from ...formats.installing import how_to_install
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import pq
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECTIONS_MAX = 8
+"""So many commit at a time; PostgreSQL flushes them together."""
+CONNECT_S = 5
+"""How long each host may take to connect, unless the address has a `connect_timeout`."""
+LOCK_TIMEOUT_MS = 2_000
+"""Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
+_BINARY = 1
+"""The format of a value, as the protocol of PostgreSQL numbers it."""
+_UNCONFIRMED = "canceling wait for synchronous replication"
+PINNED = """
+SELECT set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
+"""
+"""A session keeps the `synchronous_commit` that it began with, whatever is configured later; off becomes on."""
+_SETTINGS = f"""
+SET default_transaction_isolation = 'read committed';
+SET lock_timeout = {LOCK_TIMEOUT_MS};
+SET idle_in_transaction_session_timeout = 10000;
+SET statement_timeout = 0;
+{PINNED};
+"""
+
+
+class Prepared(NamedTuple):
+    """A statement that is prepared once on each connection, whose values go out in binary."""
+
+    name: bytes
+    sql: bytes
+    types: Sequence[int]
+
+
+class HomeConnection:
+    """One connection, and whether its last commit was confirmed by the standbys that it was to wait for."""
+
+    def __init__(self, url: str, name: str, connect_s: int = CONNECT_S, hosts: Hosts | None = None) -> None:
+        """Connect, to each host within that time. `name` is what the server's administrator sees.
+
+        `hosts`: those of the address, and which of them comes first. Raises psycopg.OperationalError.
+        """
+        driver = load_driver()
+        self.name = name
+        named = {} if hosts is None else hosts.ordered()
+        self.psycopg: Connection = driver.connect(
+            url, autocommit=True, connect_timeout=connect_s, application_name=name, **named
+        )
+        if hosts is not None:
+            hosts.answered(self.psycopg.info.host, self.psycopg.info.port)
+        self.is_unconfirmed = False
+        """Somebody cancelled the wait for a standby: what was committed can be read, but may be lost."""
+        self.is_severed = False
+        """It was given up here, not there."""
+        self.psycopg.add_notice_handler(self._notice)
+        self._is_prepared = False
+        self._statements: set[bytes] = set()
+
+    def prepare(self) -> None:
+        """Set what holds for all its statements, if that was not done yet. Raises psycopg.Error."""
+        if not self._is_prepared:
+            self.psycopg.execute(_SETTINGS)
+            self._is_prepared = True
+
+    def execute(self, statement: Prepared, values: Sequence[bytes]) -> int:
+        """Execute it; answers how many rows it changed. Blocks until it is answered. Raises psycopg.Error."""
+        libpq = self.psycopg.pgconn
+        if statement.name not in self._statements:
+            self._check(libpq.prepare(statement.name, statement.sql, statement.types))
+            self._statements.add(statement.name)
+        return self._check(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
+
+    def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        driver = load_driver()
+        if result.status != driver.pq.ExecStatus.COMMAND_OK:
+            raise driver.errors.error_from_result(result)
+        return result
+
+    def sever(self) -> None:
+        """Whoever waits for an answer on it gets an error. From any thread."""
+        self.is_severed = True
+        with contextlib.suppress(OSError, self.psycopg.OperationalError):  # it is closed
+            twin = socket.socket(fileno=os.dup(self.psycopg.pgconn.socket))
+            with twin:
+                twin.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End it."""
+        self.psycopg.close()
+
+    def _notice(self, diagnostic: Any) -> None:
+        if _UNCONFIRMED in (diagnostic.message_primary or ""):
+            self.is_unconfirmed = True
+
+
+class Connections:
+    """At most `size` connections to one home. Safe to call from any thread."""
+
+    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s_max: int | None = None) -> None:
+        """`connect_s_max`: the longest time that a host may take to connect, also if the address allows more.
+
+        Raises psycopg.ProgrammingError: the address cannot be read.
+        """
+        self.url = url
+        given = load_driver().conninfo.conninfo_to_dict(url)
+        self._hosts = Hosts(given)
+        connect_s = int(given.get("connect_timeout") or CONNECT_S)
+        self._connect_s = connect_s if connect_s_max is None else min(connect_s, connect_s_max)
+        self._name = name
+        self._places = threading.Semaphore(size)
+        self._changing = threading.Lock()
+        self._idle: list[HomeConnection] = []
+        self._used: set[HomeConnection] = set()
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def one(self, on_taken: Callable[[HomeConnection], None]) -> Iterator[HomeConnection]:
+        """A connection to use; it is not kept if its use raises. `on_taken` gets it before anything is sent.
+
+        Raises psycopg.OperationalError: it cannot be had, and nothing was sent.
+        """
+        with self._places:
+            with self._changing:
+                if self._is_closed:
+                    raise load_driver().OperationalError("the home is closed")
+                taken = self._idle.pop() if self._idle else None
+            taken = taken or HomeConnection(self.url, self._name, self._connect_s, self._hosts)
+            with self._changing:
+                self._used.add(taken)
+            try:
+                on_taken(taken)
+                taken.prepare()
+                yield taken
+            except BaseException:
+                taken.close()
+                raise
+            finally:
+                with self._changing:
+                    self._used.discard(taken)
+                    is_kept = not self._is_closed and taken.name == self._name
+                    if is_kept and not taken.psycopg.closed:
+                        self._idle.append(taken)
+                if not is_kept:
+                    taken.close()
+
+    def rename(self, name: str) -> None:
+        """From now on connections are called so; those of another name are used no more."""
+        with self._changing:
+            self._name = name
+        self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Those that wait are of no use: the server they lead to has gone away."""
+        with self._changing:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    def close(self) -> None:
+        """End all; whoever uses one gets an error."""
+        with self._changing:
+            self._is_closed = True
+            used, idle = list(self._used), self._idle
+            self._idle = []
+        for each in used:
+            each.sever()
+        for each in idle:
+            each.close()
+
+
+def load_driver() -> Any:
+    """psycopg 3. Raises StorageUnavailable: it is not installed."""
+    try:
+        import psycopg
+    except ImportError:
+        raise StorageUnavailable(f"a home in PostgreSQL needs psycopg: {how_to_install('postgres')}") from None
+    return psycopg
+
+
+_LISTS = ("host", "hostaddr", "port")
+
+
+class Hosts:
+    """The hosts that the address of a home names; the one that answered last is tried first.
+
+    libpq tries them in order (`postgresql://a,b:5433/x`), so a first one that is dead would cost its whole time at each
+    connection. Safe to call from any thread.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given`: the parameters of the address, as libpq reads them."""
+        lists = {name: given[name].split(",") for name in _LISTS if given.get(name)}
+        size = max(map(len, lists.values()), default=0)
+        if len(ports := lists.get("port", [])) == 1:
+            lists["port"] = ports * size
+        self._lists = lists
+        self._is_known = size > 1 and "host" in lists and all(len(each) == size for each in lists.values())
+        """Whether the lists are understood; if not, they are left to libpq."""
+        self._first = 0
+
+    def ordered(self) -> dict[str, str]:
+        """The parameters that name the hosts, the one that answered last first; none if there is one host."""
+        first = self._first
+        if not self._is_known:
+            return {}
+        return {name: ",".join(each[first:] + each[:first]) for name, each in self._lists.items()}
+
+    def answered(self, host: str, port: int) -> None:
+        """That one took a connection."""
+        if not self._is_known:
+            return
+        ports = self._lists.get("port", [""] * len(self._lists["host"]))
+        for index, (name, listed) in enumerate(zip(self._lists["host"], ports, strict=True)):
+            if name == host and listed in ("", str(port)):
+                self._first = index
+                return

@@ -1,0 +1,448 @@
+"""The home in PostgreSQL: a row for the head of each log, a row for each frame, one statement for each commit.
+
+The statement sets the head if it is what the writer expects - number, checksum, and term - and inserts the frames if it
+did; the row of the head orders all who try. Where an answer is lost, the same statement is executed again, until it is
+known whose frames are there (`statements`): a look alone would not do, for a statement that was sent can still
+be executed later.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
+from ...storage.frames.encoding import EncodedFrame
+from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
+from ...storage.home.port import JOURNAL_KEY, BegunBatch, Home, HomeChanged
+from . import lease, servers, staged
+from .commit import COMMIT, commit_values
+from .connections import HomeConnection
+from .lease import SYNCHRONOUS, Granted, LeaseStanding
+from .schema import Finding, findings, identity_of, pooling
+from .servers import ServerReport
+from .statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
+
+if TYPE_CHECKING:
+    from .schema import Connection
+
+PAGE_BYTES = 16 * 1024 * 1024
+PAGE_FRAMES = 4096
+FORGET_FRAMES = 1000
+"""So many are deleted by one statement."""
+_HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
+_HEADS = f"SELECT {SYNCHRONOUS}, key, head, crc, term, nonce FROM headwater.log"
+_ONE_FRAME = """
+SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %b AND last = %b
+"""
+_PAGE = """
+SELECT last, content FROM (
+    SELECT last, content, sum(octet_length(content)) OVER (ORDER BY last) - octet_length(content) AS before
+    FROM (
+        SELECT last, content FROM headwater.frame
+        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b AND last <= %b ORDER BY last LIMIT %b
+    ) AS following
+) AS weighed WHERE before < %b ORDER BY last
+"""
+_CREATE = f"""
+WITH mine AS (
+    UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s
+    RETURNING term, nonce
+)
+INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %s, %s, 0, term, nonce FROM mine
+ON CONFLICT (key) DO NOTHING
+"""
+_SKIP = "UPDATE headwater.log SET head = greatest(head, %s) WHERE key = %s AND term = %s AND nonce = %s"
+_FORGET = """
+DELETE FROM headwater.frame WHERE (log, last) IN (
+    SELECT frame.log, frame.last FROM headwater.frame JOIN headwater.log ON frame.log = log.id
+    WHERE key = %s AND term = %s AND nonce = %s AND last < %s ORDER BY last LIMIT %s
+)
+"""
+_DELETE = "DELETE FROM headwater.log WHERE key = %s AND term = %s AND nonce = %s"
+_KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s"
+
+
+@functools.cache
+def _this_process() -> int:
+    """Tells the connections of this process from those of others, which a new primary ends."""
+    return secrets.randbits(62)
+
+
+os.register_at_fork(after_in_child=_this_process.cache_clear)
+
+
+class PostgresHome(Home):
+    """A `storage.home.port.Home` in a PostgreSQL database, in which this server is the primary for one term."""
+
+    def __init__(
+        self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s_max: int | None = None
+    ) -> None:
+        """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
+        self._statements = Statements(
+            url,
+            f"headwater replica {_this_process():x}",
+            lambda: self.unavailable is not None,
+            overdue_s=overdue_s,
+            silence_s=silence_s,
+            connect_s_max=connect_s_max,
+        )
+        self._name = self._statements.name
+        self._term, self._timeline = Term(0, 0), 0
+        self._kept_heads: dict[str, Head] = {}
+        """As they were found, and confirmed, last."""
+        self.may_act: Callable[[], bool] = lambda: True
+        """See Home. Set by who knows of the lease."""
+        self._was_synchronous = False
+        """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after
+        it changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""
+        try:
+            with self._statements.asking() as connection:
+                self._identity = identity_of(connection.psycopg)
+        except BaseException:
+            self._statements.close()
+            raise
+        self._statements.watch()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._statements.connections.url
+
+    @property
+    def incarnation(self) -> str:
+        return self._identity.incarnation
+
+    @property
+    def seed(self) -> int:
+        return self._identity.seed
+
+    @property
+    def term(self) -> Term:
+        return self._term
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        if not self.may_act():
+            return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
+        return self.away
+
+    @property
+    def patience_s(self) -> float:
+        return self._statements.overdue_s
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        return self._statements.away
+
+    def findings(self) -> list[Finding]:
+        """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
+        with self._statements.asking() as connection, self._statements.asking() as another:
+            return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
+
+    # The lease
+
+    def begin_term(self) -> Term:
+        """Take the home for this server, whoever has the lease, as one command or test does.
+
+        Raises StorageUnavailable, NotPrimary: another server was quicker.
+        """
+        granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
+        if granted is None:
+            raise StorageUnavailable(
+                f"{self._name} gives no lease: {self.standing().went_back or 'its history changed'}"
+            )
+        self.end_sessions()
+        if not (self.fence_journal(granted) and self.fence_logs(granted)):
+            raise NotPrimary(JOURNAL_KEY)
+        self.adopt(granted)
+        return granted.term
+
+    def try_lease(
+        self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *, is_forced: bool = False
+    ) -> Granted | None:
+        """Take the lease for that long from now on, if it is free, with the next number; None: it is not given.
+
+        The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
+        nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
+        """
+        with self._statements.asking() as connection:
+            granted = lease.try_lease(connection.psycopg, server, addresses, nonce, length_s, is_forced=is_forced)
+            self._statements.confirm_if_needed(connection)
+        return granted
+
+    def renew_lease(self, term: Term, length_s: float) -> bool:
+        """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            waits = lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
+        self._was_synchronous = bool(waits)
+        return waits is not None
+
+    def release_lease(self, term: Term) -> None:
+        """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            lease.release_lease(connection.psycopg, term)
+
+    def standing(self) -> LeaseStanding:
+        """Who has it. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            found = lease.standing(connection.psycopg)
+        if found is None:
+            raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
+        return found
+
+    def mark(self, what: str) -> None:
+        """The home lacks what it had: it gives no lease until `accept`. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            lease.mark(connection.psycopg, what)
+            self._statements.confirm_if_needed(connection)
+
+    def accept(self, pause_s: float, *, is_loss: bool = True) -> None:
+        """Vouch for the history that it has now; no server gets the lease for that long. Raises StorageUnavailable.
+
+        `is_loss`: the next primary makes new incarnations of all logs.
+        """
+        with self._statements.asking() as connection:
+            lease.accept(connection.psycopg, pause_s, is_loss=is_loss)
+            self._statements.confirm(connection)
+
+    def identifier(self) -> str:
+        with self._statements.asking() as connection:
+            return lease.identifier(connection.psycopg)
+
+    def losses(self) -> int:
+        with self._statements.asking() as connection:
+            return lease.losses(connection.psycopg)
+
+    # The servers
+
+    def tell_of(self, report: ServerReport) -> None:
+        """That is how the server of this process is now. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            servers.tell(connection.psycopg, _this_process(), report)
+
+    def leave(self) -> None:
+        """The server of this process ends. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            servers.leave(connection.psycopg, _this_process())
+
+    def others_connected(self) -> int:
+        """How many other processes of servers and commands have a session. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return len(servers.connected(connection.psycopg) - {_this_process()})
+
+    def servers(self) -> list[ServerReport]:
+        """What servers told of themselves, by name. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return servers.servers(connection.psycopg)
+
+    # The term
+
+    def end_sessions(self) -> None:
+        """End those of other primaries, as far as the database lets this role. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            lease.end_sessions(connection.psycopg)
+
+    def fence_journal(self, granted: Granted) -> bool:
+        """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
+        return self._fence(lease.fence_journal, granted) > 0
+
+    def fence_logs(self, granted: Granted) -> bool:
+        """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
+
+        The journal comes first: a log is made by who has that, so none is made in between.
+        """
+        self._fence(lease.fence_logs, granted)
+        head = self.head(JOURNAL_KEY)
+        return head is not None and head.term == granted.term
+
+    def adopt(self, granted: Granted) -> None:
+        """From now on append under that term, whose fences are set."""
+        self._term, self._timeline = granted
+        self._statements.gives_up = False
+        self._statements.connections.rename(f"headwater primary {_this_process():x}")
+
+    def give_up(self) -> None:
+        """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
+        self._statements.gives_up = True
+
+    def _fence(self, fence: Callable[[Connection, Granted], int], granted: Granted) -> int:
+        with self._statements.asking() as connection:
+            found = fence(connection.psycopg, granted)
+            if found:
+                self._statements.confirm_if_needed(connection)
+            else:  # it was set before, and its wait for a standby may have been cut short
+                self._statements.confirm(connection)
+        return found
+
+    # Frames
+
+    def head(self, key: str) -> Head | None:
+        with self._statements.asking() as connection:
+            return _head(connection, key)
+
+    def heads(self) -> dict[str, Head]:
+        """Where all logs end, by their keys. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return {key: _as_head(row) for _, key, *row in connection.psycopg.execute(_HEADS)}
+
+    def kept_heads(self) -> dict[str, Head]:
+        """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
+
+        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database.
+        """
+        with self._statements.asking() as connection:
+            rows = connection.psycopg.execute(_HEADS).fetchall()
+            heads = {key: _as_head(row) for _, key, *row in rows}
+            if any(row[0] for row in rows) and heads != self._kept_heads:
+                self._statements.confirm(connection)
+            self._kept_heads = heads
+        return heads
+
+    def create(self, key: str, head: int) -> None:
+        def made(connection: HomeConnection, is_unknown: bool) -> bool:
+            if connection.psycopg.execute(_CREATE, (*self._term, key, head)).rowcount:
+                return True
+            found = _head(connection, key)
+            if found is None or found.term != self._term:
+                raise NotPrimary(key)
+            return True
+
+        self._statements.until_known(key, made, nobody, is_harmless=True)
+
+    def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
+        contents = [b"".join(frame.buffers) for frame in frames]
+        lasts = [frame.last for frame in frames]
+        head = (lasts[-1], frames[-1].crc)
+        values = commit_values(key, expected, self._timeline, head, lasts, contents)
+
+        def is_there(connection: HomeConnection) -> bool:
+            row = connection.psycopg.execute(_ONE_FRAME, (key, lasts[-1]), binary=True).fetchone()
+            return row is not None and bytes(row[0]) == contents[-1]
+
+        def committed(connection: HomeConnection, is_unknown: bool) -> bool:
+            if is_unknown and is_there(connection):
+                return False  # the answer of an earlier try was lost; it may wait for a standby still
+            if connection.execute(COMMIT, values):
+                return True
+            found = _head(connection, key)
+            if is_there(connection):
+                return False  # by now
+            if found == expected:
+                raise HomeChanged(
+                    f"{self._name} writes another history than at the begin of the term: a standby was promoted"
+                )
+            if (
+                is_unknown
+                and (found is None or found.number >= lasts[-1])
+                and not self._is_kept(connection, key, lasts[-1])
+            ):
+                raise OutcomeUnknown(key)  # it may have been there, and have been trimmed since
+            raise HeadMoved(found or Head(0, 0, Term(0, 0)))
+
+        self._statements.until_known(key, committed, on_overdue, sum(map(len, contents)))
+
+    def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
+        while after < upto:
+            with self._statements.asking() as connection:
+                given = (key, after, upto, PAGE_FRAMES, PAGE_BYTES)
+                page = connection.psycopg.execute(_PAGE, given, binary=True).fetchall()
+            if not page:
+                return
+            for last, content in page:
+                yield content
+                after = last
+
+    def skip(self, key: str, number: int) -> None:
+        with self._statements.asking() as connection:
+            if not connection.psycopg.execute(_SKIP, (number, key, *self._term)).rowcount:
+                raise NotPrimary(key)
+            self._statements.confirm(connection)
+
+    def forget(self, key: str, below: int) -> None:
+        while True:
+            with self._statements.asking() as connection:
+                given = (key, *self._term, below, FORGET_FRAMES)
+                if connection.psycopg.execute(_FORGET, given).rowcount < FORGET_FRAMES:
+                    return
+
+    def delete(self, key: str) -> None:
+        if key == JOURNAL_KEY:
+            raise ValueError("the journal is the home")
+        self.forget(key, 2**63 - 1)
+        with self._statements.asking() as connection:
+            staged.forget_log(connection.psycopg, key)
+            connection.psycopg.execute(_DELETE, (key, *self._term))
+
+    # Staged batches
+
+    def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
+        upload = secrets.randbits(62)
+        for part, pieces in parts.items():
+            for number, piece in enumerate(pieces):
+                with self._statements.asking() as connection:
+                    staged.put(connection.psycopg, upload, part, number, piece)
+        with self._statements.asking() as connection:
+            is_begun = staged.begin(connection.psycopg, self._term, key, name, upload, manifest)
+            self._statements.confirm_if_needed(connection)
+        if not is_begun:
+            if (head := self.head(JOURNAL_KEY)) is None or head.term != self._term:
+                raise NotPrimary(key)
+            raise HomeUnavailable(
+                f"{self._name}: a commit of {name} has begun already",
+                reason="another commit of that batch has begun; ask again",
+            )
+
+    def batch(self, key: str, name: str) -> BegunBatch | None:
+        with self._statements.asking() as connection:
+            found = staged.begun(connection.psycopg, key, name)
+        if found is None:
+            return None
+        upload, manifest = found
+
+        def parts() -> Iterator[tuple[str, Iterator[bytes]]]:
+            with self._statements.asking() as connection:
+                names = staged.parts(connection.psycopg, upload)
+            for part in names:
+                yield part, self._pieces(upload, part)
+
+        return BegunBatch(manifest, parts)
+
+    def _pieces(self, upload: int, part: str) -> Iterator[bytes]:
+        number = 0
+        while True:
+            with self._statements.asking() as connection:
+                piece = staged.piece(connection.psycopg, upload, part, number)
+            if piece is None:
+                return
+            yield piece
+            number += 1
+
+    def batches(self, key: str, prefix: str) -> list[str]:
+        with self._statements.asking() as connection:
+            return staged.names(connection.psycopg, key, prefix)
+
+    def forget_batch(self, key: str, name: str) -> None:
+        with self._statements.asking() as connection:
+            staged.forget(connection.psycopg, self._term, key, name)
+
+    def close(self) -> None:
+        self._statements.close()
+
+    def _is_kept(self, connection: HomeConnection, key: str, last: int) -> bool:
+        """Whether nothing was trimmed so far: then a frame that ends there and is missing was never committed."""
+        row = connection.psycopg.execute(_KEPT, (key,)).fetchone()
+        return row is not None and row[0] is not None and bool(row[0] <= last)
+
+
+def _head(connection: HomeConnection, key: str) -> Head | None:
+    row = connection.psycopg.execute(_HEAD, (key,)).fetchone()
+    return None if row is None else _as_head(row)
+
+
+def _as_head(row: Sequence[Any]) -> Head:
+    number, crc, term, nonce = row
+    return Head(number, crc, Term(term, nonce))

@@ -1,0 +1,287 @@
+"""The tables of a home in PostgreSQL: what they are, how they are made, and what must hold where they are.
+
+All are in the schema `headwater` of one database, so a database has one home.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.errors import StorageUnavailable
+from ...storage.home.port import JOURNAL_KEY
+from .lease import VOUCHES
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+SCHEMA_VERSION = 1
+"""That of a home that is made now. A server works with the one before it too, until `headwater home upgrade`."""
+POSTGRES_MIN, POSTGRES_MAX = 14, 18
+"""The major versions that it is made for."""
+
+TABLES = f"""\
+CREATE SCHEMA IF NOT EXISTS headwater;
+CREATE TABLE headwater.home (
+    version integer NOT NULL,
+    incarnation text PRIMARY KEY,
+    seed numeric(20) NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE UNIQUE INDEX home_is_one ON headwater.home ((true));
+CREATE TABLE headwater.log (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key text NOT NULL UNIQUE,
+    head bigint NOT NULL,
+    crc bigint NOT NULL,
+    term bigint NOT NULL,
+    nonce bigint NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE headwater.frame (
+    log integer NOT NULL,
+    last bigint NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (log, last)
+);
+ALTER TABLE headwater.frame ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE TABLE headwater.lease (
+    holder text NOT NULL,
+    addresses text NOT NULL,
+    number bigint NOT NULL,
+    nonce bigint NOT NULL,
+    until timestamptz NOT NULL,
+    timeline integer NOT NULL,
+    is_synchronous boolean NOT NULL,
+    went_back text NOT NULL,
+    losses integer NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
+CREATE UNLOGGED TABLE headwater.server (
+    process bigint PRIMARY KEY,
+    name text NOT NULL,
+    addresses text NOT NULL,
+    role text NOT NULL,
+    term bigint NOT NULL,
+    lag_events bigint,
+    lag_s float8,
+    ahead text NOT NULL,
+    version text NOT NULL,
+    format integer NOT NULL,
+    heard_at timestamptz NOT NULL
+);
+CREATE TABLE headwater.batch (
+    log text NOT NULL,
+    name text NOT NULL,
+    upload bigint NOT NULL UNIQUE,
+    manifest bytea NOT NULL,
+    PRIMARY KEY (log, name)
+);
+CREATE TABLE headwater.staged (
+    upload bigint NOT NULL,
+    name text NOT NULL,
+    piece integer NOT NULL,
+    content bytea NOT NULL,
+    kept_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (upload, name, piece)
+);
+ALTER TABLE headwater.staged ALTER COLUMN content SET STORAGE EXTERNAL;
+INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
+INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
+VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
+"""
+"""What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has.
+What servers tell of themselves is not logged: it is told again within a second, and no commit waits for it."""
+
+ENTRY = "INSERT INTO headwater.home (version, incarnation, seed) VALUES (%s, %s, %s)"
+
+RIGHTS = """\
+GRANT USAGE ON SCHEMA headwater TO {role};
+GRANT SELECT ON headwater.home TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
+GRANT SELECT, UPDATE ON headwater.lease TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
+"""
+"""What a role needs that is not the owner: no more than that."""
+
+
+_GRANTED = re.compile(r"GRANT (.+) ON headwater\.(\w+) TO")
+_LACKING = """
+SELECT name, required FROM unnest(%s::text[], %s::text[]) AS needed (name, required)
+WHERE NOT has_table_privilege(to_regclass('headwater.' || name), required)
+"""
+"""Of a table that an earlier version of the home has not, nothing is lacking."""
+_CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
+"""The value in a session that does not set it."""
+
+
+class HomeIdentity(NamedTuple):
+    """Who a home is."""
+
+    incarnation: str
+    seed: int
+
+
+class Finding(NamedTuple):
+    """What `check` says of a home."""
+
+    is_problem: bool
+    """It must not be used so."""
+    text: str
+
+
+def initial_sql(role: str | None = None) -> str:
+    """All statements that make a new home, where somebody else runs them. `role`: also who may use it."""
+    incarnation, seed = _drawn()
+    entry = (
+        f"INSERT INTO headwater.home (version, incarnation, seed) VALUES ({SCHEMA_VERSION}, '{incarnation}', {seed});"
+    )
+    rights = rights_of(role) if role else ""
+    return f"BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
+
+
+def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity:
+    """Make the home, or find the one that is there.
+
+    Raises StorageUnavailable (a newer home, or a PostgreSQL that is too old), psycopg.Error.
+    """
+    if (major := connection.info.server_version // 10_000) < POSTGRES_MIN:
+        raise StorageUnavailable(f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater home init'))")
+        if (found := _found(connection)) is None:
+            connection.execute(TABLES)
+            connection.execute(ENTRY, (SCHEMA_VERSION, *(found := _drawn())))
+        if role:
+            connection.execute(rights_of(role))
+    return found
+
+
+def identity_of(connection: Connection) -> HomeIdentity:
+    """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
+    found = _found(connection)
+    if found is None:
+        raise no_home()
+    return found
+
+
+def no_home() -> StorageUnavailable:
+    """There is no home."""
+    return StorageUnavailable("there is no home in this database yet: make it with headwater home init")
+
+
+def of_other_version(version: int) -> StorageUnavailable:
+    """The home is of a version that is not known here."""
+    known = f"{SCHEMA_VERSION - 1} and {SCHEMA_VERSION}" if SCHEMA_VERSION > 1 else f"{SCHEMA_VERSION}"
+    remedy = "use a newer headwater" if version > SCHEMA_VERSION else "upgrade it with a headwater in between"
+    return StorageUnavailable(f"the home is of version {version}, this headwater knows {known}; {remedy}")
+
+
+def rights_of(role: str) -> str:
+    """The statements that give a role what a server needs."""
+    return RIGHTS.format(role=_quoted(role))
+
+
+def findings(connection: Connection) -> list[Finding]:
+    """What must hold so that what is acknowledged is not lost, and what does not. Raises psycopg.Error."""
+    found: list[Finding] = []
+    major = connection.info.server_version // 10_000
+    if not POSTGRES_MIN <= major <= POSTGRES_MAX:
+        found.append(
+            Finding(major < POSTGRES_MIN, f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
+        )
+    [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
+    if version < SCHEMA_VERSION:
+        found.append(Finding(False, f"it is of version {version}: run headwater home upgrade when all servers are new"))
+    found += _of_waiting(connection)
+    for name in ("fsync", "full_page_writes"):
+        if _setting(connection, name) != "on":
+            found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
+    if (isolation := _setting(connection, "default_transaction_isolation")) != "read committed":
+        found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+        found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
+    found += _of_writing(connection)
+    return found
+
+
+def _of_writing(connection: Connection) -> Iterator[Finding]:
+    """Findings about what keeps this role from writing."""
+    if _setting(connection, "default_transaction_read_only") != "off":
+        yield Finding(True, "default_transaction_read_only is on, so nothing can be appended: set it to off")
+    needed = [(table, right) for rights, table in _GRANTED.findall(RIGHTS) for right in rights.split(", ")]
+    tables, rights = zip(*needed, strict=True)
+    lacking = connection.execute(_LACKING, (list(tables), list(rights))).fetchall()
+    if lacking:
+        named = ", ".join(f"{right} on headwater.{table}" for table, right in lacking)
+        remedy = "give them by headwater home init --role, as the owner of the tables"
+        yield Finding(True, f"the role {connection.info.user} lacks these rights: {named}; {remedy}")
+
+
+def pooling(first: Connection, second: Connection) -> list[Finding]:
+    """Whether two connections are sessions of their own: those of a pooler may change theirs with each transaction.
+
+    Raises psycopg.Error.
+    """
+    mine = secrets.token_hex(8)
+    first.execute("SELECT set_config('headwater.session', %s, false)", (mine,))
+    seen = [each.execute("SELECT current_setting('headwater.session', true)").fetchone() for each in (first, second)]
+    if seen[0] == (mine,) and seen[1] != (mine,):
+        return []
+    text = (
+        "sessions are shared: this is a pooler that gives each transaction another one (PgBouncer's pool_mode "
+        "transaction or statement), and appends fail; name the database itself, or set pool_mode to session"
+    )
+    return [Finding(True, text)]
+
+
+def _of_waiting(connection: Connection) -> Iterator[Finding]:
+    """Findings about the standbys that a commit waits for."""
+    commit, names = _setting(connection, "synchronous_commit"), _setting(connection, "synchronous_standby_names")
+    if connection.execute(_CONFIGURED_COMMIT).fetchone() == ("off",):
+        yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
+    if commit == "local":
+        text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
+        yield Finding(False, text)
+    if not names:
+        yield Finding(False, "synchronous_standby_names is empty: a standby that is promoted may lack the newest")
+    elif commit != "local" and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
+        text = (
+            f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
+            "is promoted may lack the newest, and appends stop until headwater home accept-loss; name one standby, or "
+            "wait for all of them, as in ANY 2 (db_1, db_2)"
+        )
+        yield Finding(False, text)
+
+
+def _found(connection: Connection) -> HomeIdentity | None:
+    if connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,):
+        return None
+    row = connection.execute("SELECT version, incarnation, seed FROM headwater.home").fetchone()
+    if row is None:
+        return None
+    version, incarnation, seed = row
+    if not max(1, SCHEMA_VERSION - 1) <= version <= SCHEMA_VERSION:
+        raise of_other_version(version)
+    return HomeIdentity(incarnation, int(seed))
+
+
+def _setting(connection: Connection, name: str) -> str:
+    row: Sequence[Any] | None = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _drawn() -> HomeIdentity:
+    return HomeIdentity(uuid.uuid4().hex, secrets.randbits(64))
+
+
+def _quoted(role: str) -> str:
+    return '"' + role.replace('"', '""') + '"'

@@ -1,0 +1,315 @@
+"""Statements to a home in PostgreSQL, and what is known of their outcome.
+
+Where an answer is lost, the same statement is executed again, until it is known what became of it. Who waits for longer
+than is usual is told so; a connection that says nothing is severed. While the database fails, it is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+from ...core.errors import OutcomeUnknown, StorageUnavailable
+from ...core.watch.threads import Threads
+from ...storage.frames.frame_log import nobody
+from ...storage.home.port import JOURNAL_KEY
+from .connections import Connections, HomeConnection, load_driver
+
+logger = logging.getLogger("headwater.homes")
+
+OVERDUE_S = 5.0
+"""Who waits for a commit is told after that time that its outcome is not known; nothing more is sent meanwhile."""
+SILENCE_S = 10.0
+"""A connection on which a statement had no answer for so long is severed, and another one tried."""
+BYTES_PER_S_MIN = 500_000
+"""What is large may take longer."""
+GIVING_UP_S = 2.0
+"""Who stops waits no longer than that for a silent connection."""
+BACKOFF_S = (0.02, 1.0)
+WATCH_S = 0.25
+_OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
+_NO_SPACE = "53100"
+_DISK_FULL = "the disk of the database is full, where events are committed to; free space there"
+_UNREACHABLE = "where events are committed to cannot be reached; try again later"
+_CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
+_UNKNOWN = ("08", "57", "40003")
+"""Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
+server; a wait for a standby may have been cut short."""
+_PASSING = ("25006", "40", "53", "55P03")
+"""Of errors that say it was not, and that pass: a server that became a standby, conflicts, want of resources, a lock
+that somebody else held for too long."""
+_INSUFFICIENT_PRIVILEGE = "42501"
+_RIGHTS = "; have the owner give its role the rights that a server needs: headwater home init --role ROLE"
+
+
+class HomeUnavailable(StorageUnavailable):
+    """The database does not answer, or refuses: for as long as that lasts, nobody appends."""
+
+
+class _Statement:
+    """One that is under way: since when, on which connection, and who is to be told if it takes too long."""
+
+    def __init__(self, on_overdue: Callable[[], None], size: int = 0) -> None:
+        self.is_harmless = False
+        """Nobody sees whether it was executed: it is given up when it takes too long, and is not repeated for ever."""
+        self.extra_s = size / BYTES_PER_S_MIN
+        """So much longer it may take than a small one."""
+        self.began = time.monotonic()
+        self.sent_at: float | None = None
+        """When it was last sent, if it is under way now."""
+        self.connection: HomeConnection | None = None
+        self.on_overdue = on_overdue
+        self.is_told = False
+        """Who waits for it was told that it takes too long."""
+
+    def sent(self, connection: HomeConnection) -> None:
+        """It goes out on that connection now."""
+        self.connection, self.sent_at = connection, time.monotonic()
+
+
+class Statements:
+    """All that go to one home, on connections of its own. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        is_unavailable: Callable[[], bool],
+        *,
+        overdue_s: float = OVERDUE_S,
+        silence_s: float = SILENCE_S,
+        connect_s_max: int | None = None,
+    ) -> None:
+        """`name` is what administrators see; `is_unavailable` says whether who asks now is refused anyway.
+
+        Raises StorageUnavailable: nobody can read the address.
+        """
+        self._errors: Any = load_driver()
+        self.name = described(url)
+        """The home by its address, without what is secret in it."""
+        self.connections = Connections(url, name, connect_s_max=connect_s_max)
+        self.overdue_s, self.silence_s = overdue_s, silence_s
+        self._is_unavailable = is_unavailable
+        self._changing = threading.Lock()
+        self._under_way: set[_Statement] = set()
+        self.failing_since: float | None = None
+        """Since when nothing was answered, by the monotonic clock."""
+        self._failure = self._reason = ""
+        """What failed last, and the reason that callers get."""
+        self._closing = threading.Event()
+        self.gives_up = False
+        """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
+        self._watching: list[threading.Thread] = []
+
+    def watch(self) -> None:
+        """From now on see to those that take too long, and to a home that is away. Once."""
+        threads = Threads()
+        self._watching = [
+            threads.start("home", self._watch, self._closing),
+            threads.start("home-look", self._look_again, self._closing),
+        ]
+
+    def close(self) -> None:
+        """End the connections; who waits is told that the outcome is not known."""
+        self._closing.set()
+        self.connections.close()
+        for each in self._watching:
+            each.join()
+
+    @property
+    def away(self) -> StorageUnavailable | None:
+        """What is to be said while it fails for longer than is usual."""
+        since = self.failing_since
+        if since is None or time.monotonic() - since < self.overdue_s:
+            return None
+        return self.refusal()
+
+    def until_known(
+        self,
+        key: str,
+        attempt: Callable[[HomeConnection, bool], bool],
+        on_overdue: Callable[[], None],
+        size: int = 0,
+        *,
+        is_harmless: bool = False,
+    ) -> None:
+        """Try until the outcome is known. `attempt` answers whether the server's word suffices that it is durable.
+
+        It is told whether an earlier try may have had an effect. Raises what `attempt` does; StorageUnavailable:
+        nothing came of it; OutcomeUnknown: `gives_up` was set, or `close` called, before it was known.
+        """
+        statement = _Statement(on_overdue, size)
+        statement.is_harmless = is_harmless
+        is_unknown = False
+        """Whether a try may have had, or may still have, an effect that nobody was told of."""
+        pause_s = BACKOFF_S[0]
+        if self.gives_up and self.failing_since is not None:
+            raise self.refusal()
+        with self._changing:
+            self._under_way.add(statement)
+        try:
+            while True:
+                try:
+                    with self.connections.one(statement.sent) as connection:
+                        try:
+                            if not attempt(connection, is_unknown):
+                                self.confirm(connection)
+                            self.confirm_if_needed(connection)
+                        except self._errors.Error as error:
+                            is_unknown = is_unknown or (_says_nothing(error) and not is_harmless)
+                            raise
+                    self._answered(statement)
+                    return
+                except self._errors.Error as error:
+                    statement.sent_at = None
+                    if statement.connection is None or not statement.connection.is_severed:
+                        self._failed(error)
+                    is_passing = _says_nothing(error) or _passes(error)
+                    if not is_unknown and (not is_passing or self._has_failed_for_long(statement.began)):
+                        raise self.refusal() from None
+                    if self._closing.is_set() or self.gives_up:
+                        raise (OutcomeUnknown(key) if is_unknown else self.refusal()) from None
+                self._closing.wait(pause_s * random.uniform(0.5, 1))
+                pause_s = min(pause_s * 2, BACKOFF_S[1])
+        finally:
+            with self._changing:
+                self._under_way.discard(statement)
+
+    @contextmanager
+    def asking(self) -> Iterator[HomeConnection]:
+        """A connection for what can be asked again at will. Raises StorageUnavailable."""
+        statement = _Statement(nobody)
+        try:
+            with self._changing:
+                self._under_way.add(statement)
+            with self.connections.one(statement.sent) as connection:
+                yield connection
+        except self._errors.Error as error:
+            self._failed(error)
+            raise self.refusal() from None
+        else:
+            self._answered(statement)
+        finally:
+            with self._changing:
+                self._under_way.discard(statement)
+
+    def confirm(self, connection: HomeConnection) -> None:
+        """All that can be read now is durable when this returns: who waits for a standby waits for all before it."""
+        while True:
+            connection.is_unconfirmed = False
+            connection.psycopg.execute(_CONFIRM)
+            if not connection.is_unconfirmed:
+                return
+
+    def confirm_if_needed(self, connection: HomeConnection) -> None:
+        if connection.is_unconfirmed:
+            self.confirm(connection)
+
+    def _answered(self, statement: _Statement) -> None:
+        """It was: while another statement has no answer for too long, that is not worth a word."""
+        with self._changing:
+            if any(each.is_told and each is not statement for each in self._under_way):
+                return
+            since, self.failing_since = self.failing_since, None
+        if since is not None:
+            logger.info("%s answers again, after %.1f s", self.name, time.monotonic() - since)
+
+    def _failed(self, error: Exception, since: float | None = None) -> None:
+        with self._changing:
+            self._failure = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
+                self._failure += _RIGHTS
+            self._reason = _DISK_FULL if getattr(error, "sqlstate", None) == _NO_SPACE else _UNREACHABLE
+            is_news = self.failing_since is None
+            self.failing_since = self.failing_since or since or time.monotonic()
+        if self._closing.is_set():
+            return
+        if is_news:
+            logger.warning("%s: %s; it is tried again", self.name, self._failure)
+        self.connections.drop_idle()
+
+    def _has_failed_for_long(self, since: float) -> bool:
+        return self._is_unavailable() or time.monotonic() - since > self.overdue_s
+
+    def refusal(self) -> HomeUnavailable:
+        """The error that says that the home does not answer, and why."""
+        return HomeUnavailable(
+            f"{self.name}: {self._failure or 'it is closed'}",
+            reason=self._reason or _UNREACHABLE,
+        )
+
+    def _watch(self) -> None:
+        """Tell who waits too long, and sever silent connections."""
+        while not self._closing.wait(WATCH_S):
+            now = time.monotonic()
+            with self._changing:
+                under_way = list(self._under_way)
+            for statement in under_way:
+                if now - statement.began > self.overdue_s + statement.extra_s:
+                    self._failed(TimeoutError(f"no answer for {self.overdue_s:g} s"), statement.began)
+                    statement.is_told = True
+                    statement.on_overdue()
+                silence_s = min(self.silence_s, GIVING_UP_S) if self.gives_up else self.silence_s + statement.extra_s
+                if statement.is_harmless:
+                    silence_s = min(silence_s, self.overdue_s)
+                if statement.sent_at is not None and now - statement.sent_at > silence_s:
+                    assert statement.connection is not None
+                    self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)
+                    statement.connection.sever()
+
+    def _look_again(self) -> None:
+        """Look whether a home that went away is there again, where nobody else asks it.
+
+        That has a thread of its own, so that it is watched as any: it may get no answer either.
+        """
+        while not self._closing.wait(WATCH_S):
+            if self.failing_since is not None and not self._under_way and not self.gives_up:
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            with self.asking() as connection:
+                connection.psycopg.execute("SELECT 1")
+        except StorageUnavailable:
+            self._closing.wait(BACKOFF_S[1])
+
+
+def described(url: str) -> str:
+    """The home by its address, without what is secret in it. Raises StorageUnavailable: nobody can read that."""
+    driver = load_driver()
+    try:
+        given = driver.conninfo.conninfo_to_dict(url)
+    except driver.Error:  # what it says may have the password in it
+        problem = f"the address of the home cannot be read{_misspelt(url)}, postgresql://USER@HOST/DATABASE is expected"
+        raise StorageUnavailable(problem) from None
+    return f"the home in PostgreSQL at {given.get('host', 'localhost')}, database {given.get('dbname', '')}"
+
+
+def _misspelt(url: str) -> str:
+    """Which option may be meant where an address has one that there is not.
+
+    The answer is the option's proper name; the name in the address may be a part of a password, and is never shown.
+    Where the part with options may belong to a password, there is no answer.
+    """
+    options = url.partition("?")[2]
+    known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
+    unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
+    close = [found for name in unknown for found in get_close_matches(name, known, 1)]
+    return f": there is no such option ({close[0]} may be meant)" if close else ""
+
+
+def _says_nothing(error: Any) -> bool:
+    """Whether an error leaves open what became of the statement."""
+    code = error.sqlstate
+    return code is None or code.startswith(_UNKNOWN)
+
+
+def _passes(error: Any) -> bool:
+    return bool(error.sqlstate.startswith(_PASSING))

@@ -1,0 +1,474 @@
+"""What a server of a shared home is - primary, replica, or on the way - as a state machine without I/O.
+
+`Roles` takes what happened and the time, and answers what is to be done; all changes of role are here. Nothing here
+makes an append safe: that is the home's compare-and-set by head, checksum and term. What is here sees to it that
+somebody appends, that only one server runs coordinators, and that nobody appends to a home that forgot something
+(tests/homes/ shows what happens without each rule).
+
+- The *lease* is given by the home, by its clock. Its holder counts from when it sent the request, and after two thirds
+  without a renewal it is primary no more, whatever it learns later.
+- A *takeover* is, in this order: the lease and a new term; the end of the others' sessions; the new term in the head
+  row of `$state`, then in all others; catching up to where they end; appends; coordinators. Creating a log changes the
+  head row of `$state` first, so none can be made between the two fences.
+- A *foreign term* ends a role at once: nothing is judged under it again.
+- A home that *changed its history* gives no lease until a person accepts that. A copy that is ahead of its home says
+  so in the home, for those who cannot know.
+- A clock that is off the home's, and a copy that cannot be written, take no lease, and keep none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+from . import actions, events
+from .lease import Lease, LeaseTimes, Term
+
+_NONCE_BITS = 62
+_NEVER = float("inf")
+OVER = "it is over"
+"""What is told of an obstacle that is one no more."""
+
+
+class Rng(Protocol):
+    """Where jitter and nonces come from; a `random.Random`. Two servers must not draw the same."""
+
+    def random(self) -> float:
+        """From 0 to 1."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A whole number of so many bits."""
+
+
+class Role(Enum):
+    """What a server is to its home."""
+
+    STARTING = "starting"
+    """Its copy is not open."""
+    FOLLOWING = "following"
+    """A replica. It tries for the lease whenever that may be free."""
+    TAKING_OVER = "taking over"
+    """It has the lease, and not the logs yet."""
+    PRIMARY = "primary"
+    STEPPING_DOWN = "stepping down"
+    """It takes no more, and its coordinators end."""
+    WENT_BACK = "went back"
+    """The home forgot something, or may have. Nobody appends until a person accepted that."""
+    STOPPED = "stopped"
+
+
+class Stage(Enum):
+    """How far a takeover has come, or a step down."""
+
+    ENDING_SESSIONS = "ending sessions"
+    FENCING_JOURNAL = "fencing the journal"
+    FENCING_LOGS = "fencing the logs"
+    CATCHING_UP = "catching up"
+    ENDING_COORDINATORS = "ending coordinators"
+    RELEASING = "releasing"
+
+
+class Roles:
+    """The role of one server.
+
+    The caller gives every event to `receive`, does what it answers in that order, and comes with a `Tick` when
+    `wake_at` is reached. Before each thing that only a primary does - judging appends, an act of a coordinator -
+    `may_act` is asked: a process that was stopped in between learns there that its time is over.
+    """
+
+    def __init__(self, times: LeaseTimes, rng: Rng) -> None:
+        self.times = times
+        self.role = Role.STARTING
+        self.stage: Stage | None = None
+        self.holder: str | None = None
+        """Who had the lease when the home was asked last, as far as it was another."""
+        self.obstacles: set[str] = set()
+        """Why this server takes no lease: `clock-off`, `copy-failed`."""
+        self._rng = rng
+        self._lease: Lease | None = None
+        self._nonce: int | None = None
+        """That of the lease which is asked for: the same until an answer is known, so that an answer which was lost
+        does not stand in this server's own way."""
+        self._is_open = False
+        """The copy is."""
+        self._is_compared = False
+        """The clock was, once."""
+        self._try_at = _NEVER
+        self._repeat_at = _NEVER
+        """When what `stage` waits for is asked again, or given up."""
+        self._successor: str | None = None
+        self._stops = False
+        self._ahead: events.HomeRollbackSeen | None = None
+        """What the home forgot, while the home may not know that."""
+        self._now = 0.0
+        self._actions: list[actions.RoleAction] = []
+
+    @property
+    def term(self) -> Term | None:
+        """That of the lease which this server has."""
+        return None if self._lease is None else self._lease.term
+
+    @property
+    def ahead(self) -> str:
+        """What the copy has and the home has not; empty where that is not so, or not known."""
+        return "" if (found := self._ahead) is None else _described(found)
+
+    @property
+    def wake_at(self) -> float:
+        """When a `Tick` is wanted at the latest."""
+        if self.role is Role.FOLLOWING:
+            return _NEVER if self.obstacles else self._try_at
+        if self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            assert self._lease is not None
+            return min(self._repeat_at, self._lease.renew_at, self._lease.held_until(self.times))
+        return self._repeat_at
+
+    def may_act(self, now: float) -> bool:
+        """Whether this server may do now what only a primary does. Time may have passed which nobody told yet."""
+        return self.role is Role.PRIMARY and self._lease is not None and now < self._lease.held_until(self.times)
+
+    def held_for(self, now: float) -> float:
+        """For how long its holder counts on the lease; 0 if there is none, or that is over."""
+        lease = self._lease
+        return 0.0 if lease is None else max(0.0, lease.held_until(self.times) - now)
+
+    def receive(self, event: events.RoleEvent, now: float) -> list[actions.RoleAction]:
+        """What is to be done about it, in this order.
+
+        What time alone has ended is ended first: a process that slept may hear of many things before it hears of time.
+        """
+        self._now = max(self._now, now)
+        if isinstance(event, events.LeaseRenewed) and self._holds(event.term):
+            self._granted(event.sent_at)
+        self._pass_time()
+        handle = _HANDLERS.get(type(event))
+        if handle is not None:
+            handle(self, event)
+        done, self._actions = self._actions, []
+        return done
+
+    # Time
+
+    def _pass_time(self) -> None:
+        now = self._now
+        if self.role is Role.FOLLOWING:
+            if not self.obstacles and now >= self._try_at:
+                self._try()
+        elif self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            lease = self._lease
+            assert lease is not None
+            if now >= lease.held_until(self.times):
+                self._step_down("the lease was not renewed in time")
+                return
+            if now >= lease.renew_at:
+                lease.renew_at = now + self.times.renewal_s
+                self._do(actions.RenewLease(lease.term, now))
+            if now >= self._repeat_at:
+                self._go_on() if self.stage is Stage.ENDING_SESSIONS else self._ask()
+        elif now >= self._repeat_at:
+            if self.stage is Stage.ENDING_COORDINATORS:
+                self._release()
+            elif self.stage is Stage.RELEASING:
+                self._leave()
+            elif self._ahead is not None:
+                self._mark()
+
+    def _granted(self, sent_at: float) -> None:
+        assert self._lease is not None
+        self._lease.renewed(sent_at)
+
+    # A replica, and the lease
+
+    def _opened(self, _: events.CopyOpened) -> None:
+        self._is_open = True
+        if self.role is Role.STARTING:
+            self._follow(0.0)
+
+    def _closed(self, _: events.CopyClosed) -> None:
+        self._is_open = False
+        if self.role is Role.FOLLOWING:
+            self._follow(0.0)
+        elif self.role is Role.TAKING_OVER:
+            self._step_down("the copy is closed")
+
+    def _follow(self, pause_s: float) -> None:
+        self.role = Role.FOLLOWING if self._is_open else Role.STARTING
+        self.stage = self._lease = self._nonce = self._successor = None
+        self._repeat_at = _NEVER
+        self._try_at = self._now + pause_s + self._jitter()
+
+    def _try(self) -> None:
+        if self._nonce is None:
+            self._nonce = self._rng.getrandbits(_NONCE_BITS)
+        self._try_at = self._now + self.times.patience_s + self._jitter()
+        self._do(actions.TryLease(self._nonce, self._now))
+
+    def _lease_refused(self, event: events.LeaseRefused) -> None:
+        self.holder = event.holder
+        if self.role is Role.FOLLOWING:
+            self._try_at = self._now + min(max(event.remaining_s, 0.0), self.times.length_s) + self._jitter()
+
+    def _lease_offered(self, _: events.LeaseOffered) -> None:
+        if self.role is Role.FOLLOWING and not self.obstacles:
+            self._try()
+
+    def _lease_got(self, event: events.LeaseGot) -> None:
+        if self._holds(event.term):
+            self._granted(event.sent_at)
+            return
+        is_wanted = self.role is Role.FOLLOWING and event.term[1] == self._nonce
+        if not is_wanted or self.obstacles or not self._is_compared:
+            # An answer to what nobody waits for any more would keep others waiting.
+            self._do(actions.ReleaseLease(event.term, None))
+        elif self._now >= event.sent_at + self.times.held_s:
+            self._try()
+        else:
+            self._take_over(event)
+
+    def _clock_compared(self, event: events.ClockCompared) -> None:
+        most = self.times.clock_off_max_s
+        if event.round_trip_s > most:
+            return
+        self._is_compared = True
+        if abs(event.off_s) - event.round_trip_s / 2 <= most:
+            self._remove("clock-off")
+        else:
+            self._obstruct(
+                "clock-off", f"this clock is {event.off_s:+.1f} s off the home's, at most {most:g} s are allowed"
+            )
+
+    def _copy_failed(self, event: events.CopyFailed) -> None:
+        self._obstruct("copy-failed", event.why)
+
+    def _copy_mended(self, _: events.CopyMended) -> None:
+        self._remove("copy-failed")
+
+    def _obstruct(self, obstacle: str, why: str) -> None:
+        if obstacle in self.obstacles:
+            return
+        self.obstacles.add(obstacle)
+        self._do(actions.Tell(obstacle, why))
+        if self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down(why)
+
+    def _remove(self, obstacle: str) -> None:
+        if obstacle in self.obstacles:
+            self.obstacles.remove(obstacle)
+            self._do(actions.Tell(obstacle, OVER))
+
+    # A takeover
+
+    def _take_over(self, event: events.LeaseGot) -> None:
+        self.role = Role.TAKING_OVER
+        self.stage = Stage.ENDING_SESSIONS
+        self._nonce = None
+        self._lease = Lease(event.term, event.timeline, event.sent_at, event.sent_at + self.times.renewal_s)
+        self._do(actions.Tell("taking-over", f"the lease was free; the term is {event.term[0]}"))
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for what the stage of this takeover needs."""
+        assert self._lease is not None
+        term, timeline = self._lease.term, self._lease.timeline
+        self._repeat_at = self._now + self.times.patience_s
+        if self.stage is Stage.ENDING_SESSIONS:
+            self._do(actions.EndSessions(term))
+        elif self.stage is Stage.FENCING_JOURNAL:
+            self._do(actions.FenceJournal(term, timeline))
+        elif self.stage is Stage.FENCING_LOGS:
+            self._do(actions.FenceLogs(term, timeline))
+        elif self.stage is Stage.CATCHING_UP:
+            self._do(actions.CatchUp(term))
+
+    def _sessions_ended(self, event: events.SessionsEnded) -> None:
+        self._advance(event.term, Stage.ENDING_SESSIONS)
+
+    def _journal_fenced(self, event: events.JournalFenced) -> None:
+        self._advance(event.term, Stage.FENCING_JOURNAL)
+
+    def _logs_fenced(self, event: events.LogsFenced) -> None:
+        self._advance(event.term, Stage.FENCING_LOGS)
+
+    def _caught_up(self, event: events.CaughtUp) -> None:
+        self._advance(event.term, Stage.CATCHING_UP)
+
+    def _advance(self, term: Term, stage: Stage) -> None:
+        if self._holds(term) and self.stage is stage:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The stage of this takeover is over."""
+        assert self._lease is not None and self.stage is not None
+        if self.stage is Stage.CATCHING_UP:
+            self.role, self.stage, self._repeat_at = Role.PRIMARY, None, _NEVER
+            self._do(actions.AcceptAppends(self._lease.term, self._lease.timeline))
+            self._do(actions.StartCoordinators(self._lease.term))
+            self._do(actions.Tell("primary", f"the term is {self._lease.term[0]}"))
+        else:
+            self.stage = _NEXT[self.stage]
+            self._ask()
+
+    # The end of a role
+
+    def _lease_lost(self, event: events.LeaseLost) -> None:
+        if self._holds(event.term):
+            self._step_down("another server has the lease")
+
+    def _foreign_term(self, event: events.ForeignTerm) -> None:
+        if self._holds(event.mine):
+            self._step_down(f"a head has term {event.found[0]} of another server, this one's is {event.mine[0]}")
+
+    def _hand_over_asked(self, event: events.HandOverAsked) -> None:
+        if self.role is Role.PRIMARY:
+            self._step_down(f"handed over to {event.successor}", event.successor)
+
+    def _stop_asked(self, event: events.StopAsked) -> None:
+        self._stops = True
+        if self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down("asked to stop", event.successor)
+        elif self.role is not Role.STEPPING_DOWN:
+            self._stop()
+
+    def _step_down(self, why: str, successor: str | None = None) -> None:
+        was_primary = self.role is Role.PRIMARY
+        self.role, self._successor = Role.STEPPING_DOWN, successor
+        self._do(actions.Tell("stepping-down", why))
+        if was_primary:
+            self._end_primary(why)
+            self.stage = Stage.ENDING_COORDINATORS
+            self._repeat_at = self._now + self.times.patience_s
+        else:
+            self._release()
+
+    def _end_primary(self, why: str) -> None:
+        self._do(actions.RefuseAppends(why))
+        self._do(actions.StopCoordinators())
+
+    def _coordinators_stopped(self, event: events.CoordinatorsStopped) -> None:
+        """Who would still hold the lease without them would keep it from who could go on."""
+        is_own = event.term is not None and self._holds(event.term)
+        if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down("what only a primary does has ended here")
+        if self.stage is Stage.ENDING_COORDINATORS:
+            self._release()
+
+    def _release(self) -> None:
+        """Let others have the lease, before anything that takes long. One of another is left alone."""
+        assert self._lease is not None
+        self.stage = Stage.RELEASING
+        self._repeat_at = self._now + self.times.patience_s
+        self._do(actions.ReleaseLease(self._lease.term, self._successor))
+
+    def _lease_released(self, event: events.LeaseReleased) -> None:
+        if self.stage is Stage.RELEASING and self._holds(event.term):
+            self._leave()
+
+    def _leave(self) -> None:
+        successor = self._successor
+        if successor is not None:
+            self._do(actions.OfferLease(successor))
+        if self._stops:
+            self._stop()
+        else:
+            self._follow(0.0 if successor is None else self.times.length_s)
+
+    def _stop(self) -> None:
+        self.role = Role.STOPPED
+        self.stage = self._lease = self._nonce = None
+        self._repeat_at = _NEVER
+        self._do(actions.Drain())
+
+    # A home that went back
+
+    def _home_changed(self, _: events.HomeChangeSeen) -> None:
+        self._ahead = None  # Whatever the reason, the home gives no lease.
+        self._repeat_at = _NEVER if self.role is Role.WENT_BACK else self._repeat_at
+        self._give_up("home-changed", "the home's history is not the one that was accepted")
+
+    def _home_went_back(self, event: events.HomeRollbackSeen) -> None:
+        if self.role is Role.WENT_BACK and self._ahead is not None:
+            return
+        if self._give_up("home-went-back", _described(event)) or self.role is Role.WENT_BACK:
+            self._ahead = event
+            self._mark()
+
+    def _give_up(self, what: str, why: str) -> bool:
+        if self.role not in (Role.STARTING, Role.FOLLOWING, Role.TAKING_OVER, Role.PRIMARY):
+            return False
+        if self.role is Role.PRIMARY:
+            self._end_primary(why)
+        self.role = Role.WENT_BACK
+        self.stage = self._lease = self._nonce = None
+        self._repeat_at = _NEVER
+        self._do(actions.Tell(what, why))
+        return True
+
+    def _mark(self) -> None:
+        assert self._ahead is not None
+        self._repeat_at = self._now + self.times.patience_s
+        self._do(actions.MarkHome(self._ahead.log, self._ahead.copy_head, self._ahead.home_head))
+
+    def _home_accepted(self, _: events.HomeAccepted) -> None:
+        if self.role is Role.WENT_BACK:
+            self._ahead = None
+            self._do(actions.Tell("home-accepted", "a person accepted what the home has"))
+            self._follow(0.0)
+
+    # The home, as far as this server reaches it
+
+    def _home_unreachable(self, _: events.HomeUnreachable) -> None:
+        self._do(actions.Tell("home-unreachable", "the home does not answer"))
+
+    def _home_reachable(self, _: events.HomeReachable) -> None:
+        self._do(actions.Tell("home-reachable", "the home answers"))
+        if self.role is Role.FOLLOWING:
+            self._try_at = min(self._try_at, self._now + self._jitter())
+
+    # Small things
+
+    def _holds(self, term: Term) -> bool:
+        return self._lease is not None and self._lease.term == term
+
+    def _jitter(self) -> float:
+        return self._rng.random() * self.times.jitter_s
+
+    def _do(self, action: actions.RoleAction) -> None:
+        self._actions.append(action)
+
+
+def _described(ahead: events.HomeRollbackSeen) -> str:
+    return f"log {ahead.log}: the copy has {ahead.copy_head}, its home {ahead.home_head}"
+
+
+_NEXT = {
+    Stage.ENDING_SESSIONS: Stage.FENCING_JOURNAL,
+    Stage.FENCING_JOURNAL: Stage.FENCING_LOGS,
+    Stage.FENCING_LOGS: Stage.CATCHING_UP,
+}
+
+_HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
+    events.CopyOpened: Roles._opened,
+    events.CopyClosed: Roles._closed,
+    events.ClockCompared: Roles._clock_compared,
+    events.LeaseGot: Roles._lease_got,
+    events.LeaseRefused: Roles._lease_refused,
+    events.LeaseLost: Roles._lease_lost,
+    events.LeaseReleased: Roles._lease_released,
+    events.SessionsEnded: Roles._sessions_ended,
+    events.JournalFenced: Roles._journal_fenced,
+    events.LogsFenced: Roles._logs_fenced,
+    events.CaughtUp: Roles._caught_up,
+    events.ForeignTerm: Roles._foreign_term,
+    events.CopyFailed: Roles._copy_failed,
+    events.CopyMended: Roles._copy_mended,
+    events.CoordinatorsStopped: Roles._coordinators_stopped,
+    events.StopAsked: Roles._stop_asked,
+    events.HandOverAsked: Roles._hand_over_asked,
+    events.LeaseOffered: Roles._lease_offered,
+    events.HomeUnreachable: Roles._home_unreachable,
+    events.HomeReachable: Roles._home_reachable,
+    events.HomeRollbackSeen: Roles._home_went_back,
+    events.HomeChangeSeen: Roles._home_changed,
+    events.HomeAccepted: Roles._home_accepted,
+}

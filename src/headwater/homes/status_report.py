@@ -1,0 +1,52 @@
+"""A server tells its home how it is, once a second, so that whoever asks the home sees all servers of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..core.errors import StorageUnavailable
+from ..core.watch.threads import Threads
+
+if TYPE_CHECKING:
+    from .postgres.home import PostgresHome
+    from .postgres.servers import ServerReport
+
+logger = logging.getLogger("headwater.homes")
+
+REPORT_S = 1.0
+
+
+class Reporting:
+    """A thread that tells, from `start` to `stop`."""
+
+    def __init__(self, home: PostgresHome, report: Callable[[], ServerReport]) -> None:
+        """`home`: by connections that are given up soon; `report` says how the server is now."""
+        self._home, self._report = home, report
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, threads: Threads) -> None:
+        """Begin."""
+        self._thread = threads.start("reporting", self._run, self._stopping)
+
+    def stop(self, *, leaves: bool) -> None:
+        """Tell nothing more. `leaves`: the home is asked to forget the server; else it does after a while."""
+        self._stopping.set()
+        if leaves and self._thread is not None:
+            self._thread.join()
+            try:
+                self._home.leave()
+            except StorageUnavailable as error:
+                logger.info("that this server ends is not told: %s", error)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._home.tell_of(self._report())
+            except StorageUnavailable as error:  # the driver of the roles says so, and asks on
+                logger.debug("how this server is could not be told: %s", error)
+            if self._stopping.wait(REPORT_S):
+                return

@@ -1,0 +1,1 @@
+"""Notifications of the server, in the form that clients get."""

@@ -1,0 +1,89 @@
+"""The filter of a QUERY: which entities are answered, by the values of their attributes.
+
+The form is that of Kubernetes' field selectors: terms with commas between them, all of which must hold, such as
+`log=orders,isAttached!=false`. A backslash takes a comma, an equals sign or a backslash of a value as it is.
+
+A value is compared with the attribute as JSON shows it, strings without quotes: `4711`, `true`, `null`. An attribute
+that is a list is equal to each of its elements. An entity whose type has no such attribute has null there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.limits import show
+from .attributes import Kind
+from .entities import EntityType
+from .statuses import OperationRefused, Status
+
+TERMS_MAX = 32
+CHARS_MAX = 4096
+"""Of a whole filter."""
+_TERM = re.compile(r"(?P<name>[A-Za-z]+)(?P<operator>==|!=|=)(?P<value>(?:[^\\,=]|\\[\\,=])*+)(?P<end>,|\Z)")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class _Term(NamedTuple):
+    name: str
+    value: str
+    is_equal: bool
+
+
+class Selection:
+    """The terms of a filter."""
+
+    def __init__(self, terms: Sequence[_Term]) -> None:
+        self._terms = terms
+        self.names = frozenset(term.name for term in terms)
+        """The attributes that it looks at."""
+
+    def takes(self, type: EntityType, shown: Mapping[str, Any]) -> bool:
+        """Whether an entity is answered."""
+        return all((term.value in _texts(shown.get(term.name))) is term.is_equal for term in self._terms)
+
+
+def selection(text: str | None, types: Sequence[EntityType]) -> Selection | None:
+    """What a filter says of entities of these types; None for no filter. Raises OperationRefused."""
+    if text is None:
+        return None
+    if len(text) > CHARS_MAX:
+        raise _bad(f"{len(text)} characters given, at most {CHARS_MAX} are allowed")
+    terms = _terms(text)
+    for term in terms:
+        found = [attribute for type in types if (attribute := type.attribute(term.name)) is not None]
+        if not any(not attribute.is_secret for attribute in found):
+            names = ", ".join(dict.fromkeys(name for type in types for name in type.attribute_names))
+            raise _bad(f"{show(term.name)} is no attribute of what is asked for; there are {names}")
+        if any(attribute.kind is Kind.MAP for attribute in found):
+            raise _bad(f"{term.name} is a map, which is not compared")
+    return Selection(terms)
+
+
+def _terms(text: str) -> list[_Term]:
+    terms, at, has_more = list[_Term](), 0, True
+    while has_more:
+        found = _TERM.match(text, at)
+        if found is None:
+            raise _bad(f"NAME=VALUE or NAME!=VALUE is expected, with commas between them, {show(text[at:])} given")
+        terms.append(_Term(found["name"], _ESCAPED.sub(r"\1", found["value"]), found["operator"] != "!="))
+        if len(terms) > TERMS_MAX:
+            raise _bad(f"more than {TERMS_MAX} terms given")
+        at, has_more = found.end(), found["end"] == ","
+    return terms
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """What a value is equal to, as texts."""
+    if value is None:
+        return ("null",)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if isinstance(value, list | tuple):
+        return tuple(map(str, value))
+    return (str(value),)
+
+
+def _bad(problem: str) -> OperationRefused:
+    return OperationRefused(Status.BAD_REQUEST, f"filter: {problem}")

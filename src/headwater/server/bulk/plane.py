@@ -1,0 +1,109 @@
+"""The bulk plane of a server: whether there is one, where, and its start and stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from ...core.access import Guard
+from ...core.loop.traffic import Traffic
+from ...core.readers import Readers
+from ...core.store import LogStore
+from ...core.watch.threads import Threads
+from ..config.settings import Config
+from ..process.log_lines import fields
+from .callers import BulkCaller
+from .calls import BulkCalls
+from .supervisor import BulkSettings, BulkSupervisor, Reservation
+
+logger = logging.getLogger("headwater.server")
+
+
+class BulkPlane:
+    """Arrow Flight on a port that was reserved before anything else was opened."""
+
+    def __init__(self, config: Config, reservation: Reservation) -> None:
+        self._config, self._reservation = config, reservation
+        self._supervisor: BulkSupervisor | None = None
+        self._calls: BulkCalls | None = None
+        scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
+        self.port = reservation.port
+        self.url = f"{scheme}://{reservation.host}:{reservation.port}"
+
+    @classmethod
+    def reserved(cls, config: Config) -> Self | None:
+        """The bulk plane, or None where it is switched off, or nothing is kept on disk. Raises CannotListen."""
+        if not config.flight.enabled:
+            return None
+        if config.storage == "memory":
+            logger.info("no Arrow Flight", extra=fields(reason="it reads logs on disk, and storage is memory"))
+            return None
+        return cls(config, Reservation(config.host, config.flight.port, "--flight-port"))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether Flight is served, or will be for its first client: not while one that died is replaced."""
+        return self._supervisor is not None and self._supervisor.is_up
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether there is a process that serves at this moment."""
+        return self._supervisor is not None and self._supervisor.is_serving
+
+    @property
+    def deaths(self) -> int:
+        """How many bulk processes ended by themselves."""
+        return 0 if self._supervisor is None else self._supervisor.deaths
+
+    @property
+    def callers(self) -> Mapping[str, BulkCaller]:
+        """Who has called lately, by what management calls them."""
+        return {} if self._calls is None else self._calls.callers.known
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was appended and read."""
+        return Traffic() if self._calls is None else self._calls.traffic
+
+    async def start(
+        self,
+        store: LogStore,
+        guard: Guard,
+        threads: Threads | None = None,
+        readers: Readers | None = None,
+        stale: Callable[[str | None], str | None] = lambda log: None,
+    ) -> None:
+        """Serve, or wait for the first client to begin; `readers` are told of streams, `stale`: see BulkCalls.
+
+        Raises CannotListen.
+        """
+        config = self._config
+        settings = BulkSettings(
+            host=self._reservation.host,
+            port=self._reservation.port,
+            certificate=str(config.tls.certificate or ""),
+            key=str(config.tls.key or ""),
+            streams_max=config.flight.streams_max,
+            lends=config.flight.lends,
+            staged_bytes_max=config.flight.staged_bytes_max,
+            disk_reserve_bytes=config.limits.disk_reserve_bytes,
+            stop_ms=config.limits.stop_ms,
+            log_level=config.log_level,
+        )
+        self._calls = calls = BulkCalls(store, guard, readers, stale)
+        waits = config.flight.start == "first_client"
+        self._supervisor = BulkSupervisor(
+            settings, self._reservation, calls.table(), threads, waits=waits, ended=calls.forget_streams
+        )
+        calls.ask = self._supervisor.ask
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """Let running reads and writes finish, end the process, let go of the port."""
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+            self._supervisor = None
+        if self._calls is not None:
+            self._calls.close()
+        self._reservation.close()

@@ -1,0 +1,156 @@
+"""Lends segments to processes of this machine: descriptors over a Unix socket, for a code that Flight has given out.
+
+A code is good once, for CODE_S, and for processes of the one user of the operating system that it was asked for. The
+socket has a name that nobody can guess, and no path.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.access import User
+from ...core.errors import EventLogError
+from ...flight.wire import LendBody, Lender
+from ...storage.read.segment_sharing import CAN_LEND, Lent
+
+logger = logging.getLogger("headwater.server")
+
+CODE_S = 10.0
+CODES_MAX = 1024
+"""Codes that nobody has shown yet; no more are given while there are so many."""
+CODES_OF_ONE_MAX = 256
+"""Of these, those of one user."""
+SILENT_S = 2.0
+"""How long somebody who connects may take to show a code."""
+THREADS = 4
+UNDER_WAY_MAX = 64
+"""Connections that are served, or wait for it; further ones are closed at once, so that they take no descriptors."""
+BACKLOG = 64
+_CODE_BYTES = 64
+_CREDENTIALS = struct.Struct("3i")
+"""pid, uid, gid"""
+
+
+class Asked(NamedTuple):
+    """Who may have which segments, until when."""
+
+    user: User
+    body: LendBody
+    until: float
+
+
+class Lending:
+    """One socket, and the codes that are good there. Any thread may call it."""
+
+    def __init__(self, lend: Callable[[User, LendBody, int], Lent | None]) -> None:
+        """`lend` answers what a process (its pid is the last argument) gets; it may raise EventLogError."""
+        self._lend = lend
+        self._lock = threading.Lock()
+        self._codes: OrderedDict[str, Asked] = OrderedDict()
+        """By when they were given."""
+        self._places = threading.BoundedSemaphore(UNDER_WAY_MAX)
+        self._socket: socket.socket | None = None
+        self._name = ""
+
+    def lender(self, user: User, body: LendBody) -> Lender:
+        """A code for these segments, which the user was found to have the right to read."""
+        with self._lock:
+            now = time.monotonic()
+            while self._codes and next(iter(self._codes.values())).until < now:
+                self._codes.popitem(last=False)
+            if not CAN_LEND or len(self._codes) >= CODES_MAX:
+                return Lender()
+            if sum(asked.user == user for asked in self._codes.values()) >= CODES_OF_ONE_MAX:
+                return Lender()
+            if self._socket is None and not self._opens():
+                return Lender()
+            code = secrets.token_hex(_CODE_BYTES // 2)
+            self._codes[code] = Asked(user, body, now + CODE_S)
+            return Lender(self._name, code)
+
+    def close(self) -> None:
+        """Lend no more."""
+        with self._lock:
+            self._codes.clear()
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)  # so that whoever waits for a connection hears of it
+                self._socket.close()
+
+    def _opens(self) -> bool:
+        """Whether there is a socket now: a service may be allowed none of this kind."""
+        name = f"headwater-{secrets.token_hex(16)}"
+        try:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            logger.debug("nothing is lent: %s", error)
+            return False
+        listening.bind(b"\0" + name.encode())
+        listening.listen(BACKLOG)
+        self._socket, self._name = listening, name
+        threading.Thread(target=self._accept, args=(listening,), name="lending", daemon=True).start()
+        return True
+
+    def _accept(self, listening: socket.socket) -> None:
+        with ThreadPoolExecutor(THREADS, "lending") as threads:
+            while True:
+                try:
+                    sock, _ = listening.accept()
+                except OSError:
+                    if listening.fileno() < 0:
+                        return
+                    time.sleep(0.1)  # no descriptor is left, say
+                    continue
+                if not self._is_expected(_peer(sock)[1]) or not self._places.acquire(blocking=False):
+                    sock.close()
+                    continue
+                threads.submit(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        with closing(sock):
+            try:
+                sock.settimeout(SILENT_S)
+                self._answer(sock)
+            except (OSError, EventLogError) as error:  # whoever asked reads over Flight, and is told there
+                logger.debug("nothing is lent: %s", error)
+            except Exception:
+                logger.exception("segments could not be lent")
+            finally:
+                self._places.release()
+
+    def _is_expected(self, uid: int) -> bool:
+        """Whether a code is out for processes of that user of the operating system."""
+        with self._lock:
+            return any(asked.body.uid == uid for asked in self._codes.values())
+
+    def _answer(self, sock: socket.socket) -> None:
+        pid, uid = _peer(sock)
+        code = sock.recv(_CODE_BYTES).decode("ascii", "replace")
+        with self._lock:
+            asked = self._codes.get(code)
+            if asked is None or asked.body.uid != uid or asked.until < time.monotonic():
+                return
+            del self._codes[code]
+        lent = self._lend(asked.user, asked.body, pid)
+        if lent is None:
+            return
+        with closing(lent):
+            socket.send_fds(sock, [msgspec.json.encode(lent.loan)], list(lent.descriptors))
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """The process that connected, and its user."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid

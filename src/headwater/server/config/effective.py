@@ -1,0 +1,58 @@
+"""The effective configuration as TOML, each value with its origin: what `headwater config` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...formats.settings.declaration import show_bytes, show_duration, toml
+from .settings import LOG_READERS, SETTINGS, Config
+
+SECRET = "(not shown)"
+
+
+def render(config: Config) -> Iterator[str]:
+    """The lines. Password hashes, token hashes and keys are not shown."""
+    section = ""
+    for key in SETTINGS:
+        head, _, name = key.rpartition(".")
+        if head != section:
+            section = head
+            yield from ("", f"[{section}]")
+        yield _line(name, _shown(key, _value(config, key)), config.origins.get(key, "default"))
+    for log, given in config.logs.items():
+        yield from ("", f"[logs.{toml(log)}]  # {config.origins.get(f'logs.{log}', 'default')}")
+        for name in LOG_READERS:
+            if name in given:
+                yield _line(name, given[name], config.origins[f"logs.{log}.{name}"])
+    for user, account in config.users.items():
+        yield from ("", f"[users.{toml(user)}]  # {config.origins[f'users.{user}']}")
+        for name, value in account.table.items():
+            yield f"{name} = {toml(value if name == 'grants' else SECRET)}"
+
+
+def _value(config: Config, key: str) -> object:
+    value: object = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _shown(key: str, value: object) -> object:
+    """Without the password that an address may have."""
+    is_secret = key == "home" and isinstance(value, str)
+    return re.sub(r"(?<=:)[^:@/]+(?=@)|(?<=password=)\S+", SECRET, str(value)) if is_secret else value
+
+
+def show_value(name: str, value: object) -> str:
+    """A setting's value as TOML, with the unit that its name says."""
+    if isinstance(value, int) and "_bytes" in name:
+        value = show_bytes(value)
+    elif isinstance(value, int) and "_ms" in name:
+        value = show_duration(value)
+    return toml(value)
+
+
+def _line(name: str, value: object, origin: str) -> str:
+    text = f"# {name} is not set" if value is None else f"{name} = {show_value(name, value)}"
+    return f"{text:40}  # {origin}"

@@ -1,0 +1,306 @@
+"""Every setting of the server: its name, default, how it is read, and what it is for. Nothing here is read or opened.
+
+One rule gives each setting its three names: `http.port` in `headwater.toml` is `HEADWATER_HTTP_PORT` in the
+environment and `--http-port` on the command line; `server.config.sources` reads all three. A room declares its own
+settings, as `amqp.settings` does, and they are a section of `Config`; what is below is of the server itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ...amqp.settings import AmqpSettings
+from ...cne.settings import Settings as CneSettings
+from ...console.settings import ConsoleSettings
+from ...core.limits import APPEND_BYTES_MAX, show
+from ...core.settings import LogSettings
+from ...flight.settings import FlightSettings
+from ...formats.settings.declaration import (
+    GIB,
+    KIB,
+    MIB,
+    Reader,
+    boolean,
+    byte_count,
+    duration_ms,
+    host_names,
+    one_of,
+    origins,
+    path,
+    setting,
+    shown_as,
+    text,
+    texts,
+    whole_number,
+)
+from ...futoin.settings import Settings as FutoinSettings
+from ..process.sockets import Tls
+from ..users.accounts import Account
+from ..users.oidc.settings import Oidc
+
+
+@shown_as("URL")
+def collector_url(value: object) -> str:
+    """Reads the URL of a collector: http or https, without user, query and fragment."""
+    given = text(value)
+    try:
+        parts = urlsplit(given)
+        is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_fit = is_fit and "@" not in parts.netloc and not parts.query and not parts.fragment
+    except ValueError:
+        is_fit = False
+    if not is_fit:
+        raise ValueError(f"{show(given)} given, a URL such as http://127.0.0.1:4318 is allowed")
+    return given
+
+
+_url: Reader[str | None] = collector_url
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Spans of what the server does, for a collector that takes OTLP over HTTP."""
+
+    endpoint: str | None = setting(None, _url, "collector that gets spans by OTLP over HTTP; takes the extra [otel]")
+    """The collector that gets spans by OTLP over HTTP (`http://127.0.0.1:4318`; `/v1/traces` is added). It takes the
+    extra `[otel]`, and turns [spans](../guides/tracing.md) on."""
+    sampled_percent: int = setting(
+        100, whole_number(0, 100), "how many of the traces that begin here are sampled, of a hundred"
+    )
+    """How many of the traces that begin here are sampled, of a hundred. Whether one that began elsewhere is
+    sampled was decided there."""
+    service_name: str = setting("headwater", text, "name of this server in its spans (service.name)")
+
+
+DEFAULT_LOG = "default"
+"""The log that is created where none is configured, and there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """What all front ends over HTTP share."""
+
+    port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
+    unix: Path | None = setting(
+        None, path, "path of a socket to listen on as well, for programs of the same user on this machine"
+    )
+    """Path of a Unix socket to listen on as well, for programs on this machine that run as the same user (its mode is
+    0600). It is made at the start and removed at a stop; one that a killed server left is replaced. TLS is not spoken
+    there; logins, limits and the names by which it may be asked are those of `http.port`. Its URL is
+    `http+unix:///path`. [How to use it](../guides/operations.md#neighbours-on-one-machine)."""
+    connections_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
+    )
+    """Connections at the same time, WebSockets and subscriptions included; a request on one more is answered 503, and
+    when there are too many of those as well, they are dropped. Questions about the server's health are answered even
+    then."""
+    body_bytes_max: int = setting(
+        APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
+    )
+    bodies_bytes_max: int = setting(
+        GIB, byte_count(MIB, 2**50), "bodies and WebSocket messages that have come in part, together"
+    )
+    """Bodies and WebSocket messages that have come in part, and answers that are collected for HTTP/1.0, of all
+    connections together. Where there is more, the largest is given up: a request is answered 503, a WebSocket is closed
+    with 1013. There is always room for one."""
+    trusted_proxies: tuple[str, ...] = setting(
+        (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
+    )
+    """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
+    environment and in flags, separated by commas."""
+    hosts: tuple[str, ...] = setting(
+        (), host_names, "names by which a server on loopback or without users may be asked, besides loopback names"
+    )
+    """Names by which a server that listens on loopback, or has no users, may be asked, besides loopback names, IP
+    addresses, and `host`; by another one the answer is 421. Without ports. [Why](../guides/operations.md#web-pages)."""
+    origins: tuple[str, ...] = setting(
+        (), origins, "origins of web pages, other than the server's own, that may ask it: https://app.example.org"
+    )
+    """Origins of web pages, other than the server's own, that may ask it and read its answers (CORS):
+    `https://app.example.org`, with a port where it is not the scheme's own. `null` is a page without an origin; `*` is
+    every origin, and takes users. [Why](../guides/operations.md#web-pages)."""
+    metrics_need_right: bool = setting(
+        False, boolean, "/metrics only for users with the right metrics:* (or manage:*), not for every user"
+    )
+    """Whether `/metrics`, where there are users, is only for those with `metrics:*` or `manage:*`. Otherwise any user
+    sees it, whatever its rights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server takes on at once, and when it stops taking."""
+
+    waiting_bytes_max: int = setting(
+        64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
+    )
+    """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
+    disk_reserve_bytes: int | None = setting(
+        None,
+        byte_count(0, 2**60),
+        "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
+    )
+    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Without it 256 MiB, but
+    no more than a tenth of the file system, so that a small one can be used too."""
+    clock_patience_ms: int = setting(
+        3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must stay so before it is believed"
+    )
+    """How long a clock that jumped ahead must stay so before it is believed; until then events keep the time before
+    it. `headwater clock --accept` believes it at once."""
+    stop_ms: int = setting(
+        10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """Which notifications are kept, and when a consumer lags."""
+
+    keep: bool = setting(False, boolean, "keep what happens in the log $system")
+    """Keep [what happens in the server](events.md) in the log `$system`."""
+    keep_retention_ms: int = setting(
+        30 * 86_400_000, duration_ms(1000, 10**15), "what is older than that is dropped from $system"
+    )
+    """What is older than that is dropped from `$system`."""
+    keep_retention_bytes: int = setting(
+        GIB, byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped"
+    )
+    """Over that size, the oldest segments of `$system` are dropped."""
+    lag_events: int = setting(
+        100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
+    )
+    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
+    numbers lags, which is reported. 0: however many."""
+    lag_ms: int = setting(
+        0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
+    )
+    """Who reads a log from a position on, and whose next event is older than that, lags, which is reported. 0: however
+    old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """Servers of a shared home that are not its primary."""
+
+    stale_ms_max: int = setting(
+        30_000, duration_ms(1_000, 10**12), "how long a replica serves reads without having caught up with its home"
+    )
+    """How long a replica serves reads without having caught up with its home, which it may be cut off from. So long it
+    may also let a user in who was removed. After that it answers 503 and says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The effective configuration. `server.config.sources.load` makes it."""
+
+    data: Path = setting(Path("headwater-data"), path, "data directory; made where it is missing")
+    """Data directory; made where it is missing. One process may serve it at a time."""
+    storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
+    """`disk`, or `memory` for trying things out: nothing is kept over a restart."""
+    home: str | None = setting(
+        None, text, "PostgreSQL database to keep logs in, for several servers: postgresql://USER@HOST/DATABASE"
+    )
+    """Address of a [home in PostgreSQL](../guides/replicas.md), which several servers share: one of them appends, the
+    others stand by. The data directory is a copy then. `headwater home init` makes the home. A password is better kept
+    where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) than in the address."""
+    advertise: tuple[str, ...] = setting(
+        (), texts, "where clients reach this server, told to others of its home: http=URL,amqp=URL,flight=URL"
+    )
+    """Where clients reach this server, as the other servers of its home are told: `http=https://a.example:8080`,
+    `amqp=`, `flight=`. A list; in the environment and in flags, separated by commas."""
+    home_lease_ms: int = setting(
+        5_000, duration_ms(1_000, 600_000), "how long a server of a home stays its primary without being heard of"
+    )
+    """How long a server of a home stays its primary without being heard of: so long nobody can append after it died,
+    and a little longer. The same on all servers of a home."""
+    host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
+    insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
+    """Allow everything to everybody on an address that is not loopback, where no user is configured."""
+    log_level: str = setting(
+        "info", one_of("debug", "info", "warning", "error"), "the lowest level that is logged to stderr"
+    )
+    """The lowest level that is logged to stderr: `debug`, `info`, `warning` or `error`."""
+    http: Http = field(default_factory=Http)
+    amqp: AmqpSettings = field(default_factory=AmqpSettings)
+    futoin: FutoinSettings = field(default_factory=FutoinSettings)
+    flight: FlightSettings = field(default_factory=FlightSettings)
+    tls: Tls = field(default_factory=Tls)
+    oidc: Oidc = field(default_factory=Oidc)
+    limits: Limits = field(default_factory=Limits)
+    cne: CneSettings = field(default_factory=CneSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
+    management: Management = field(default_factory=Management)
+    tracing: Tracing = field(default_factory=Tracing)
+    replica: Replica = field(default_factory=Replica)
+    logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
+    """Logs to create at start: fields of LogSettings, only those that were given."""
+    users: Mapping[str, Account] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting comes from, by key; one that is missing here has its default."""
+
+    @property
+    def names_logs(self) -> bool:
+        """Whether `logs` was given, be it as it is by default."""
+        return self.logs != {DEFAULT_LOG: {}} or f"logs.{DEFAULT_LOG}" in self.origins
+
+
+class Setting(NamedTuple):
+    """One setting of the table `SETTINGS`."""
+
+    key: str
+    """As in the file: `http.port`."""
+    read: Reader[Any]
+    default: Any
+    summary: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return f"HEADWATER_{self.key.replace('.', '_').upper()}"
+
+    @property
+    def flag(self) -> str:
+        """Its command line flag."""
+        return f"--{self.key.replace('.', '-').replace('_', '-')}"
+
+
+_DEFAULTS = Config()
+SECTIONS: Mapping[str, type] = {
+    declared.name: type(section)
+    for declared in fields(Config)
+    if is_dataclass(section := getattr(_DEFAULTS, declared.name))
+}
+"""The sections in their order: the name of each, and the class that declares its settings."""
+
+
+def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
+    for declared in fields(section):
+        if declared.metadata:
+            yield Setting(key=f"{prefix}{declared.name}", default=declared.default, **declared.metadata)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    found.key: found
+    for prefix, section in (("", Config), *((f"{name}.", section) for name, section in SECTIONS.items()))
+    for found in _settings(section, prefix)
+}
+"""Every setting but logs and users, by key."""
+
+_EVER = 10**18
+LOG_READERS: Mapping[str, Reader[object]] = {
+    "partitions": whole_number(1, _EVER),
+    "partition_by": lambda value: value,
+    "retention_ms": duration_ms(1, _EVER),
+    "retention_bytes": byte_count(1, _EVER),
+    "retention_until_acknowledged": boolean,
+    "event_bytes_max": byte_count(1, _EVER),
+    "id_horizon": whole_number(1, _EVER),
+    "keeps_history": boolean,
+    "consumer_age_ms_max": duration_ms(1, _EVER),
+    "default_start": lambda value: value,
+}
+"""How the settings of one log are read; `LogSettings` itself checks their ranges."""
+assert LOG_READERS.keys() == {declared.name for declared in fields(LogSettings)}

@@ -1,0 +1,1 @@
+"""The management entities of the server."""

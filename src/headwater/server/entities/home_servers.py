@@ -1,0 +1,81 @@
+"""The servers of a shared home as entities: the role of each, and how far behind it is, as it told the home."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from ...core.access import Guard, Right, User
+from ...core.errors import StorageUnavailable
+from ...core.limits import show
+from ...homes.postgres.servers import HEARD_S, ServerReport
+from ...management.ports import Attributes, ReadOnly
+from ...management.statuses import OperationRefused, Status
+
+logger = logging.getLogger("headwater.server")
+
+KEPT_S = 1.0
+"""The home is asked no more often: servers tell it as often."""
+
+
+class HomeServers(ReadOnly):
+    """See `management.entities`. All calls are on the event loop; the home is asked in a thread."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        reports: Callable[[], Sequence[ServerReport]] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`reports` asks the home, may block, and raises StorageUnavailable; None: the server shares no home."""
+        self._guard, self._reports, self._clock = guard, reports, clock
+        self._known: dict[str, ServerReport] = {}
+        self._asked_at = self._tried_at = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def names(self, user: User) -> Sequence[str]:
+        return list(await self._all()) if user.may(Right.MANAGE, "*") else []
+
+    async def read(self, user: User, name: str) -> Attributes:
+        self._guard.authorize(user, Right.MANAGE, "*")
+        report = (await self._all()).get(name)
+        heard_s = 0.0 if report is None else report.heard_s + self._clock() - self._asked_at
+        if report is None:
+            raise OperationRefused(Status.NOT_FOUND, f"there is no server {show(name)} of this home")
+        return {
+            "server": report.name,
+            "addresses": dict(report.addresses),
+            "role": report.role,
+            "term": report.term or None,
+            "lag": report.lag_events,
+            "lagMs": None if report.lag_s is None else round(report.lag_s * 1000),
+            "ahead": report.ahead or None,
+            "version": report.version,
+            "heardMs": round(heard_s * 1000),
+            "runs": heard_s < HEARD_S,
+        }
+
+    async def _all(self) -> dict[str, ServerReport]:
+        """By name; where the home does not answer, what it answered last."""
+        if self._reports is None:
+            return {}
+        async with self._asking:
+            if self._clock() - self._tried_at >= KEPT_S:
+                try:
+                    self._known = _named(await asyncio.to_thread(self._reports))
+                    self._asked_at = self._clock()
+                except StorageUnavailable as error:
+                    logger.debug("which servers there are is not known anew: %s", error)
+                self._tried_at = self._clock()
+            return self._known
+
+
+def _named(reports: Sequence[ServerReport]) -> dict[str, ServerReport]:
+    """Of servers that one was started after the other under one name, the later ones have a number."""
+    found: dict[str, ServerReport] = {}
+    for report in reports:
+        same = sum(each.name == report.name for each in found.values())
+        found[f"{report.name} ({same + 1})" if same else report.name] = report
+    return found

@@ -1,0 +1,1 @@
+"""What every HTTP request passes before it reaches a room."""

@@ -1,0 +1,303 @@
+"""What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
+
+What a web page may not do is refused first (`web_guard`).
+Bodies that have come in part, and answers that are collected for HTTP/1.0, are bounded in sum (`byte_account`).
+
+The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
+end because the logs close). Questions about the server's health pass at any time, uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Container
+from enum import StrEnum
+
+from ...core.errors import LogNotFound, StorageUnavailable
+from ...core.limits import show
+from ...core.loop.byte_account import ByteAccount
+from ...core.loop.scheduler import LoopActivity
+from ...core.watch.spans import Spans
+from ...formats.problem import Problem
+from ...futoin.http import answer_problem
+from ...http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready
+from ...http.asgi import answer_websocket
+from ...http.errors import CLOSE, AskPrimary, HttpError
+from ...http.exchange import HOLD_KEY, PROBLEM
+from ...http.problems import problem_of
+from .meter import RequestMeter
+from .web_guard import WebGuard
+
+UNMATCHED = "unmatched"
+_FUTOIN = "/futoin/"
+
+
+class State(StrEnum):
+    """Where a server stands. It goes through them in this order, once; without a home it is never a replica."""
+
+    STARTING = "starting"
+    READING = "a replica"
+    """What changes something is another server's."""
+    OPEN = "open"
+    STOPPING = "stopping"
+
+
+class Gate:
+    """An ASGI application around the front ends."""
+
+    def __init__(
+        self,
+        health: Application,
+        health_paths: Container[str],
+        meter: RequestMeter,
+        unfinished: ByteAccount | None = None,
+        web: WebGuard | None = None,
+        activity: LoopActivity | None = None,
+    ) -> None:
+        """`unfinished` bounds bodies that have come in part, collected answers, and whatever else draws from it.
+
+        `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
+        request.
+        """
+        self._activity = activity or LoopActivity()
+        self._health, self._health_paths, self.meter = health, health_paths, meter
+        self.web = web or WebGuard()
+        self.primary: Callable[[], str | None] = lambda: None
+        """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
+        self.standing_by: Callable[[], str | None] = lambda: None
+        """Why this server is not the primary; None if it is, or has no home."""
+        self._reads: Callable[[Scope], bool] = lambda scope: False
+        self._stale: Callable[[str | None], str | None] = lambda log: None
+        self._stale_paths: Container[str] = ()
+        self.spans: Spans | None = None
+        """Who collects spans of the requests that pass; None while nobody does."""
+        self.unfinished = unfinished or ByteAccount()
+        self._front_ends: Application = health
+        self.state = State.STARTING
+        self.requests = 0
+        """Requests that run, streams not counted."""
+        self.streams = 0
+        self._left = asyncio.Event()
+        """Set when something that ran has ended."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request or WebSocket. All come here first: those of every room, and those about health and metrics.
+
+        What is to look at each of them does so here: its head is known, nothing of its body was read, and no room was
+        chosen. (One on a connection too many gets no further than `admission`, which only says that.)
+        """
+        try:
+            answering = self.web.judge(scope)
+        except HttpError as error:
+            await self._turn_away(scope, receive, send, error)
+            return
+        if self.passes_always(scope):
+            await self._health(scope, receive, answering(send))
+            return
+        if not (self._is_open() or (self.state is State.READING and self._may_read(scope))):
+            await self._not_now(scope, receive, answering(send))
+            return
+        self._activity.what = scope
+        passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
+        send = answering(passage.send)
+        if collects := scope.get("http_version", "1.1") < "1.1":
+            scope[HOLD_KEY] = passage.hold_answer
+        try:
+            await self._front_ends(scope, passage.receive, send)
+        except asyncio.CancelledError:
+            if not passage.is_given_up:
+                raise
+            passage.task.uncancel()
+            if not passage.has_started:
+                await self.refuse(scope, passage.receive, send, self.unfinished.refusal("bodies"))
+        finally:
+            if collects:
+                del scope[HOLD_KEY]  # no cycle keeps what was sent
+            passage.end(scope)
+            self._left.set()
+
+    def _is_open(self) -> bool:
+        """Whether all may pass. A primary that slept through its lease stands by, because its data may be old."""
+        return self.state is State.OPEN and self.standing_by() is None
+
+    async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stale = self.stale() if self._reads(scope) else None
+        primary = self.primary() if self.state in (State.STARTING, State.READING) else None
+        if stale is not None or primary is None or scope["type"] != "http":
+            why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
+            what = "not the primary" if self.state is State.OPEN else self.state
+            detail = stale or f"the server is {what}; try again in a few seconds{why}"
+            await self.refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
+            return
+        detail = f"this server stands by, and {primary} is the primary: ask there"
+        named = (b"headwater-primary", primary.encode())
+        await _answer(Exchange(scope, receive, send), Problem.of_status(421, detail, named, CLOSE))
+
+    async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
+        problem = problem_of(error)
+        assert problem is not None, error
+        self.meter.count(scope.get("method", "WEBSOCKET"), UNMATCHED, problem.status)
+        if scope["type"] == "websocket":
+            fields = [(b"content-type", PROBLEM), *problem.headers]
+            await answer_websocket(scope, send, problem.status, fields, problem.to_json())
+        else:
+            await _answer(Exchange(scope, receive, send), problem)
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
+        """Answer that it is not to be now, and why."""
+        await refuse_unready(scope, receive, send, detail, _answer)
+
+    def passes_always(self, scope: Scope) -> bool:
+        """Whether it is a question about the server's health."""
+        return scope["path"] in self._health_paths
+
+    def read(
+        self,
+        front_ends: Application,
+        reads: Callable[[Scope], bool],
+        stale: Callable[[str | None], str | None],
+        stale_paths: Container[str] = (),
+    ) -> None:
+        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`:
+        all of them (None), or one log.
+
+        `stale_paths` go there even then: what says how stale they are.
+        """
+        assert self.state is State.STARTING
+        self._front_ends, self.state = front_ends, State.READING
+        self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
+
+    def stale(self, log: str | None = None) -> str | None:
+        """Why a replica serves nothing at the moment, or nothing of that log; None if it does, or this is none."""
+        return self._stale(log) if self.state is State.READING else None
+
+    def lacking(self, log: str) -> Exception:
+        """What to say of a log that is not here: a replica does not know whether it was created a moment ago."""
+        if self.state is not State.READING:
+            return LogNotFound(log)
+        if (primary := self.primary()) is not None:
+            return AskPrimary(log, primary)
+        return StorageUnavailable(
+            reason=f"this replica has no log {show(log)}, and no primary is known that could be asked; try again"
+        )
+
+    def _may_read(self, scope: Scope) -> bool:
+        return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)
+
+    def open(self, front_ends: Application) -> None:
+        """From now on requests go to the front ends."""
+        assert self.state in (State.STARTING, State.READING)
+        self._front_ends, self.state = front_ends, State.OPEN
+
+    def stop(self) -> None:
+        """From now on requests are refused; those that run go on."""
+        self.state = State.STOPPING
+
+    async def requests_finished(self, timeout_s: float) -> bool:
+        """Wait until no request runs; False if some still do after that time."""
+        return await self._wait_until(lambda: not self.requests, timeout_s)
+
+    async def streams_finished(self, timeout_s: float) -> bool:
+        """Wait until no stream runs; False if some still do after that time."""
+        return await self._wait_until(lambda: not self.streams, timeout_s)
+
+    async def _wait_until(self, is_over: Callable[[], bool], timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_over():
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class _Passage:
+    """One request on its way through the gate."""
+
+    __slots__ = (
+        "_gate", "_held_bytes", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status",
+        "has_started", "is_given_up", "task",
+    )  # fmt: skip
+
+    def __init__(self, gate: Gate, receive: Receive, send: Send, *, is_stream: bool) -> None:
+        self._gate, self._receive, self._send, self._is_stream = gate, receive, send, is_stream
+        task = asyncio.current_task()
+        assert task is not None, "a gate is passed in a task"
+        self.task = task
+        self._held_bytes = 0
+        """How many bytes of the body have come, or of the answer are collected."""
+        self.has_started = self.is_given_up = self._holds_answer = False
+        """Whether an answer has begun; whether there was no room for more; whether the held bytes are the answer's."""
+        self._status = 500  # what is answered if the application never does
+        self._started = time.perf_counter()
+        if is_stream:
+            gate.streams += 1
+        else:
+            gate.requests += 1
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            if message.get("more_body", False):
+                self._hold(len(message["body"]))
+            elif self._held_bytes and not self._holds_answer:
+                self._release()
+        return message
+
+    def hold_answer(self, size: int) -> None:
+        """So much more of the answer is collected. The body is no longer needed."""
+        if not self._holds_answer:
+            self._release()
+            self._holds_answer = True
+        self._hold(size)
+
+    def _hold(self, size: int) -> None:
+        self._held_bytes += size
+        self._gate.unfinished.hold(self, self._held_bytes)
+
+    def _release(self) -> None:
+        self._held_bytes = 0
+        self._gate.unfinished.release(self)
+
+    def give_up(self) -> None:
+        """See Part. It waits for more of its body, is about to, or collects its answer: there it ends."""
+        self.is_given_up = True
+        self.task.cancel()
+
+    def send(self, message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            self._status = message["status"]
+            for name, value in message.get("headers", ()):
+                if name == b"content-type" and value.startswith(b"text/event-stream"):
+                    self._gate.requests -= 1
+                    self._gate.streams += 1
+                    self._is_stream = True
+        elif message["type"] == "websocket.accept":
+            self._status, self.has_started = 101, True
+        return self._send(message)
+
+    def end(self, scope: Scope) -> None:
+        self._gate.unfinished.release(self)
+        route = scope.get("route")
+        template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
+        method = scope.get("method", "WEBSOCKET")
+        if self._is_stream:
+            self._gate.streams -= 1
+            self._gate.meter.count(method, template, self._status)
+        else:
+            self._gate.requests -= 1
+            self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
+        if self._gate.spans is not None:
+            known, status = "" if template == UNMATCHED else template, self._status if self.has_started else 0
+            self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
+
+
+async def _answer(exchange: Exchange, problem: Problem) -> None:
+    """Answer a problem that a request met before it came to a room: in the form of that room's standard."""
+    if exchange.scope["path"].startswith(_FUTOIN):
+        await answer_problem(exchange, problem)
+    else:
+        await exchange.answer_problem(problem)

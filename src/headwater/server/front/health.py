@@ -1,0 +1,93 @@
+"""`/health/live` and `/health/ready`: whether the server lives, and should get work. They are public and say little."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from urllib.parse import parse_qs
+
+from ...formats.problem import Problem
+from ...http import JSON, Exchange, Header, Receive, Scope, Send, refuse_websocket
+from ...http.errors import UNREADY_RETRY, InvalidParameter
+
+LIVE, READY, METRICS = "/health/live", "/health/ready", "/metrics"
+HEALTH_PATHS = frozenset({LIVE, READY})
+NO_STORE: Header = (b"cache-control", b"no-store")
+
+
+class ServerRole(StrEnum):
+    """What a load balancer may ask a server to be."""
+
+    PRIMARY = "primary"
+    REPLICA = "replica"
+
+
+class Page(ABC):
+    """What answers GET and HEAD, and says with no more than a status what is wrong."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await refuse_websocket(send)
+            return
+        exchange = Exchange(scope, receive, send)
+        if scope["method"] in ("GET", "HEAD"):
+            await self.answer(exchange)
+        else:
+            await _refuse(exchange, 405, f"{scope['method']} given, GET and HEAD are allowed", (b"allow", b"GET, HEAD"))
+
+    @abstractmethod
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer it."""
+
+
+class Health(Page):
+    """The ASGI application behind HEALTH_PATHS; works while the server starts and stops."""
+
+    def __init__(
+        self, unready: Callable[[ServerRole], str | None], troubles: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        """`unready` says why the server should get no work of that role at the moment, or None.
+
+        `troubles` are what an operator should look at, though it serves: they are told with its being ready.
+        """
+        self._unready, self._troubles = unready, troubles
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Ready or not, or that it lives."""
+        if exchange.scope["path"] != READY:
+            await exchange.answer(200, b'{"status": "live"}', JSON, (NO_STORE,))
+        elif (role := await _role(exchange)) is None:
+            return
+        elif (reason := self._unready(role)) is None:
+            troubles = self._troubles()
+            body = json.dumps({"status": "ready"} | ({"troubles": troubles} if troubles else {})).encode()
+            await exchange.answer(200, body, JSON, (NO_STORE,))
+        else:
+            await _refuse(exchange, 503, reason, UNREADY_RETRY)
+
+
+def role_asked(scope: Scope) -> ServerRole:
+    """Which role `/health/ready` asks for: the primary's, where it names none. Raises InvalidParameter."""
+    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
+    if given is None:
+        return ServerRole.PRIMARY
+    try:
+        return ServerRole(given[-1])
+    except ValueError:
+        raise InvalidParameter("role", f"{given[-1][:80]!r} given, primary and replica are allowed") from None
+
+
+async def _role(exchange: Exchange) -> ServerRole | None:
+    """The role that is asked for; None: that was answered."""
+    try:
+        return role_asked(exchange.scope)
+    except InvalidParameter as error:
+        await _refuse(exchange, 400, str(error))
+        return None
+
+
+async def _refuse(exchange: Exchange, status: int, detail: str, *headers: Header) -> None:
+    await exchange.answer_problem(Problem.of_status(status, detail, NO_STORE, *headers))

@@ -1,0 +1,88 @@
+"""`GET /`: links to what a server has, as JSON; a browser is sent to the console, or gets them as a page.
+
+Nobody needs credentials to see them.
+"""
+
+from __future__ import annotations
+
+import logging
+from html import escape
+from typing import Any, NamedTuple
+
+from ...core.access import Guard
+from ...http import Exchange, FrontEnd, Header, Host, Routes
+from ...http.exchange import preferred
+from .health import LIVE, METRICS, READY
+
+_JSON, _HTML = "application/json", "text/html"
+_OFFERED = {media_type: media_type for media_type in (_JSON, _HTML)}
+_VARY: Header = (b"vary", b"accept")
+
+
+class Link(NamedTuple):
+    """Something that a server has."""
+
+    name: str
+    path: str
+    about: str
+
+
+LINKS = (
+    Link("openapi", "/openapi.yaml", "the HTTP API for logs and events, as an OpenAPI document"),
+    Link("notifications", "/ocloudNotifications/v2/openapi.json", "the notification API, as an OpenAPI document"),
+    Link("schemas", "/ocloudNotifications/v2/schemas", "the JSON Schemas of notifications"),
+    Link("logs", "/logs", "the names of the logs that you may read"),
+    Link("management", "/management", "the types of what can be managed: connections, links, users, logs"),
+    Link("live", LIVE, "whether the server is running"),
+    Link("ready", READY, "whether it can do its work"),
+    Link("metrics", METRICS, "its metrics, in the text format of Prometheus"),
+)
+"""In the order in which they are shown."""
+CONSOLE = Link("console", "/console/", "the console: look at logs, consumers and connections, and act")
+
+
+class RootPage(FrontEnd[Host, Exchange]):
+    """The front end of the path `/` alone."""
+
+    def __init__(self, guard: Guard, *, has_console: bool = False) -> None:
+        routes = Routes[Any]()
+        routes.add("GET", "/", lead if has_console else show)
+        super().__init__(Host(guard), routes.find, logging.getLogger("headwater.server"), Exchange)
+
+
+async def lead(host: Host, exchange: Exchange) -> None:
+    """GET / where there is a console."""
+    if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
+        await exchange.answer_empty(303, ((b"location", CONSOLE.path.encode()), _VARY))
+    else:
+        await exchange.answer_json(200, _document((CONSOLE, *LINKS)), (_VARY,))
+
+
+async def show(host: Host, exchange: Exchange) -> None:
+    """GET / where there is none."""
+    if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
+        await exchange.answer(200, _PAGE, b"text/html; charset=utf-8", (_VARY,))
+    else:
+        await exchange.answer_json(200, _document(LINKS), (_VARY,))
+
+
+def _document(links: tuple[Link, ...]) -> dict[str, object]:
+    return {"name": "headwater", "links": {link.name: link.path for link in links}}
+
+
+def _page() -> bytes:
+    items = [f'<li><a href="{escape(link.path)}">{escape(link.path)}</a>: {escape(link.about)}</li>' for link in LINKS]
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>Headwater</title></head>\n<body>',
+        "<h1>Headwater</h1>",
+        "<p>A durable event log. This server has:</p>",
+        "<ul>",
+        *items,
+        "</ul>",
+        "<p>The guides and the reference are in the folder <code>docs</code> of Headwater's source.</p>",
+        "</body>\n</html>\n",
+    ]
+    return "\n".join(parts).encode()
+
+
+_PAGE = _page()

@@ -1,0 +1,238 @@
+"""A web page is not a client: which requests pass, by the name they were sent to and by the page that sent them.
+
+Somebody reads a page of a stranger in a browser on a machine that reaches the server. That page may send requests;
+where nobody has to log in they would be done. And it may let its own name lead to the server's address (DNS rebinding),
+and then read the answers as if they were its own. So every request is looked at here, before any room:
+
+- `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can give;
+- `Origin` and `Sec-Fetch-Site`: pages are served that come from this server, or from an origin of `http.origins`;
+- a body must say what it is, by a media type that no page may send unasked;
+- what the console sends may only look, where that is set: its cookie counts only with a field that is seen here.
+
+Programs that are no browsers send neither Origin nor Sec-Fetch. What the fields mean is in `http.browsers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...console.settings import ConsoleSettings
+from ...http import Scope
+from ...http.asgi import Header, Message, Send
+from ...http.browsers import NULL_ORIGIN, Authority, Head, authority_of, head_of, origin_of, own_origin
+from ...http.errors import ConsoleReadOnly, ForeignPage, HostNotServed, InvalidParameter, UnsupportedMediaType
+from ...http.sessions import FIELD, unasked
+from ..config.settings import Http
+from ..process.sockets import is_loopback
+
+PREFLIGHT_S_MAX = 600
+"""How long a browser may remember what it was allowed."""
+EXPOSED = (
+    "accept-encoding",
+    "allow",
+    "content-disposition",
+    "headwater-head",
+    "headwater-incarnation",
+    "headwater-primary",
+    "headwater-problem",
+    "location",
+    "retry-after",
+    "www-authenticate",
+)
+"""Header fields of answers that a page may read besides the ones that every page may (Fetch, 2.2.2)."""
+
+Answering = Callable[[Send], Send]
+"""Puts on an answer what a browser, or a cache, must know of it."""
+_VARY: Header = (b"vary", b"origin")
+
+
+def unchanged(send: Send) -> Send:
+    """Leave the answer as it is."""
+    return send
+
+
+def varied(send: Send) -> Send:
+    """Tell caches that the answer is another one for a page of another origin."""
+    return _with_fields(send, (_VARY,))
+
+
+def crossing(origin: bytes) -> Answering:
+    """Let a page of that origin read the answer.
+
+    Users show who they are by Authorization, never by a cookie: so what a browser adds by itself is not allowed.
+    """
+    exposed = ", ".join(EXPOSED).encode()
+    fields = ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", exposed), _VARY)
+    return lambda send: _with_fields(send, fields)
+
+
+def preflight(origin: bytes, fields: bytes) -> Answering:
+    """Tell a browser what a page of that origin may ask (Fetch, 3.3.2); `fields` are the ones it wants to send.
+
+    The room is asked as by any OPTIONS. It says which methods its route has (`Allow`), and that becomes the answer.
+    Which header fields there may be is not restricted: each room looks at those that it knows.
+    """
+    allow_page = crossing(origin)
+    return lambda send: _granting(allow_page(send), fields)
+
+
+def _with_fields(send: Send, fields: tuple[Header, ...]) -> Send:
+    async def send_with_fields(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *fields]}
+        await send(message)
+
+    return send_with_fields
+
+
+def _granting(send: Send, fields: bytes) -> Send:
+    is_granted = False
+
+    async def send_granted(message: Message) -> None:
+        nonlocal is_granted
+        if message["type"] == "http.response.start":
+            methods = dict(message.get("headers", ())).get(b"allow")
+            is_granted = methods is not None
+            if methods is not None:
+                message = {**message, "status": 204, "headers": _granted(methods, fields)}
+        elif is_granted:
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_granted
+
+
+def _granted(methods: bytes, fields: bytes) -> list[Header]:
+    granted = [
+        (b"access-control-allow-methods", methods),
+        (b"access-control-max-age", b"%d" % PREFLIGHT_S_MAX),
+        (b"vary", b"access-control-request-headers"),
+    ]
+    return [*granted, (b"access-control-allow-headers", fields)] if fields else granted
+
+
+TYPED_ROOMS = frozenset({"logs", "management", "console"})
+"""First segments of paths where a body without a media type is refused even from a program. The standards of the other
+rooms have clients that say none."""
+TYPES = ("application/json, or another that the route takes",)
+ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
+"""Where a GET may change something, because a standard asks for it (FTN5, 3)."""
+CONSOLE = "console"
+LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|(event-)?histogram)|/management/org\.amqp\.management/self/[^/]+")
+"""Paths where a POST changes nothing."""
+SESSION_PATH = "/console/session"
+
+ANY_ORIGIN = "*"
+
+
+class WebGuard:
+    """Looks at every request and WebSocket."""
+
+    def __init__(
+        self, http: Http | None = None, host: str = "127.0.0.1", console: ConsoleSettings | None = None
+    ) -> None:
+        """`host` is what the server listens on. Raises CannotListen where it is no address of this machine."""
+        http = http or Http()
+        self._console_looks = (console or ConsoleSettings()).read_only
+        self._host = host.strip("[]").lower()
+        self._names = frozenset({self._host, *http.hosts})
+        self._is_loopback = is_loopback(host)
+        self._takes_any_origin = ANY_ORIGIN in http.origins
+        self._takes_null = NULL_ORIGIN in http.origins
+        found = (origin_of(text.encode()) for text in http.origins)
+        self._origins = frozenset(origin for origin in found if origin is not None)
+        self._ordinary: Answering = varied if http.origins else unchanged
+        self.has_users: Callable[[], bool] | None = None
+        """Whether somebody has to log in. Not known while the server starts, when it says nothing but that."""
+
+    def judge(self, scope: Scope) -> Answering:
+        """What is to be put on the answer to a request that passes.
+
+        Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403),
+        UnsupportedMediaType (415).
+        """
+        head = head_of(scope["headers"])
+        authority = self._authority(scope, head)
+        is_other = self._is_of_other_origin(scope, head, authority)
+        if scope["type"] == "websocket":
+            return unchanged
+        if is_other and scope["method"] == "OPTIONS" and b"access-control-request-method" in head:
+            return preflight(head[b"origin"], head.get(b"access-control-request-headers", b""))
+        if scope["method"] in ("GET", "HEAD"):
+            if head.is_silent_browser and _room_of(scope) in ROOMS_CHANGED_BY_GET:
+                raise ForeignPage("a browser that does not say which page sent it", "a GET that may change something")
+        elif head.has_simple_type and _must_say_type(scope, head):
+            raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
+        if is_other:
+            return crossing(head[b"origin"])
+        return self._of_console(scope) if FIELD in head else self._ordinary
+
+    def _of_console(self, scope: Scope) -> Answering:
+        """Raises ConsoleReadOnly."""
+        if self._console_looks and not _looks(scope):
+            raise ConsoleReadOnly(scope["method"], scope["path"])
+        ordinary = self._ordinary
+        return lambda send: unasked(ordinary(send))
+
+    def _authority(self, scope: Scope, head: Head) -> Authority | None:
+        """The host that was asked for; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
+        if b"host" not in head:
+            if scope.get("http_version") == "1.0":
+                return None
+            raise InvalidParameter("Host", "no such header field given, one is needed")
+        given = head[b"host"]
+        authority = authority_of(given)
+        if authority is None:
+            raise InvalidParameter("Host", f"{given[:80].decode('latin-1')!r} given, one name or address is allowed")
+        if not authority.is_local and authority.name not in self._names and not self._serves_any_host():
+            raise HostNotServed(authority.name, self._host)
+        return authority
+
+    def _serves_any_host(self) -> bool:
+        return not self._is_loopback and (self.has_users is None or self.has_users())
+
+    def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
+        """Whether a page of another origin sent it that may do so. Raises ForeignPage where it may not."""
+        if b"origin" in head:
+            given = head[b"origin"]
+            origin = origin_of(given)
+            own = own_origin(scope.get("scheme", "http"), authority) if authority is not None else None
+            if origin is not None and origin == own:
+                return False
+            if not self._is_allowed(given, origin in self._origins, origin is not None):
+                raise ForeignPage(f"a page of {given[:80].decode('latin-1')!r}")
+            return True
+        if head.is_of_other_site and not _leads_to_console(scope, head):
+            raise ForeignPage(f"a page of another origin (Sec-Fetch-Site: {head[b'sec-fetch-site'].decode()})")
+        return False
+
+    def _is_allowed(self, given: bytes, is_listed: bool, is_origin: bool) -> bool:
+        if given == NULL_ORIGIN.encode():
+            return self._takes_null
+        return is_listed or (is_origin and self._takes_any_origin and self.has_users is not None and self.has_users())
+
+
+def _room_of(scope: Scope) -> str:
+    room: str = scope["path"][1:].partition("/")[0]
+    return room
+
+
+def _must_say_type(scope: Scope, head: Head) -> bool:
+    if head.has_body and head.is_of_browser:
+        return True
+    return (head.has_body or scope["method"] == "POST") and _room_of(scope) in TYPED_ROOMS
+
+
+def _looks(scope: Scope) -> bool:
+    """Whether a request changes nothing but a login."""
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return _room_of(scope) not in ROOMS_CHANGED_BY_GET
+    is_post = scope["method"] == "POST"
+    return scope["path"] == SESSION_PATH or (is_post and LOOKS_BY_POST.fullmatch(scope["path"]) is not None)
+
+
+def _leads_to_console(scope: Scope, head: Head) -> bool:
+    """A link on any page may lead to the server's own pages, which change nothing by being shown."""
+    is_page = scope["path"] == "/" or _room_of(scope) == CONSOLE
+    return is_page and scope["type"] == "http" and scope["method"] == "GET" and head.is_navigation

@@ -1,0 +1,1 @@
+"""The HTTP server: connections, requests, WebSockets. It knows ASGI and no room."""

@@ -1,0 +1,462 @@
+"""One HTTP connection: requests as they come in bytes become cycles of the application, one after the other.
+
+What one peer may make the server hold and wait for is bounded here: the size of a head, the time that a request takes
+to come, and how much of what it sent is looked at in one step. How many peers there are is bounded by `admission`,
+bodies where they are read.
+
+A request that came whole, with a head that is known, is begun at once and goes through no parser. Anything else goes
+through the connection's parser, in pieces, as if it had come so: many small chunks take several slices of the loop's
+time. Behind a request that is not answered nothing is looked at, and nothing more is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import httptools
+
+from ...core.loop.deadline import Deadline
+from ...core.loop.slices import Slices
+from ...http import Scope
+from .admission import Verdict
+from .cycle import HttpCycle
+from .heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
+from .immediate_start import run_at_once
+from .peer import scope_of
+from .server_state import PeerConnection, ServerState
+from .upgrades import UpgradeIgnoringParser, upgrade_of
+from .websocket import WebSocketProtocol
+
+PIECE_BYTES = 16 * 1024
+"""Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
+takes some µs."""
+HEAD_BYTES_MAX = 256 * 1024
+"""Of what arrives after the first piece of a head, and so to within a piece (at most as much again); and of what comes
+in a row in a body without being any of it: fields behind it, and what is said of a chunk besides its size."""
+HEAD_S = 30.0
+"""How long a head may take, from its first byte; for the first one, from when the connection was made."""
+BODY_PAUSE_S = 60.0
+"""How long a piece of a body may take, and so how long a body may pause in its middle."""
+BODY_PIECE_BYTES = 16 * 1024
+"""So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
+KEEP_ALIVE_S = 75
+"""Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
+SURPLUS_S = 5.0
+"""How long a connection of which there are too many may take until its request was answered."""
+
+_END = b"\r\n\r\n"
+_REFUSAL = (
+    b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+)
+_TOO_LARGE = b"431 Request Header Fields Too Large"
+_TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes." % HEAD_BYTES_MAX
+_TOO_MUCH_AROUND_DETAIL = b"Trailer fields, or what is said of a chunk, are over %d bytes." % HEAD_BYTES_MAX
+_NO_REQUEST = b"400 Bad Request"
+_NO_REQUEST_DETAIL = b"Invalid HTTP request received."
+
+
+class HttpConnection(PeerConnection):
+    """One connection, closed when its peer oversteps. A WebSocket that begins on it takes it over."""
+
+    protocol_name = "http"
+    """What management calls it."""
+
+    def __init__(self, state: ServerState) -> None:
+        """A connection of the server of that state, on the running loop."""
+        super().__init__()
+        self._state = state
+        self._application = state.application
+        self._parser = UpgradeIgnoringParser(self)
+        self.scope_base: Scope = {}
+        """What the scopes of all its requests have."""
+        self._is_surplus = False
+
+        self._cycle: HttpCycle | None = None
+        """Of the last request that was begun."""
+        self.pipeline: deque[HttpCycle] = deque()
+        """Requests that were read, and wait for the answer of the one before."""
+        self._incoming: HttpCycle | None = None
+        """Of the request whose body comes."""
+
+        self._rest: asyncio.Task[None] | None = None
+        self._is_looking = self._is_due = self._is_broken = False
+        """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more."""
+        self._is_reading = True
+        self._holds_body = False
+
+        self._in_head = self._in_body = self._began = False
+        """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
+        self._head_bytes = self._body_bytes = self._around_bytes = 0
+        """Of the head, after its first piece; of the piece of a body that is waited for; of what came since the last
+        of the body, and is none of it."""
+        self._refusal = _NO_REQUEST, _NO_REQUEST_DETAIL
+        """What is to be said where it is no HTTP any more."""
+        self._target = b""
+        self._fields: list[Field] = []
+
+        self._patience = Deadline(self.loop, self._lose_patience)
+        """Until when the peer must have said more."""
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._state.connections.add(self)
+        self.scope_base = scope_of(transport)
+        self.client = self.scope_base["client"]
+        peer = self.client[0] if self.client else ""
+        verdict = self._state.admission.judge(len(self._state.connections), peer)
+        if verdict is Verdict.DROPPED:
+            self._state.remove(self)
+            transport.abort()
+            return
+        if verdict is Verdict.SURPLUS:
+            self._application = self._state.admission.turning_away(peer)
+            self._wait(SURPLUS_S)
+            self._is_surplus = True
+        else:
+            self._wait(HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.remove(self)
+        self._patience.stop()
+        if self._is_surplus:
+            self._state.admission.forget_surplus()
+        self._unread, self._read_to = b"", 0
+        self.pipeline.clear()
+        self._forget_parser()
+        if self._cycle is not None:
+            self._cycle.disconnect()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
+            return  # an empty line behind a request is nothing (RFC 9112, 2.2)
+        self._unread = self._unread[self._read_to :] + data if self._unread else data
+        self._read_to = 0
+        if self._rest is None and not self._is_due:
+            is_free = not self.pipeline and not self.is_answering and self._is_between
+            if not (is_free and self._take_whole()) or self._unread:  # most often it is one request, and nothing else
+                self._look_on()
+
+    def shutdown(self) -> None:
+        """End as soon as what was asked is answered."""
+        if self._cycle is not None and not self._cycle.is_complete:
+            self._cycle.keeps_alive = False
+        else:
+            self.transport.close()
+
+    # for the cycles
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request was taken that is not fully answered."""
+        return self._cycle is not None and not self._cycle.is_complete
+
+    def fields_of_all(self) -> bytes:
+        """The header fields that every answer has."""
+        return self._state.fields_of_all()
+
+    def write(self, data: bytes) -> None:
+        """Send it, unless the connection is closing."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def close(self) -> None:
+        """Close it after what was sent."""
+        self.transport.close()
+
+    def hold_body(self, holds: bool) -> None:
+        """Whether the application has enough of a body for now."""
+        if holds != self._holds_body:
+            self._holds_body = holds
+            self._heed()
+
+    def answered(self, keeps_alive: bool) -> None:
+        """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
+        self._holds_body = False
+        if not keeps_alive:
+            self.transport.close()
+        if self.transport.is_closing():
+            self._unread, self._read_to = b"", 0
+            return
+        if self._is_broken and not self.pipeline:
+            self._refuse(*self._refusal)
+            return
+        self._wait(BODY_PAUSE_S if self._in_body else KEEP_ALIVE_S)
+        if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
+            self._look_soon()
+
+    # what came
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether the parser is between two requests."""
+        return not self._in_head and not self._in_body
+
+    @property
+    def _may_look(self) -> bool:
+        """Whether there is something unread, and no request waits whose turn is before it."""
+        if not self._unread or self.pipeline or self._is_broken or self.transport.is_closing():
+            return False
+        return not (self._is_between and self.is_answering)
+
+    def _look_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._look_when_due)
+
+    def _look_when_due(self) -> None:
+        self._is_due = False
+        if self._rest is None:
+            self._look_on()
+
+    def _look_on(self) -> None:
+        """Look at what is unread for a slice of the loop's time, and see to the rest."""
+        slices = Slices()
+        self._is_looking = True
+        try:
+            self._begin_next()
+            while self._may_look:
+                self._look_at_some()
+                if slices.is_over:
+                    break
+        finally:
+            self._is_looking = False
+        self._look_on_later()
+
+    def _look_on_later(self) -> None:
+        """Hold what is unread as long as it takes, or read on."""
+        if self.transport.is_closing():
+            self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
+            return
+        self._heed()
+        if self.pipeline and not self.is_answering:
+            self._look_soon()
+        elif self._rest is None and self._may_look:
+            self._rest = self.loop.create_task(self._look_at_rest())
+
+    async def _look_at_rest(self) -> None:
+        await asyncio.sleep(0)  # the slice of what was received is used up
+        slices = Slices()
+        try:
+            while self._may_look:
+                self._look_at_some()
+                await slices.pause()
+        except BaseException:
+            self.transport.abort()  # as the loop does where data_received fails
+            raise
+        finally:
+            self._rest = None
+        self._look_on_later()
+
+    def _look_at_some(self) -> None:
+        """At one request that came whole, or at one piece of anything else."""
+        if self._is_between and self._take_whole():
+            return
+        piece = memoryview(self._unread)[self._read_to : self._read_to + PIECE_BYTES]
+        self._advance(len(piece))
+        self._feed(piece)
+
+    def _take_whole(self) -> bool:
+        """Begin the request that is next, if it came whole and its head is known."""
+        data, start = self._unread, self._read_to
+        body = data.find(_END, start, start + WHOLE_BYTES_MAX) + len(_END)
+        if body < len(_END):
+            return False
+        head = whole_head(data[start:body])
+        if head is None or len(data) - body < head.length:
+            return False
+        end = body + head.length
+        self._advance(end - start)
+        self._begin(HttpCycle(self, head, data[body:end], keeps_alive=not self._is_surplus))
+        return True
+
+    def _feed(self, piece: memoryview) -> None:
+        self._began = False
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            if self._becomes_websocket:
+                self._become_websocket()
+            else:
+                self._end_behind_connect()
+            return
+        except httptools.HttpParserError:
+            self._break()
+            return
+        self._begin_next()
+        self._watch_over(len(piece))
+
+    def _end_behind_connect(self) -> None:
+        """Whatever follows a CONNECT is for its tunnel, which is not offered: it is answered, as the last one."""
+        self._is_broken = True
+        self._unread, self._read_to = b"", 0
+        self._begin_next()
+
+    def _break(self) -> None:
+        """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
+        self._is_broken = True
+        self._unread, self._read_to = b"", 0
+        broken = self._incoming
+        if broken is not None and broken is not self._cycle:
+            self.pipeline.pop()
+        self._begin_next()
+        if broken is not None and broken is self._cycle and broken.is_started:
+            self.transport.close()
+        elif broken is self._cycle or not (self.is_answering or self.pipeline):
+            self._refuse(*self._refusal)
+
+    def _watch_over(self, size: int) -> None:
+        """Bound how long the rest takes of what came in part."""
+        if self._in_head:
+            self._head_bytes = 0 if self._began else self._head_bytes + size
+            if self._head_bytes > HEAD_BYTES_MAX:
+                if self.is_answering:
+                    self.transport.close()
+                else:
+                    self._refuse(_TOO_LARGE, _TOO_LARGE_DETAIL)
+            elif self._began:
+                self._wait(HEAD_S)
+        elif self._in_body:
+            self._body_bytes += size
+            self._around_bytes += size
+            if self._around_bytes > HEAD_BYTES_MAX:
+                self._refusal = _TOO_LARGE, _TOO_MUCH_AROUND_DETAIL
+                self._break()
+            elif not self._patience.is_set or self._body_bytes >= BODY_PIECE_BYTES:
+                self._body_bytes = 0
+                self._wait(BODY_PAUSE_S)
+        elif self.is_answering:
+            self._wait(None)
+
+    def _begin_next(self) -> None:
+        if self.pipeline and not self.is_answering and not self.transport.is_closing():
+            self._begin(self.pipeline.popleft())
+
+    def _begin(self, cycle: HttpCycle) -> None:
+        self._cycle, self.scope = cycle, cycle.scope
+        if not self._in_body:
+            self._wait(None)
+        task = run_at_once(self.loop, cycle.run(self._application))
+        if not task.done():
+            self._state.keep(task)
+
+    # httptools, for what did not come whole
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        self._in_head = self._began = True
+        self._target, self._fields = b"", []
+
+    def on_url(self, url: bytes) -> None:
+        """See httptools."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools. Fields behind a body (trailers) are nobody's."""
+        if self._in_head:
+            self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        if self.is_upgrade_ignored:
+            return
+        parser = self._parser
+        version = parser.get_http_version()
+        self._target, self._fields = in_origin_form(self._target, self._fields, version)
+        self._in_head, self._in_body = False, True
+        self._body_bytes = self._around_bytes = 0
+        self._wait(None)
+        if parser.should_upgrade() and self._becomes_websocket:
+            return
+        keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # that is a CONNECT by now
+        head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
+        self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
+        self.pipeline.append(self._incoming)
+
+    def on_body(self, body: bytes) -> None:
+        """See httptools."""
+        self._around_bytes = 0
+        if self._incoming is not None and not self._incoming.is_complete:
+            self._incoming.add(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        if self.is_upgrade_ignored:
+            return
+        self._in_body = False
+        if self._incoming is not None:
+            self._incoming.end_body()
+            if self._incoming.is_complete:  # it was answered before, so that only now the connection is idle
+                self._wait(KEEP_ALIVE_S)
+            self._incoming = None
+
+    @property
+    def is_upgrade_ignored(self) -> bool:
+        """Whether the head that was just read comes again, without its upgrade: nothing is to be done about it yet."""
+        parser = self._parser
+        return parser.should_upgrade() and parser.get_method() != b"CONNECT" and not self._becomes_websocket
+
+    @property
+    def _becomes_websocket(self) -> bool:
+        is_free = not self._is_surplus and not self.pipeline and not self.is_answering
+        return is_free and upgrade_of(self._fields) == b"websocket"
+
+    @property
+    def head(self) -> tuple[bytes, list[Field]]:
+        """The target and the fields of the head that was just read."""
+        return self._target, self._fields
+
+    def _become_websocket(self) -> None:
+        """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
+        self._unread, self._read_to = b"", 0
+        self._patience.stop()
+        websocket = WebSocketProtocol(self._state)
+        websocket.connection_made(self.transport)
+        if self.is_full:
+            websocket.pause_writing()
+        self._state.remove(self)
+        websocket.begin(self._parser.get_method(), self._target, self._fields, self.scope_base)
+        self._forget_parser()
+        self.transport.set_protocol(websocket)
+
+    def _forget_parser(self) -> None:
+        """Forget the parser. It refers back to this: the part of a head would stay in memory until a collection."""
+        del self._parser
+        self._target, self._fields = b"", []
+
+    # what is held, and waited for
+
+    def _heed(self) -> None:
+        """Read on, or do not, as what is held says."""
+        reads = not self._unread and not self._holds_body
+        if reads != self._is_reading and not self.transport.is_closing():
+            self._is_reading = reads
+            if reads:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _wait(self, seconds: float | None) -> None:
+        """So long from now the peer has for what is due; None: nothing is due from it."""
+        if self._is_surplus:
+            return  # it has SURPLUS_S for all that it has to say
+        if seconds is None:
+            self._patience.clear()
+        else:
+            self._patience.set(seconds)
+
+    def _lose_patience(self) -> None:
+        if self._is_surplus:
+            self.transport.abort()
+        elif self._unread or not self._is_reading:
+            self._wait(BODY_PAUSE_S)  # it is us who do not take it
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: bytes, detail: bytes) -> None:
+        """Say what is wrong, which no answer is due to before, and end."""
+        self.write(_REFUSAL % (status, len(detail), detail))
+        self.transport.close()

@@ -1,0 +1,276 @@
+"""One HTTP request and its answer, between a connection and an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Generator
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from ...http import Application, Message, Scope
+from .heads import Head
+
+logger = logging.getLogger("headwater.server")
+
+JOINED_BYTES_MAX = 64 * 1024
+"""The head of an answer and its body leave in one piece up to this size. What is larger is not copied for that."""
+BODY_WAITING_MAX = 64 * 1024
+"""Of a body that the application has not asked for; after these, reading stops until it has."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
+"""Lines of names (RFC 9110, 5.6.2) and values (5.5)."""
+_FAILED = b"Internal Server Error"
+_FAILED_FIELDS = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(_FAILED))]
+
+
+def _status_line(status: int) -> bytes:
+    known = status in HTTPStatus._value2member_map_
+    return b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode() if known else b"")
+
+
+_STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
+
+
+class CycleConnection(Protocol):
+    """What a cycle needs of its connection."""
+
+    scope_base: Scope
+    """What the scopes of all its requests have."""
+    is_full: bool
+    """Whether the peer does not take what it is sent."""
+
+    def write(self, data: bytes) -> None:
+        """Send it, unless the connection is closing."""
+
+    def close(self) -> None:
+        """Close it after what was sent."""
+
+    async def drained(self) -> None:
+        """Wait until the peer takes what it is sent, or is gone."""
+
+    def hold_body(self, holds: bool) -> None:
+        """Whether the application has enough of a body for now."""
+
+    def fields_of_all(self) -> bytes:
+        """The header fields that every answer has."""
+
+    def answered(self, keeps_alive: bool) -> None:
+        """The answer was given; whether the connection may stay open after it."""
+
+
+class _Done:
+    """What is awaited where nothing is to be waited for: a coroutine costs more than many a message."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return _NOTHING
+
+
+def _nothing() -> Generator[None, None, None]:
+    return
+    yield
+
+
+_NOTHING = _nothing()
+_DONE = _Done()
+
+
+class HttpCycle:
+    """A request that is answered once. The answer of an application that breaks ASGI's rules breaks off."""
+
+    __slots__ = (
+        "_body", "_body_left", "_connection", "_ends_with_connection", "_expects_continue", "_has_more", "_has_news",
+        "_is_chunked", "_news", "_unsent", "is_complete", "is_disconnected", "is_started", "keeps_alive", "scope",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: CycleConnection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
+    ) -> None:
+        """`body` is the whole one; None if it is still to come, by `add` and `end_body`."""
+        self._connection = connection
+        self.scope: Scope = {**head.scope, **connection.scope_base}
+        self.keeps_alive = keeps_alive
+        self._expects_continue = head.expects_continue
+        self._has_more = body is None
+        self._body: bytes | bytearray = bytearray() if body is None else body
+        self._has_news = body is not None
+        """Whether there is something that the application was not told."""
+        self._news: asyncio.Event | None = None
+        """Made where the application waits for that."""
+        self._is_chunked = self.is_started = False
+        """Whether the answer has begun."""
+        self._ends_with_connection = False
+        """Whether its body is as long as the connection lasts."""
+        self._body_left = 0
+        """Of an answer that said its length."""
+        self._unsent = b""
+        """The head of an answer, until the first piece of its body is there."""
+        self.is_complete = False
+        """Whether the answer is."""
+        self.is_disconnected = False
+        """Whether the connection was lost before."""
+
+    # what the connection tells
+
+    def add(self, piece: bytes) -> None:
+        """More of the body has come."""
+        assert isinstance(self._body, bytearray), "the body is there"
+        self._body += piece
+        if len(self._body) > BODY_WAITING_MAX:
+            self._connection.hold_body(True)
+        self._tell()
+
+    def end_body(self) -> None:
+        """It has come whole."""
+        self._has_more = False
+        self._tell()
+
+    def disconnect(self) -> None:
+        """The connection is lost."""
+        self.is_disconnected = not self.is_complete
+        self._body = bytearray()  # which nobody is given any more
+        self._tell()
+
+    def _tell(self) -> None:
+        self._has_news = True
+        if self._news is not None:
+            self._news.set()
+
+    # what the application does
+
+    async def run(self, application: Application) -> None:
+        """Have it answered. An application that fails gets 500 for it, or breaks off; that is logged."""
+        try:
+            await application(self.scope, self.receive, self.send)
+        except BaseException as error:  # whatever it is, also a cancellation: nobody else answers this client
+            logger.error("the application failed", exc_info=error)
+            await self._fail()
+        else:
+            if not self.is_complete and not self.is_disconnected:
+                logger.error("the application ended without an answer" + (" to its end" if self.is_started else ""))
+                await self._fail()
+
+    async def receive(self) -> Message:
+        """See ASGI: what there is of the body, or that the client is gone or has its answer."""
+        if self._expects_continue:
+            self._expects_continue = False
+            if not self.is_started:
+                self._connection.write(_CONTINUE)
+        if not self._has_news and not self.is_disconnected and not self.is_complete:
+            await self._wait_for_news()
+        self._has_news = False
+        if self.is_disconnected or self.is_complete:
+            return {"type": "http.disconnect"}
+        body, self._body = self._body, bytearray()
+        return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """See ASGI. Waits while the client does not take what was sent before.
+
+        Raises RuntimeError for what is no answer: out of order, with fields that HTTP cannot write, of another length
+        than it said.
+        """
+        if self._connection.is_full:
+            return self._send_when_drained(message)
+        self._send(message)
+        return _DONE
+
+    async def _send_when_drained(self, message: Message) -> None:
+        await self._connection.drained()
+        self._send(message)
+
+    def _send(self, message: Message) -> None:
+        if self.is_disconnected:
+            return
+        if self.is_complete:
+            raise RuntimeError(f"{message['type']} after the answer was complete")
+        if not self.is_started:
+            _check_type(message, "http.response.start")
+            self._start(message["status"], message.get("headers", ()))
+            self.is_started = True
+        else:
+            _check_type(message, "http.response.body")
+            self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
+
+    async def _wait_for_news(self) -> None:
+        self._connection.hold_body(False)
+        if self._news is None:
+            self._news = asyncio.Event()
+        self._news.clear()
+        await self._news.wait()
+
+    async def _fail(self) -> None:
+        if self.is_started:
+            self._connection.close()
+            return
+        fields = [*_FAILED_FIELDS, (b"connection", b"close")]
+        await self.send({"type": "http.response.start", "status": 500, "headers": fields})
+        await self.send({"type": "http.response.body", "body": _FAILED})
+
+    def _start(self, status: int, fields: Any) -> None:
+        length: bytes | None = None
+        says_close = False
+        lines = []
+        for name, value in fields:
+            name = name.lower()
+            if name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                self._is_chunked = value.lower() == b"chunked"
+            elif name == b"connection":
+                says_close = says_close or b"close" in [token.strip() for token in value.lower().split(b",")]
+            lines.append(b"%b: %b\r\n" % (name, value))
+        text = b"".join(lines)
+        if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
+            raise RuntimeError(f"no header fields: {text[:200]!r}")
+        if self._expects_continue and self._has_more and not self._body:
+            self.keeps_alive = False  # the client sends its body now, or does not: nobody knows what comes next
+        self.keeps_alive = self.keeps_alive and not says_close
+        if not self.keeps_alive and not says_close:
+            text += b"connection: close\r\n"
+        if length is not None and not self._is_chunked:
+            self._body_left = int(length)
+        elif not self._is_chunked and self.scope["method"] != "HEAD" and status not in (204, 304):
+            self._ends_with_connection = self.scope["http_version"] < "1.1"  # which knows no chunks (RFC 9112, 6.1)
+            if not self._ends_with_connection:
+                self._is_chunked = True
+                text += b"transfer-encoding: chunked\r\n"
+        head = b"%b%b%b\r\n" % (_STATUS_LINES[status], self._connection.fields_of_all(), text)
+        if self._is_chunked or self._ends_with_connection:
+            self._connection.write(head)  # who streams may have nothing else to say for long
+        else:
+            self._unsent = head
+
+    def _send_body(self, body: bytes, *, has_more: bool) -> None:
+        if self.scope["method"] == "HEAD":
+            self._body_left, body = 0, b""
+        elif self._is_chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            body = body if has_more else body + b"0\r\n\r\n"
+        elif not self._ends_with_connection:
+            self._body_left -= len(body)
+            if self._body_left < 0:
+                raise RuntimeError("the body is longer than its Content-Length")
+            if not has_more and self._body_left:
+                raise RuntimeError("the body is shorter than its Content-Length")
+        self._write(body)
+        if not has_more:
+            self.is_complete = True
+            self._tell()
+            self._connection.answered(self.keeps_alive)
+
+    def _write(self, body: bytes) -> None:
+        if self._unsent:
+            if len(body) <= JOINED_BYTES_MAX:
+                body = self._unsent + body
+            else:
+                self._connection.write(self._unsent)
+            self._unsent = b""
+        if body:
+            self._connection.write(body)
+
+
+def _check_type(message: Message, expected: str) -> None:
+    if message["type"] != expected:
+        raise RuntimeError(f"{message['type']} where {expected} is due")

@@ -1,0 +1,98 @@
+"""The HTTP server: connections on sockets that are bound already, from `start` to `stop`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from ...core.loop.byte_account import ByteAccount
+from ...http import Application
+from ..config.settings import Http
+from ..process.log_lines import fields
+from ..process.sockets import BACKLOG
+from .admission import Admission
+from .connection import HttpConnection
+from .forwarded import Forwarded, TrustedProxies
+from .server_state import ServerState
+from .websocket import WebSocketProtocol
+
+logger = logging.getLogger("headwater.server")
+
+LAST_ANSWERS_S = 2
+"""What answers still get when everything behind them has ended."""
+
+OpenConnection = HttpConnection | WebSocketProtocol
+
+
+class HttpServer:
+    """One ASGI application on some bound sockets, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        application: Application,
+        sockets: Sequence[socket.socket],
+        http: Http,
+        tls: ssl.SSLContext | None,
+        admission: Admission | None = None,
+        unfinished: ByteAccount | None = None,
+    ) -> None:
+        """`admission` says how many connections there may be; by default, as many as are configured.
+
+        Messages of WebSockets draw from `unfinished` while they come. The sockets are the server's from `start` on.
+        """
+        if http.trusted_proxies:
+            application = Forwarded(application, TrustedProxies(http.trusted_proxies))
+        self.admission = admission or Admission(http.connections_max)
+        self._state = ServerState(application, self.admission, unfinished)
+        self._sockets, self._tls = tuple(sockets), tls
+        self._listeners: list[asyncio.AbstractServer] = []
+
+    @property
+    def open_connections(self) -> Collection[OpenConnection]:
+        """Those that are open, WebSockets included."""
+        return self._state.connections
+
+    @property
+    def connections(self) -> int:
+        """How many are open, WebSockets included."""
+        return len(self._state.connections)
+
+    async def start(self) -> None:
+        """Accept connections. Raises OSError where a socket cannot be listened on; then none is."""
+        loop = asyncio.get_running_loop()
+        connect = partial(HttpConnection, self._state)
+        try:
+            for bound in self._sockets:
+                listener = await loop.create_server(connect, sock=bound, ssl=self._tls, backlog=BACKLOG)
+                self._listeners.append(listener)
+        except BaseException:
+            self.refuse_connections()
+            raise
+
+    def refuse_connections(self) -> None:
+        """Accept no more connections; the open ones stay."""
+        for listener in self._listeners:
+            listener.close()
+
+    def cut_off(self) -> None:
+        """Drop the connections on which an answer still runs; to the application it is as if their clients had left."""
+        for connection in tuple(self.open_connections):
+            if isinstance(connection, HttpConnection) and connection.is_answering:
+                connection.transport.abort()
+
+    async def stop(self) -> None:
+        """Close idle connections, give answers under way a moment, and end. May be called again."""
+        self.refuse_connections()
+        for connection in tuple(self.open_connections):
+            connection.shutdown()
+        if not await self._state.emptied(LAST_ANSWERS_S):
+            if running := self._state.cancel():
+                logger.error("answers cut off", extra=fields(connections=self.connections, running=running))
+            for connection in tuple(self.open_connections):
+                connection.transport.abort()
+        for listener in self._listeners:
+            await listener.wait_closed()

@@ -1,0 +1,476 @@
+"""One WebSocket connection, over the sans-I/O layer of websockets: bytes become messages of the application
+(`websocket_cycle.py`), within bounds: message size, and how long a peer may be silent.
+
+The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
+the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
+budget of `byte_account`. A connection that is lost frees its bytes at once. The library gets one frame at a time; only
+its length and kind are read here before.
+
+The connection ends in one of three ways, each within a bounded time:
+
+- *closed* by the application: the peer has `CLOSE_S` to answer the close, and to read all messages before it;
+- *hung up*: the peer closed, or no WebSocket came of it; the last bytes have `CLOSE_S` to leave;
+- *failed* by a peer that breaks the protocol or a bound: it has `LINGER_S` to read why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from http import HTTPStatus
+from urllib.parse import unquote
+
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from ...core.loop.deadline import Deadline
+from ...core.loop.slices import Slices
+from ...http import Scope
+from ...http.asgi import TRUST
+from .heads import Field
+from .server_state import PeerConnection, ServerState
+from .websocket_cycle import Fields, WebSocketCycle
+
+MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
+"""The largest message of any front end, and what may be around it."""
+STRANGER_BYTES_MAX = 64 * 1024
+"""The largest message of a peer that the application does not know."""
+FRAGMENT_BYTES_MIN = 256
+"""What each fragment of a message counts for at least, so that empty ones, which cost 4 µs each, are bounded too: a
+message may come in 32,784 of them, and in 256 before the login."""
+FRAGMENTS_MAX = MESSAGE_BYTES_MAX // FRAGMENT_BYTES_MIN
+PING_INTERVAL_S = 20.0
+PING_TIMEOUT_S = 20.0
+"""A peer that vanished, or does not take what it is sent, is cut off after both."""
+
+PING_BYTES = 4
+"""Of the payload of a ping, by which its answer is known."""
+CLOSE_S = 10.0
+"""How long a peer may take to answer a close, and to read all messages before it."""
+LINGER_S = 2.0
+"""How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
+
+_STRANGER = (
+    f"a message before the login has at most {STRANGER_BYTES_MAX} bytes in {STRANGER_BYTES_MAX // FRAGMENT_BYTES_MIN} "
+    "fragments: log in at the upgrade, or by a shorter message"
+)
+_FRAGMENTS = f"a message comes in at most {FRAGMENTS_MAX} fragments"
+REASON_BYTES_MAX = 123
+"""Of a reason for which a connection is closed (RFC 6455, 5.5)."""
+MESSAGES_WAITING_MAX = 16
+"""For the application; after these, reading stops until it has taken them."""
+
+_OPCODE, _CONTROL, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
+_LENGTH_WIDTHS = {126: 2, 127: 8}
+"""Bytes behind the first two of a frame that say how long its payload is (RFC 6455, 5.2)."""
+
+
+def _nobody() -> bool:
+    """No peer is known."""
+    return False
+
+
+class WebSocketProtocol(PeerConnection):
+    """One connection, dropped when its peer does not answer a ping in time.
+
+    Data that takes long, as that of many small frames does, is looked at in slices of the loop's time.
+    """
+
+    protocol_name = "websocket"
+    """What management calls it."""
+    is_answering = True
+    """As of a request: it lasts as long as the connection."""
+
+    def __init__(self, state: ServerState) -> None:
+        """A connection of the server of that state, on the running loop."""
+        super().__init__()
+        self._state = state
+        self._library = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
+        self._cycle: WebSocketCycle
+        self._accepted: Response
+        """What opens the WebSocket, if the application accepts it."""
+        self._is_known: Callable[[], bool] = _nobody
+        """Whether the application knows the peer."""
+        self._is_open = self._is_ending = self._is_lingering = False
+        """Whether the WebSocket was accepted; whether the connection is about to be closed; whether what still comes
+        is thrown away until then."""
+
+        self._head = b""
+        """The first bytes of a frame, too few to know how long it is."""
+        self._of_frame = 0
+        """What is still to come of the frame that the library reads."""
+        self._fragments = 0
+        """In how many frames so far the message comes that the library reads."""
+        self._message: bytes | bytearray = b""
+        """What came of a message in its earlier frames."""
+        self._is_text = False
+        """Whether that is text."""
+        self._is_held = False
+        """Whether bytes of a message that came in part are counted among all peers' unfinished ones."""
+        self._rest: asyncio.Task[None] | None = None
+        self._holds_reading = False
+        """Whether the application has messages enough for now."""
+
+        self._pong = b""
+        """The answer to the last ping, while the peer does not read."""
+        self._ping: bytes | None = None
+        """The payload of a ping that is not answered."""
+        self._patience = Deadline(self.loop, self._lose_patience)
+        """When the next ping is due, or its answer, or the end of the connection."""
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._state.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
+        self._state.remove(self)
+        self._is_ending = True
+        self._patience.stop()
+        self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
+        self._let_go()
+        self._pong = b""
+        self.resume_writing()
+        self._is_known = _nobody
+        self.scope.get("extensions", {}).pop(TRUST, None)
+        self._library.parser.close()
+        self._library.parser_exc = self._library.handshake_exc = None
+        del self._cycle, self._patience
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_lingering:
+            return
+        slices, is_later = Slices(), bool(self._unread) or not self._is_open
+        self._unread = self._unread[self._read_to :] + data if self._unread else self._head + data
+        self._read_to, self._head = 0, b""
+        while self._unread and not is_later:
+            self._look_at_some()
+            is_later = slices.is_over
+        if self._unread and not self._is_lingering:
+            self.transport.pause_reading()
+            self._look_on_later()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._pong and not self._is_ending:
+            self.transport.write(self._pong)
+        self._pong = b""
+
+    # what others do with it
+
+    def begin(self, method: bytes, target: bytes, fields: list[Field], base: Scope) -> None:
+        """Ask the application for a WebSocket by such a request; `base` is what all scopes of the connection have.
+
+        A head that is none of a WebSocket is refused.
+        """
+        self.client = base["client"]
+        self._cycle = WebSocketCycle(self, self.scope)
+        lines = [b"%b %b HTTP/1.1" % (method, target), *(b"%b: %b" % field for field in fields)]
+        self._library.receive_data(b"\r\n".join([*lines, b"", b""]))
+        request = next(iter(self._library.events_received()), None)
+        if not isinstance(request, Request):
+            self._refuse_head()
+            return
+        self._accepted = self._library.accept(request)
+        if self._accepted.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
+            self.refuse(self._accepted)
+            return
+        self.scope.update(self._scope(target, fields, base))
+        self._state.keep(self.loop.create_task(self._cycle.run(self._state.application)))
+
+    def shutdown(self) -> None:
+        """End it: the server stops."""
+        if self._is_ending:
+            self.transport.close()
+        elif self._is_open:
+            self._library.send_close(CloseCode.SERVICE_RESTART)
+            self._cycle.end(CloseCode.SERVICE_RESTART)
+            self._write_out()
+            self._hang_up()
+        else:
+            self._cycle.refuse(HTTPStatus.SERVICE_UNAVAILABLE, [], b"the server is stopping")
+
+    def expel(self, reason: str) -> None:
+        """End it: the peer gets a moment to read that it is unwanted here (1008), and why."""
+        self._fail(CloseCode.POLICY_VIOLATION, reason)
+
+    def give_up(self) -> None:
+        """See Part. The upgrade was answered, so no status can be sent: 1013 (try again later) stands for 503."""
+        self._fail(CloseCode.TRY_AGAIN_LATER, self._state.unfinished.refusal("messages"))
+
+    # what the cycle does with it
+
+    def accept(self, fields: Fields) -> None:
+        """See Connection. What the peer sent too early is looked at now."""
+        self._accepted.headers.update(fields)
+        self._library.send_response(self._accepted)
+        self._write_out()
+        self._is_open = True
+        self._patience.set(PING_INTERVAL_S)
+        if self._unread:
+            self._look_on_later()
+
+    def refuse(self, response: Response) -> None:
+        """See Connection."""
+        self._library.send_response(response)
+        self._write_out()
+        self._hang_up()
+
+    def send(self, data: bytes, *, is_text: bool) -> None:
+        """See Connection."""
+        (self._library.send_text if is_text else self._library.send_binary)(data)
+        self._write_out()
+
+    def close(self, code: int, reason: str) -> None:
+        """See Connection."""
+        reason = _cut(reason)
+        self._library.send_close(code, reason)
+        self._cycle.end(code, reason)
+        self._write_out()
+        self._is_ending = True
+        self._patience.set(CLOSE_S)
+        self.read_on()
+
+    def read_on(self) -> None:
+        """See Connection."""
+        if self._holds_reading:
+            self._holds_reading = False
+            if not self._unread and not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    # received data
+
+    def _scope(self, target: bytes, fields: list[Field], base: Scope) -> Scope:
+        path, _, query = target.partition(b"?")
+        named = [value.decode("latin-1") for name, value in fields if name == b"sec-websocket-protocol"]
+        return {
+            **base,
+            "type": "websocket",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "scheme": "wss" if base["scheme"] == "https" else "ws",
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": fields,
+            "subprotocols": [token.strip() for value in named for token in value.split(",")],
+            "extensions": {**base.get("extensions", {}), "websocket.http.response": {}, TRUST: self._trust},
+        }
+
+    def _trust(self, is_known: Callable[[], bool]) -> None:
+        self._is_known = is_known
+
+    def _refuse_head(self) -> None:
+        """The library could not read it: it has said so, or cannot."""
+        self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
+        if not self._write_out():
+            problem = self._library.handshake_exc
+            refusal = self._library.reject(HTTPStatus.BAD_REQUEST, f"{problem}: {problem and problem.__cause__}\n")
+            self.transport.write(refusal.serialize())
+        self._hang_up()
+
+    def _look_at_some(self) -> None:
+        """At what there is of one frame."""
+        data, at = self._unread, self._read_to
+        if self._of_frame:
+            self._feed(self._of_frame)
+        else:
+            head, payload = _frame_parts(data, at)
+            self._of_frame = head + payload
+            if not self._of_frame:
+                self._head = data[at:]
+                self._advance(len(self._head))
+            elif not data[at] & _CONTROL and (problem := self._too_much(data[at], payload)):
+                self._fail(CloseCode.MESSAGE_TOO_BIG, problem)
+            else:
+                self._feed(self._of_frame)
+
+    def _feed(self, size: int) -> None:
+        """Give the library so many unread bytes; if fewer have come, the rest follows."""
+        data = self._unread[self._read_to : self._read_to + size]
+        self._of_frame -= min(len(data), self._of_frame)
+        self._advance(len(data))
+        self._library.receive_data(data)
+        for event in self._library.events_received():
+            assert isinstance(event, Frame)
+            self._take(event)
+        if self._library.parser_exc is not None:
+            self._linger()
+        size = len(self._library.reader.buffer) + len(self._message)
+        if size and not self._is_lingering:
+            self._is_held = True
+            self._state.unfinished.hold(self, size)
+        elif self._is_held:
+            self._is_held = False
+            self._state.unfinished.release(self)
+
+    def _too_much(self, first: int, payload: int) -> str:
+        """Why a frame with that first byte, and so much payload, is too much for its message; empty if it is not."""
+        self._fragments = 1 if first & _OPCODE else self._fragments + 1
+        size = max(payload + len(self._message), self._fragments * FRAGMENT_BYTES_MIN)
+        if size > STRANGER_BYTES_MAX and not self._is_known():
+            return _STRANGER
+        return _FRAGMENTS if self._fragments > FRAGMENTS_MAX else ""
+
+    def _let_go(self) -> None:
+        """Forget all received data that is no whole message."""
+        self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
+        self._library.reader.discard()
+        self._is_held = False
+        self._state.unfinished.release(self)
+
+    def _look_on_later(self) -> None:
+        if self._rest is None and self._is_open:
+            self._rest = self.loop.create_task(self._look_at_rest())
+
+    async def _look_at_rest(self) -> None:
+        await asyncio.sleep(0)  # the slice of what was received is used up
+        slices = Slices()
+        try:
+            while self._unread and not self.transport.is_closing():
+                self._look_at_some()
+                await slices.pause()
+        except BaseException:
+            self.transport.abort()  # as the loop does where data_received fails
+            raise
+        finally:
+            self._rest, self._unread, self._read_to = None, b"", 0
+        if not self._holds_reading and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _take(self, frame: Frame) -> None:
+        """Take a whole frame that the library found correct."""
+        match frame.opcode:
+            case Opcode.TEXT | Opcode.BINARY:
+                self._message, self._is_text = bytes(frame.data), frame.opcode is Opcode.TEXT
+            case Opcode.CONT:  # frames are joined at once: of the shortest, most is not payload
+                if not isinstance(self._message, bytearray):
+                    self._message = bytearray(self._message)
+                self._message += frame.data
+            case Opcode.PING:
+                self._answer_ping()
+                return
+            case Opcode.PONG:
+                self._take_pong(bytes(frame.data))
+                return
+            case Opcode.CLOSE:
+                self._take_close()
+                return
+        if frame.fin:
+            self._take_message()
+
+    def _take_message(self) -> None:
+        data, self._message = self._message, b""
+        if self._is_ending:
+            return
+        if self._is_text:
+            try:
+                self._cycle.add({"type": "websocket.receive", "text": data.decode()})
+            except UnicodeDecodeError:
+                self._fail(CloseCode.INVALID_DATA, "")
+                return
+        else:
+            self._cycle.add({"type": "websocket.receive", "bytes": bytes(data)})
+        if not self._holds_reading and self._cycle.waiting >= MESSAGES_WAITING_MAX:
+            self._holds_reading = True
+            self.transport.pause_reading()
+
+    def _answer_ping(self) -> None:
+        """By what the library wrote; for a peer that does not read, the last answer is enough (RFC 6455, 5.5.3)."""
+        if self.is_full:
+            self._pong = b"".join(self._library.data_to_send())
+        else:
+            self._write_out()
+
+    def _take_pong(self, payload: bytes) -> None:
+        if payload == self._ping:
+            self._ping = None
+            if not self._is_ending:
+                self._patience.set(PING_INTERVAL_S)
+
+    def _take_close(self) -> None:
+        if not self._is_ending:
+            close = self._library.close_rcvd
+            assert close is not None
+            self._cycle.end(close.code, close.reason)
+            self._write_out()
+        self._hang_up()
+
+    # what ends it
+
+    def _write_out(self) -> bool:
+        """Send what the library has to say; whether it had."""
+        data = b"".join(self._library.data_to_send())
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+        return bool(data)
+
+    def _hang_up(self) -> None:
+        """Close it when all is sent. Data that still comes is dropped."""
+        self._is_ending = True
+        self._let_go()
+        self.transport.close()
+        self._patience.set(CLOSE_S)
+
+    def _fail(self, code: int, reason: str) -> None:
+        """End it, and let the peer read why; at once where that was said already, or no WebSocket is open."""
+        if self._library.state is not State.OPEN:
+            self._let_go()
+            self.transport.abort()
+            return
+        self._library.send_close(code, _cut(reason))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Throw away what still comes: the system resets a connection that is closed with data unread, and the peer
+        would never get to know why (1009 for a message that is too long, 1007, 1002).
+        """
+        close = self._library.close_sent
+        assert close is not None
+        self._cycle.end(close.code, close.reason)
+        self._write_out()
+        self._is_ending = self._is_lingering = True
+        self._let_go()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._holds_reading = False
+        self.transport.resume_reading()
+        self._patience.set(LINGER_S)
+
+    def _lose_patience(self) -> None:
+        if self._is_ending:
+            self.transport.abort()
+        elif self._ping is None:
+            self._ping = os.urandom(PING_BYTES)
+            self._library.send_ping(self._ping)
+            self._write_out()
+            self._patience.set(PING_TIMEOUT_S)
+        elif self._holds_reading and not self.is_full:
+            self._patience.set(PING_TIMEOUT_S)  # it is us who do not read the answer
+        else:
+            self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
+            self._write_out()
+            self.transport.abort()  # it need not take what is still to be sent
+
+
+def _cut(reason: str) -> str:
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
+
+
+def _frame_parts(data: bytes, at: int) -> tuple[int, int]:
+    """The lengths of the head and the payload of the frame that begins there; 0 and 0 while they are not known yet."""
+    if len(data) < at + 2:
+        return 0, 0
+    masked, size = divmod(data[at + 1], _MASKED)
+    width = _LENGTH_WIDTHS.get(size, 0)
+    if len(data) < at + 2 + width:
+        return 0, 0
+    if width:
+        size = int.from_bytes(data[at + 2 : at + 2 + width])
+    return 2 + width + _MASK_BYTES * masked, size

@@ -1,0 +1,229 @@
+"""One WebSocket between a connection and an ASGI application: what each may say to the other, and when.
+
+| phase | the application may | it becomes |
+| --- | --- | --- |
+| asked | accept | open |
+| | close (the peer gets 403), or begin an answer of HTTP | over, or answering |
+| answering | go on with that answer | over, with its last piece |
+| open | send messages, close | over, when either side closes or the connection is lost |
+| over | nothing: what it sends raises | |
+
+What came before the end is received before it; after that, the end is received as often as it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Sequence
+from email.utils import formatdate
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode
+from websockets.http11 import Response
+
+from ...http import Application, Message, Scope
+
+logger = logging.getLogger("headwater.server")
+
+_UNWRITABLE = re.compile(r"[\r\n\0]")
+Fields = list[tuple[str, str]]
+
+
+class Left(OSError):
+    """The peer is gone, or was sent away: nothing reaches it any more."""
+
+
+class Phase(Enum):
+    """How far a WebSocket has come: see the table above."""
+
+    ASKED = auto()
+    ANSWERING = auto()
+    OPEN = auto()
+    OVER = auto()
+
+
+class WebSocketConnection(Protocol):
+    """What a cycle needs of its connection."""
+
+    is_full: bool
+    """Whether the peer does not take what it is sent."""
+
+    async def drained(self) -> None:
+        """Wait until the peer takes what it is sent, or is gone."""
+
+    def accept(self, fields: Fields) -> None:
+        """Open the WebSocket, with these header fields besides."""
+
+    def refuse(self, response: Response) -> None:
+        """Answer that instead, and close the connection."""
+
+    def send(self, data: bytes, *, is_text: bool) -> None:
+        """Send a message; text is UTF-8."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Say that the WebSocket is over, and close the connection when the peer has said so, too."""
+
+    def read_on(self) -> None:
+        """The application has taken all messages."""
+
+
+class WebSocketCycle:
+    """A request for a WebSocket, and the WebSocket that comes of it."""
+
+    __slots__ = (
+        "_answer", "_body", "_connection", "_farewell", "_has_closed", "_messages", "_news", "phase", "scope",
+    )  # fmt: skip
+
+    def __init__(self, connection: WebSocketConnection, scope: Scope) -> None:
+        self._connection = connection
+        self.scope = scope
+        self.phase = Phase.ASKED
+        self._messages: deque[Message] = deque([{"type": "websocket.connect"}])
+        self._farewell: Message | None = None
+        """The end, once there is one."""
+        self._has_closed = False
+        """Whether the application ended it: what it sends after that is its mistake."""
+        self._news = asyncio.Event()
+        self._answer: tuple[int, Fields] = (0, [])
+        self._body = b""
+
+    # what the connection tells
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the application has not taken."""
+        return len(self._messages)
+
+    def add(self, message: Message) -> None:
+        """A message has come. Behind the end it is nothing."""
+        if self.phase is not Phase.OVER:
+            self._messages.append(message)
+            self._news.set()
+
+    def end(self, code: int, reason: str = "") -> None:
+        """It is over; the first one to say so says why."""
+        self.phase = Phase.OVER
+        if self._farewell is None:
+            self._farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
+            self._news.set()
+
+    # what the application does
+
+    async def run(self, application: Application) -> None:
+        """Run the application. If it fails, or ends too early, that is logged, and the peer gets a close or a 500."""
+        code = CloseCode.NORMAL_CLOSURE
+        try:
+            await application(self.scope, self.receive, self.send)
+        except Left:
+            pass
+        except BaseException as error:  # whatever it is, also a cancellation: no one else ends this connection
+            logger.error("the application failed", exc_info=error)
+            code = CloseCode.INTERNAL_ERROR
+        else:
+            if self.phase in (Phase.ASKED, Phase.ANSWERING):
+                logger.error("the application ended without an answer to a WebSocket")
+        if self.phase is Phase.OPEN:
+            self._connection.close(code, "")
+        elif self.phase is not Phase.OVER:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, [], b"Internal Server Error")
+
+    async def receive(self) -> Message:
+        """See ASGI: that it was asked for, each message, and at last the end."""
+        while not self._messages:
+            if self._farewell is not None:
+                return dict(self._farewell)
+            self._news.clear()
+            await self._news.wait()
+        message = self._messages.popleft()
+        if not self._messages:
+            self._connection.read_on()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """See ASGI. Waits while the peer does not read.
+
+        Raises OSError if the peer is gone; RuntimeError for a message that is out of order, or has header fields that
+        HTTP cannot write.
+        """
+        if self._connection.is_full:
+            await self._connection.drained()
+        kind = message["type"]
+        match self.phase:
+            case Phase.OPEN:
+                self._send(kind, message)
+            case Phase.ASKED:
+                self._send_answer(kind, message)
+            case Phase.ANSWERING:
+                self._send_body(kind, message)
+            case Phase.OVER if self._has_closed:
+                raise RuntimeError(f"{kind} after the application has closed the WebSocket")
+            case Phase.OVER:
+                raise Left("the peer has left")
+
+    def refuse(self, status: int, fields: Fields, body: bytes) -> None:
+        """Answer the request for a WebSocket in HTTP."""
+        headers = Headers(fields)
+        headers.setdefault("Date", formatdate(usegmt=True))
+        headers.setdefault("Connection", "close")
+        headers.setdefault("Content-Length", str(len(body)))
+        headers.setdefault("Content-Type", "text/plain; charset=utf-8")
+        known = status in HTTPStatus._value2member_map_
+        self.end(CloseCode.ABNORMAL_CLOSURE)
+        self._connection.refuse(Response(status, HTTPStatus(status).phrase if known else "", headers, body))
+
+    def _send(self, kind: str, message: Message) -> None:
+        if kind == "websocket.send":
+            data: bytes | None = message.get("bytes")
+            if data is None:
+                self._connection.send(message["text"].encode(), is_text=True)
+            else:
+                self._connection.send(data, is_text=False)
+        elif kind == "websocket.close":
+            self._connection.close(message.get("code", CloseCode.NORMAL_CLOSURE), message.get("reason") or "")
+            self._has_closed = True
+        else:
+            raise RuntimeError(f"{kind} where websocket.send or websocket.close is due")
+
+    def _send_answer(self, kind: str, message: Message) -> None:
+        if kind == "websocket.accept":
+            fields = _written(message.get("headers", ()))
+            if chosen := message.get("subprotocol"):
+                fields.append(("Sec-WebSocket-Protocol", chosen))
+            self.phase = Phase.OPEN
+            self._connection.accept(fields)
+        elif kind == "websocket.close":
+            self._has_closed = True
+            self.refuse(HTTPStatus.FORBIDDEN, [], b"")
+        elif kind == "websocket.http.response.start":
+            status = message["status"]
+            if not 200 <= status < 600:
+                raise RuntimeError(f"{status} is no status of an answer")
+            self._answer = status, _written(message.get("headers", ()))
+            self.phase = Phase.ANSWERING
+        else:
+            raise RuntimeError(
+                f"{kind} where websocket.accept, websocket.close or websocket.http.response.start is due"
+            )
+
+    def _send_body(self, kind: str, message: Message) -> None:
+        if kind != "websocket.http.response.body":
+            raise RuntimeError(f"{kind} where websocket.http.response.body is due")
+        self._body += message.get("body", b"")
+        if not message.get("more_body", False):
+            self._has_closed = True
+            self.refuse(*self._answer, self._body)
+
+
+def _written(fields: Sequence[Any]) -> Fields:
+    """Header fields as text. Raises RuntimeError where a line would become two."""
+    written = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
+    for field in written:
+        if any(_UNWRITABLE.search(part) for part in field):
+            raise RuntimeError(f"no header field: {field!r}")
+    return written

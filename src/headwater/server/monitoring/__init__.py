@@ -1,0 +1,1 @@
+"""Metrics, notifications, spans and the watchdog of the event loop."""

@@ -1,0 +1,182 @@
+"""`/metrics`: what the open logs, the guard and the gate count, in the text format of Prometheus.
+
+Nothing is kept here: each scrape reads the counters where they stand. The names are documented, one by one, in
+docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ... import __version__
+from ...core.build import BUILD
+from ...core.consumer import Consumer
+from ...core.errors import Closed, LogNotFound
+from ...core.followers import Lag, lag_of
+from ...core.local import LocalLog
+from ...core.log import LogInfo, LogStatistics
+from ...core.store import LogStore
+from ..front.gate import Gate, State
+from ..front.meter import Histogram
+
+Samples = Iterable[tuple[Sequence[str], float]]
+"""Values, each with those of its labels."""
+
+
+def counter(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
+    """What only grows: `headwater_{name}`. One number is that of a family without labels."""
+    return _filled(CounterMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
+
+
+def gauge(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
+    """What goes up and down: `headwater_{name}`. One number is that of a family without labels."""
+    return _filled(GaugeMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
+
+
+def histogram(
+    name: str, summary: str, samples: Iterable[tuple[Sequence[str], Histogram]], labels: Sequence[str] = ()
+) -> Metric:
+    """How often what took how long: `headwater_{name}`."""
+    family = HistogramMetricFamily(f"headwater_{name}", summary, labels=labels)
+    for values, found in samples:
+        family.add_metric(values, list(found.cumulated()), found.sum_s)
+    return family
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples | float) -> Metric:
+    for labels, value in [((), samples)] if isinstance(samples, int | float) else samples:
+        family.add_metric(labels, value)
+    return family
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class _LogSample:
+    """One open log at the moment of the scrape."""
+
+    info: LogInfo
+    statistics: LogStatistics
+    lags: list[tuple[Consumer, Lag]]
+
+
+_PROCESS = ProcessCollector(registry=None)
+LogValue = Callable[[_LogSample], float]
+LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
+    ("appends", "Appends that were answered with success.", lambda sample: sample.statistics.appends),
+    ("events_appended", "Events that were appended.", lambda sample: sample.statistics.events_appended),
+    ("bytes_appended", "Bytes of the events that were appended.", lambda sample: sample.statistics.bytes_appended),
+    ("commits", "Group commits, each under one fsync.", lambda sample: sample.statistics.commits),
+    ("fsync_seconds", "Time spent in write and fsync.", lambda sample: sample.statistics.fsync_seconds),
+    ("conditions_failed", "Appends whose condition failed.", lambda sample: sample.statistics.conditions_failed),
+    ("duplicates", "Appends refused because of an id that exists.", lambda sample: sample.statistics.duplicates),
+    ("appends_refused", "Appends refused: overload, full disk.", lambda sample: sample.statistics.refused),
+    ("events_read", "Events that were read.", lambda sample: sample.statistics.events_read),
+    ("clock_steps", "How often the wall clock went back.", lambda sample: sample.statistics.clock_steps),
+)
+LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
+    ("head", "Number of the last durable event.", lambda sample: sample.info.head),
+    ("first_retained", "Number from which events can be read.", lambda sample: sample.info.first_retained),
+    ("events", "Retained events.", lambda sample: sample.info.events),
+    ("bytes", "Bytes that the log's events take on its storage.", lambda sample: sample.info.bytes),
+    ("allocated_bytes", "The same, with what was allocated ahead.", lambda sample: sample.info.allocated_bytes),
+    ("segments", "Segments of the log.", lambda sample: sample.statistics.segments),
+    ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
+    ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
+    ("queued_bytes", "Bytes of the appends that wait.", lambda sample: sample.statistics.queued_bytes),
+)
+
+
+class ServerCollector(Collector):
+    """Reads everything at each scrape; may run in a thread of its own."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        gate: Gate,
+        refusals: Callable[[], Mapping[str, int]],
+        clock: Callable[[], float] = time.time,
+        rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
+    ) -> None:
+        """`rooms` answer what single rooms count."""
+        self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._server()
+        samples = [sample for log in self._store.opened() if (sample := self._sample(log)) is not None]
+        yield from _logs(samples)
+        unavailable = self._store.unavailable()
+        standings = {**{sample.info.name: 1 for sample in samples}, **dict.fromkeys(unavailable, 0)}
+        summary = "1 for a log that is open, 0 for one that cannot be used or in which a read found damage."
+        yield gauge("log_up", summary, [([name], standing) for name, standing in standings.items()], ["log"])
+        yield from _consumers(samples)
+        yield from self._requests()
+        for metrics_of_room in self._rooms:
+            yield from metrics_of_room()
+
+    def _server(self) -> Iterator[Metric]:
+        yield gauge("info", "The version that runs, and its build.", [([__version__, BUILD], 1)], ["version", "build"])
+        yield gauge("stopping", "1 while the server stops.", self._gate.state is State.STOPPING)
+        refusals = [([reason], count) for reason, count in self._refusals().items()]
+        yield counter("refusals", "Refused logins and accesses, by reason.", refusals, ["reason"])
+
+    def _sample(self, log: LocalLog) -> _LogSample | None:
+        try:
+            info = log.info()
+            lags = [
+                (consumer, lag_of(log, consumer.acknowledged, round(self._clock() * 1000)))
+                for consumer in log.consumers()
+            ]
+        except (Closed, LogNotFound):  # deleted since
+            return None
+        return _LogSample(info, log.statistics, lags)
+
+    def _requests(self) -> Iterator[Metric]:
+        gate, meter = self._gate, self._gate.meter
+        yield gauge("http_requests_running", "HTTP requests that run.", gate.requests)
+        yield gauge("http_streams", "Open subscriptions and WebSockets.", gate.streams)
+        summary = "Bytes of bodies and WebSocket messages that arrived in part."
+        yield gauge("http_unfinished_bytes", summary, gate.unfinished.bytes)
+        counts = [
+            ([method, route, str(status)], count) for (method, route, status), count in list(meter.counts.items())
+        ]
+        yield counter("http_requests", "HTTP requests that were answered.", counts, ["method", "route", "status"])
+        latencies = list(meter.latencies.items())
+        summary = "Time from request to end of answer."
+        yield histogram("http_request_seconds", summary, latencies, ["method", "route"])
+
+
+def scrape(collector: ServerCollector) -> bytes:
+    """The answer to `GET /metrics`."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_PROCESS)
+    registry.register(collector)
+    return generate_latest(registry)
+
+
+def _logs(samples: list[_LogSample]) -> Iterator[Metric]:
+    for family, values in ((counter, LOG_COUNTERS), (gauge, LOG_GAUGES)):
+        for name, summary, value in values:
+            yield family(f"log_{name}", summary, [([each.info.name], value(each)) for each in samples], ["log"])
+
+
+def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
+    labels = ["log", "owner", "component"]
+    lags = [
+        ([sample.info.name, consumer.owner, consumer.component], lag)
+        for sample in samples
+        for consumer, lag in sample.lags
+    ]
+    summary = "Events that the consumer has not acknowledged."
+    yield gauge("consumer_lag_events", summary, [(values, lag.events) for values, lag in lags], labels)
+    summary = "Age of the first event that the consumer has not acknowledged; 0 if there is none."
+    yield gauge("consumer_lag_seconds", summary, [(values, lag.age_ms / 1000) for values, lag in lags], labels)

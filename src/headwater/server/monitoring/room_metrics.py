@@ -1,0 +1,208 @@
+"""What single rooms add to `/metrics`: each function reads what one of them counts, at each scrape, in any thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.metrics_core import Metric
+
+from ...amqp.container import Container
+from ...cne.service import Service
+from ...core.errors import StorageUnavailable
+from ...core.followers import Follower, FollowerKind
+from ...core.store import LogStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
+from ...futoin.host import Statistics
+from ...homes.roles.machine import Role
+from ...management.notifications.consumers import ConsumerWatch
+from ..bulk.plane import BulkPlane
+from ..httpd.server import HttpServer
+from ..replicas.membership import Membership
+from ..replicas.replica import Replica
+from .loop_watchdog import LoopWatchdog
+from .metrics import counter, gauge, histogram
+from .protocol_traffic import IN, OUT, TrafficNow
+
+AMQP_COUNTERS = {
+    "connections": "Connections accepted.",
+    "connections_refused": "Connections refused: too many.",
+    "faults": "Connections that ended because the peer broke the protocol.",
+    "links": "Links that were attached.",
+    "links_refused": "Attaches that were refused.",
+    "messages_received": "Messages received.",
+    "messages_rejected": "Messages rejected, each with a reason.",
+    "messages_sent": "Messages sent.",
+    "messages_sent_again": "Messages sent again because their receiver released them.",
+    "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
+}
+"""The fields of AmqpStatistics."""
+GROUP_SERIES_MAX = 1000
+"""Partitions of groups that have metrics of their own: those furthest behind."""
+STREAM_SERIES_MAX = 1000
+"""Streams that do."""
+STANDINGS = ("delivering", "retrying", "suspended")
+
+
+def storage_metrics(store: LogStore) -> Iterator[Metric]:
+    """The room on the disk, as appends see it; nothing of a store in memory."""
+    from ...storage import Engine  # a server that keeps its logs in memory need not load it
+
+    if not isinstance(store, Engine):
+        return
+    ahead_s = store.clock.ahead_ms / 1000
+    yield gauge(
+        "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
+    )
+    try:
+        standing, size_bytes = store.room.look(), store.room.size_bytes
+    except (StorageUnavailable, OSError):  # the disk does not answer: readiness says so
+        return
+    yield gauge("disk_size_bytes", "Size of the file system of the data directory.", size_bytes)
+    yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
+    yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
+    yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
+
+
+def home_metrics(membership: Membership | None) -> Iterator[Metric]:
+    """What this server is to the home that it shares; nothing of one that has none."""
+    if membership is None:
+        return
+    driver = membership.driver
+    roles = [([role.value], float(role is driver.role)) for role in Role]
+    yield gauge("role", "1 for the role that this server has in its home, 0 for others.", roles, ["role"])
+    yield gauge("term", "The term in which this server appends; 0 while it is not the primary.", driver.term)
+    yield gauge(
+        "lease_remaining_seconds", "How long this server stays the primary without a renewal.", driver.held_for_s
+    )
+    yield gauge("home_away", "1 while the home does not answer this server.", driver.is_away)
+    if driver.round_trip_s is not None:
+        yield gauge("home_round_trip_seconds", "How long the home took to answer, last.", driver.round_trip_s)
+
+
+def thread_metrics(threads: Threads) -> Iterator[Metric]:
+    """How often what goes on for as long as the server had to begin again."""
+    counts = [([name], count) for name, count in threads.restarts.items()]
+    yield counter("thread_restarts", "Restarts of background threads and tasks that failed.", counts, ["thread"])
+
+
+def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
+    """Events that came in and went out by each protocol."""
+    counts = [
+        ([protocol, direction], count)
+        for protocol, counted in traffic().items()
+        for direction, count in ((IN, counted.events_in), (OUT, counted.events_out))
+    ]
+    yield counter("events", "Events appended (in) and given to readers (out).", counts, ["protocol", "direction"])
+
+
+def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
+    """Connections, links and messages of all containers."""
+    yield gauge("amqp_connections_open", "AMQP connections.", sum(len(each.connections) for each in containers))
+    for name, summary in AMQP_COUNTERS.items():
+        yield counter(f"amqp_{name}", summary, sum(getattr(each.statistics, name) for each in containers))
+
+
+def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
+    """Calls and errors of the FutoIn endpoints, and what became of pushes. Every label is one of a few names."""
+    for name, summary, label, counts in (
+        ("calls", "Valid calls, by function.", "function", statistics.calls),
+        ("errors", "Errors that were answered, by name.", "error", statistics.errors),
+        ("pushes", "Groups of events that were pushed, by kind of consumer.", "kind", statistics.pushes),
+    ):
+        yield counter(f"futoin_{name}", summary, [([key], count) for key, count in counts.copy().items()], [label])
+    yield counter(
+        "futoin_redeliveries", "Groups that were pushed again: an error, or no answer in time.", statistics.redeliveries
+    )
+    yield counter("futoin_skipped", "Numbers of the log that live consumers were too slow for.", statistics.skipped)
+
+
+def http_metrics(http: HttpServer) -> Iterator[Metric]:
+    """Connections of HTTP; requests are counted by the gate."""
+    admission = http.admission
+    yield gauge("http_connections_open", "HTTP connections, WebSockets included.", http.connections)
+    yield counter("http_connections", "HTTP connections accepted.", admission.served)
+    yield counter("http_connections_refused", "HTTP connections refused: too many.", admission.refused)
+
+
+def webhook_metrics(service: Service) -> Iterator[Metric]:
+    """How many webhooks stand how, what waits for them, and the outcomes of calls."""
+    endpoints = service.endpoints()
+    standings = Counter(endpoint.standing.value for endpoint in endpoints)
+    yield gauge("webhooks", "Webhooks, by standing.", [([each], standings[each]) for each in STANDINGS], ["standing"])
+    waiting = sum(endpoint.waiting for endpoint in endpoints)
+    yield gauge("webhook_events_waiting", "Events in memory, not delivered.", waiting)
+    letters = sum(len(endpoint.kept.dead_letters) for endpoint in endpoints)
+    yield gauge("webhook_dead_letters", "Events that were refused.", letters)
+    calls = [([outcome], count) for outcome, count in service.webhooks.calls.items()]
+    yield counter("webhook_calls", "Calls of webhooks, by outcome.", calls, ["outcome"])
+
+
+def notification_metrics(bus: Bus) -> Iterator[Metric]:
+    """How often each type of notification was emitted."""
+    counts = bus.counts
+    samples = [([type.value], counts.get(type, 0)) for type in NotificationType]
+    yield counter("management_events", "Notifications, by type.", samples, ["type"])
+
+
+def loop_metrics(watchdog: LoopWatchdog) -> Iterator[Metric]:
+    """How late the event loop is, measured twenty-five times a second."""
+    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchdog.lags)])
+
+
+def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
+    """Whether the bulk process serves, and how often it had to be replaced; nothing where there is none."""
+    if bulk is not None:
+        yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
+        yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
+        yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
+
+
+def replica_metrics(replica: Replica) -> Iterator[Metric]:
+    """How far a replica is behind its home."""
+    yield gauge("replica_lag_events", "Numbers of all logs that were lacking at the last look.", replica.lag_events)
+    yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
+    yield gauge("replica_logs_stuck", "Logs that cannot be followed, while the others are.", replica.stuck)
+    yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
+
+
+def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
+    """How far groups, streams and links are behind, as they stood at the last look.
+
+    Bounded: of groups and streams, those that are furthest behind, one by one; of links, whose names their peers make
+    up, how many there are for each log, and how far the last of them is behind. Streams of one name, of several users,
+    have the lag of the last of them: metrics name no users.
+    """
+    if watch is None:
+        return
+    by_log: dict[tuple[str, str], list[Follower]] = {}
+    groups: list[Follower] = []
+    streams: list[Follower] = []
+    for follower in watch.followers:
+        if follower.kind is FollowerKind.GROUP:
+            groups.append(follower)
+        elif follower.kind is FollowerKind.STREAM:
+            streams.append(follower)
+        else:
+            by_log.setdefault((follower.log.name, follower.kind.value), []).append(follower)
+    of_groups = [
+        ((each.log.name, each.owner, each.component), watch.lag(each))
+        for each in watch.furthest_behind(groups, GROUP_SERIES_MAX)
+    ]
+    furthest = watch.furthest_behind(streams, STREAM_SERIES_MAX)
+    by_name = {(each.log.name, each.component): each for each in reversed(furthest)}
+    of_streams = [(key, watch.lag(each)) for key, each in by_name.items()]
+    of_links = [(key, watch.lag(watch.furthest_behind(each, 1)[0])) for key, each in by_log.items()]
+    for name, found, labels, who in (
+        ("group", of_groups, ("log", "group", "partition"), "the group in its partition"),
+        ("stream", of_streams, ("log", "stream"), "the stream"),
+        ("link", of_links, ("log", "kind"), "the link that is furthest behind"),
+    ):
+        events = [(key, lag.events) for key, lag in found]
+        yield gauge(f"{name}_lag_events", f"Events that wait for {who}, and after them.", events, labels)
+        seconds = [(key, lag.age_ms / 1000) for key, lag in found]
+        yield gauge(f"{name}_lag_seconds", f"Age of the first event that waits for {who}.", seconds, labels)
+    counts = [(key, len(each)) for key, each in by_log.items()]
+    yield gauge("links_following", "Links that read a log, attached or durable.", counts, ("log", "kind"))

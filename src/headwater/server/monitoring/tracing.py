@@ -1,0 +1,66 @@
+"""Whether spans are collected: nothing of OpenTelemetry is imported where they are not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...formats.installing import how_to_install
+from ...formats.settings.declaration import InvalidConfiguration
+from ..config.settings import Tracing
+
+LIBRARY = "opentelemetry"
+AGAIN_S = 60.0
+MESSAGES_MAX = 100
+"""How many are remembered; there are a few, each with its own words."""
+
+
+class Seldom(logging.Handler):
+    """Hands a message on to the root's handlers, unless the same was handed on less than a minute ago.
+
+    OpenTelemetry repeats what it logs while a collector is away.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told: dict[tuple[str, str], float] = {}
+        """When each was handed on: by logger, and message without what is filled in."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now, key = self._clock(), (record.name, str(record.msg))
+        if now - self._told.get(key, float("-inf")) < AGAIN_S:
+            return
+        if len(self._told) >= MESSAGES_MAX:
+            self._told.clear()
+        self._told[key] = now
+        logging.getLogger().handle(record)
+
+
+def tell_seldom() -> None:
+    """From now on the library's messages go this way, and no other."""
+    library = logging.getLogger(LIBRARY)
+    library.handlers[:] = [Seldom()]
+    library.propagate = False
+
+
+if TYPE_CHECKING:
+    from .span_exporter import ExportedSpans
+
+
+def open_spans(settings: Tracing) -> ExportedSpans | None:
+    """Who collects spans by these settings; None where nobody does. Stop it when the last request is over.
+
+    Raises InvalidConfiguration: the extra is not installed.
+    """
+    if settings.endpoint is None:
+        return None
+    try:
+        from .span_exporter import ExportedSpans, otlp_exporter
+    except ModuleNotFoundError as error:
+        problem = f"spans take the extra [otel], of which {error.name} is not installed: {how_to_install('otel')}"
+        raise InvalidConfiguration(problem, "tracing.endpoint") from None
+    tell_seldom()
+    return ExportedSpans(settings, otlp_exporter(settings.endpoint))

@@ -1,0 +1,1 @@
+"""The process: sockets, event loop, memory, signals, log lines."""

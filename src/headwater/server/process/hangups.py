@@ -1,0 +1,73 @@
+"""What SIGHUP does to a server: it loads the certificates again, or stops, or does nothing.
+
+SIGHUP asks a daemon to load renewed certificates. If the process has a controlling terminal, SIGHUP means that the
+terminal is gone: the server stops as by SIGTERM. A process that ignored SIGHUP at its start (`nohup`) ignores it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from asyncio import AbstractEventLoop
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...formats.settings.declaration import InvalidConfiguration
+from .log_lines import fields
+from .sockets import Certificates
+
+logger = logging.getLogger("headwater.server")
+TERMINAL = "/dev/tty"
+
+
+class Hangups:
+    """Handles SIGHUP for a process, from when it is made. Make it in the main thread."""
+
+    def __init__(self) -> None:
+        self._loop: AbstractEventLoop | None = None
+        self._certificates: Certificates | None = None
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._stop if _has_terminal() else self._heard)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # the command line let it wait until now
+
+    @contextmanager
+    def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
+        """A server runs on that loop with these certificates; None: it has no TLS, and there is nothing to load."""
+        self._loop, self._certificates = loop, certificates
+        try:
+            yield
+        finally:
+            self._loop = self._certificates = None
+
+    def _stop(self, *_: object) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a shell and the system may each send one
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _heard(self, *_: object) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._load)
+
+    def _load(self) -> None:
+        """Load the certificates; if that fails, the previous ones stay in use."""
+        if self._certificates is None:
+            logger.info("SIGHUP: nothing to load, TLS is not configured")
+            return
+        try:
+            self._certificates.load()
+        except InvalidConfiguration as error:
+            logger.error("SIGHUP: certificates not loaded, the previous ones stay", extra=fields(problem=error))
+        else:
+            tls = self._certificates.settings
+            given = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca, "hosts": tls.hosts}
+            loaded = fields(**{name: value for name, value in given.items() if value})
+            logger.info("SIGHUP: certificates loaded; Arrow Flight loads them at its next start", extra=loaded)
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a controlling terminal."""
+    try:
+        os.close(os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

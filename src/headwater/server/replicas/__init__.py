@@ -1,0 +1,1 @@
+"""This server among the servers of its home."""

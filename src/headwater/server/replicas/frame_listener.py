@@ -1,0 +1,131 @@
+"""The other end of `frame_push`: a replica listens to its primary, and asks the home where that does not suffice."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from urllib.parse import urlsplit
+
+from ...core.errors import EventLogError
+from ...core.state import StateStore
+from ...core.watch.threads import Threads
+from ...homes.commit_feed import LENGTHS
+from ...storage.home.replicated_log import CopyOutlived
+from ...storage.maintenance.follower import Follower
+from .frame_push import ALIVE_S, PATH, SECRET_HEADER, SECRET_KEY, SECRET_KIND
+
+logger = logging.getLogger("headwater.server")
+
+SILENCE_S = 3 * ALIVE_S
+CONNECT_S = 2.0
+"""A host that died answers nothing; whoever takes over from it waits so long at most for an attempt to end."""
+AGAIN_S = 1.0
+"""After so long a primary that could not be listened to is tried again."""
+KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
+
+
+class Listening:
+    """A thread that takes up what the primary pushes, until `stop`."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        state: StateStore,
+        primary: Callable[[], str | None],
+        unready: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`primary`: the URL of the server that is the primary now; None where none is known.
+
+        `unready`: why this server could not take over. While it cannot, it does not listen: a primary that is to give
+        up counts on who does.
+        """
+        self._unready = unready
+        self._follower, self._state, self._primary = follower, state, primary
+        self._stopping = threading.Event()
+        self._changing = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._told = ""
+        self._problem = ""
+        self._thread: threading.Thread | None = None
+        self.is_live = False
+        """Whether the primary tells at present."""
+
+    def troubles(self) -> list[str]:
+        """What an operator should look at: the address that the primary advertises, most likely."""
+        return [f"{self._problem}; the home is asked once a second"] if self._problem else []
+
+    def start(self, threads: Threads) -> None:
+        """Begin."""
+        self._thread = threads.start("listening", self._run, self._stopping)
+
+    def stop(self) -> None:
+        """Take up nothing more; nothing is, when this returns."""
+        self._stopping.set()
+        with self._changing:
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            secret, url = self._state.get(SECRET_KIND, SECRET_KEY), self._primary()
+            self._problem = ""
+            if secret is not None and url is not None and self._unready() is None:
+                try:
+                    self._listen(url, secret.value)
+                except (EventLogError, OSError, http.client.HTTPException, ValueError, CopyOutlived) as error:
+                    if str(error) != self._told and not self._stopping.is_set():
+                        logger.info("the primary at %s cannot be listened to (%s); the home is asked", url, error)
+                    self._told = str(error)
+                    self._problem = (
+                        f"the primary at {url} cannot be listened to ({error}): is that what it is reached by?"
+                    )
+                finally:
+                    self.is_live = False
+            self._stopping.wait(AGAIN_S)
+
+    def _listen(self, url: str, secret: bytes) -> None:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        connection = (
+            http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+        )
+        with closing(connection):
+            connection.connect()
+            assert connection.sock is not None
+            connection.sock.settimeout(SILENCE_S)
+            with self._changing:
+                self._socket = connection.sock
+            try:
+                if not self._stopping.is_set():
+                    connection.request("GET", PATH, headers={SECRET_HEADER.decode(): secret.decode()})
+                    self._take_all(connection.getresponse())
+            finally:
+                with self._changing:
+                    self._socket = None
+
+    def _take_all(self, answer: http.client.HTTPResponse) -> None:
+        if answer.status != 200:
+            raise http.client.HTTPException(f"status {answer.status}")
+        self._told, self.is_live = "", True
+        while len(lengths := answer.read(LENGTHS.size)) == LENGTHS.size:
+            key_bytes, frame_bytes = LENGTHS.unpack(lengths)
+            if key_bytes > KEY_BYTES_MAX or frame_bytes > FRAME_BYTES_MAX:
+                raise ValueError(f"a frame of {frame_bytes} bytes is announced, {FRAME_BYTES_MAX} are allowed")
+            key, content = answer.read(key_bytes).decode(), answer.read(frame_bytes)
+            if len(content) != frame_bytes:
+                return
+            if key and not self._follower.take(key, content):
+                self._follower.follow()
+                self._follower.take(key, content)
+            if self._unready() is not None:
+                return

@@ -1,0 +1,134 @@
+"""`/home/frames`: replicas of the same home are told at once what this server, their primary, commits there.
+
+Who asks shows a secret that lives in the home, so that nobody else follows. See `homes.commit_feed` for the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from contextlib import suppress
+
+import msgspec
+
+from ...core.state import StateStore
+from ...formats.problem import Problem
+from ...homes.commit_feed import ALIVE, CommitListener, Committed
+from ...http import Exchange, Receive, Scope, Send, refuse_websocket
+from ...http.errors import CLOSE, UNREADY_RETRY
+
+logger = logging.getLogger("headwater.server")
+
+ROOM = "home"
+PATH = "/home/frames"
+SECRET_HEADER = b"headwater-home-secret"
+SECRET_KIND, SECRET_KEY = "home", "secret"
+SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SECRET_KEY)
+"""What a frame of the journal that has the secret has in it: who listens by the old one is not told the new one."""
+ALIVE_S = 2.0
+"""So often a replica is told that its primary is there."""
+TAKEN_S = 10.0
+"""Who takes nothing for so long does not listen any more."""
+
+
+def ensure_secret(state: StateStore) -> None:
+    """Have the home keep a secret of its servers. Raises what `StateStore.put` does."""
+    if state.get(SECRET_KIND, SECRET_KEY) is None:
+        renew_secret(state)
+
+
+def renew_secret(state: StateStore) -> None:
+    """Have the home keep another secret: who shows the old one is told nothing more. Raises as `ensure_secret`."""
+    state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
+
+
+class PushedFrames:
+    """The ASGI application behind PATH, of a primary."""
+
+    def __init__(self, committed: Committed, state: StateStore) -> None:
+        self._committed, self._state = committed, state
+        self._stopping = asyncio.Event()
+        self._wakers: set[asyncio.Event] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One replica, until it leaves, falls behind, or the server stops."""
+        if scope["type"] != "http":
+            await refuse_websocket(send)
+            return
+        scope["route"] = PATH
+        exchange = Exchange(scope, receive, send)
+        given = exchange.header(SECRET_HEADER)
+        if scope["path"] != PATH or scope["method"] != "GET":
+            await exchange.answer_problem(Problem.of_status(404, "nothing is served here but GET /home/frames"))
+        elif given is None or not self._is_secret(given):
+            await exchange.answer_problem(Problem.of_status(403, "this is for servers of the same home"))
+        else:
+            await self._push(exchange, send, given)
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._stopping.set()
+        for each in self._wakers:
+            each.set()
+
+    async def close(self) -> None:
+        """See FrontEnd."""
+
+    def _is_secret(self, given: bytes) -> bool:
+        entry = self._state.get(SECRET_KIND, SECRET_KEY)
+        return entry is not None and hmac.compare_digest(given, entry.value)
+
+    async def _push(self, exchange: Exchange, send: Send, given: bytes) -> None:
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(news.set)
+
+        listener = self._committed.listen(wake)
+        if listener is None:
+            await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", UNREADY_RETRY, CLOSE))
+            return
+        self._wakers.add(news)
+        telling = asyncio.ensure_future(self._tell(listener, news, send, given))
+        gone = asyncio.ensure_future(exchange.disconnected())
+        try:
+            await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+        finally:
+            for task in (telling, gone):
+                task.cancel()
+            await asyncio.gather(telling, gone, return_exceptions=True)
+            self._wakers.discard(news)
+            self._committed.leave(listener)
+
+    async def _tell(self, listener: CommitListener, news: asyncio.Event, send: Send, given: bytes) -> None:
+        """Send what it is told, until it falls behind, takes nothing any more, or is to hear no more."""
+        fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        clock = asyncio.get_running_loop().time
+        looked_at = clock()
+        while not self._stopping.is_set() and not listener.is_overrun:
+            body = b"".join(listener.take()) or ALIVE
+            if listener.is_overrun:
+                break
+            if clock() - looked_at >= ALIVE_S:
+                looked_at = clock()
+                if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
+                    break
+            try:
+                async with asyncio.timeout(TAKEN_S):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            except TimeoutError:
+                break
+            try:
+                async with asyncio.timeout(ALIVE_S):
+                    await news.wait()
+            except TimeoutError:
+                continue
+            news.clear()
+        self._committed.leave(listener)  # its answer ends when it takes that, which may be late
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

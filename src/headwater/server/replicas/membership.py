@@ -1,0 +1,349 @@
+"""This server among those of its home: it stands by until its turn as the primary comes, and again when that is over.
+
+The lease is given and taken by `homes.driver`; here is what that means for the rooms of a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ... import __version__
+from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+from ...core.store import LogStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ...core.watch.threads import Threads
+from ...formats.settings.declaration import InvalidConfiguration
+from ...homes.commit_feed import Committed
+from ...homes.driver import Driver
+from ...homes.last_lease import LastLease
+from ...homes.postgres.home import PostgresHome
+from ...homes.postgres.schema import SCHEMA_VERSION
+from ...homes.postgres.servers import ServerReport
+from ...homes.roles.lease import LeaseTimes
+from ...homes.roles.machine import OVER, Role
+from ...homes.status_report import Reporting
+from ...storage.disk.locks import unserved
+from ...storage.home.replicated_log import CopyOutlived
+from ...storage.maintenance.follower import shown
+from ..config.settings import Config
+from ..process.log_lines import fields
+from .frame_push import SECRET_RECORD
+from .replica import Replica
+
+logger = logging.getLogger("headwater.server")
+
+LOOK_S = 0.5
+FLUSH_S = 2.0
+"""So long a server that stops waits for what is not durable yet."""
+TURNS_OF_SIGNAL = 3
+"""So many turns a loop needs from a signal until its handler was called."""
+PAUSE_S = 2.0
+"""Before a server stands by again that could not begin."""
+LEAVING_S = 2.0
+"""So long a server that stops waits for the home to take its lease back; others wait until it ends else."""
+
+
+_TYPES = {
+    "taking-over": NotificationType.SERVER_ROLE_CHANGED,
+    "primary": NotificationType.SERVER_ROLE_CHANGED,
+    "stepping-down": NotificationType.SERVER_ROLE_CHANGED,
+    "home-unreachable": NotificationType.HOME_AWAY,
+    "home-reachable": NotificationType.HOME_BACK,
+    "home-changed": NotificationType.HOME_WENT_BACK,
+    "home-went-back": NotificationType.HOME_WENT_BACK,
+    "home-accepted": NotificationType.HOME_ACCEPTED,
+    "no-primary": NotificationType.HOME_NO_PRIMARY,
+}
+"""What an operator is told as a notification; the rest is a line in the log."""
+
+
+class Membership:
+    """The place of this server in its home, for as long as the process runs."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
+        assert config.home is not None
+        self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
+        self.home = PostgresHome(config.home)
+        last_lease = LastLease(config.data)
+        self.bus: Bus | None = None
+        """Of the server that runs now: it is told of roles, and of the home."""
+        self._term, self._lease_s = 0, config.home_lease_ms / 1000
+        self._obstacles: dict[str, str] = {}
+        """Why this server takes no lease, by kind."""
+        try:
+            self._check()
+            self.driver = Driver(
+                self.home,
+                self._name,
+                self._addresses,
+                times=LeaseTimes(length_s=self._lease_s),
+                last_lease=last_lease,
+                told=self._told,
+            )
+            self._give_back(config.data, last_lease)
+        except BaseException:
+            self.home.close()
+            raise
+        self.committed = Committed(SECRET_RECORD)
+        """Who is told of what this server commits."""
+        self._is_stopping = self._is_to_reopen = self._misses_primary = False
+        self.has_turn = self._is_primary = False
+        self.replica: Replica | None = None
+        """How far the copy is, while another server is the primary."""
+        threads = Threads()
+        self.driver.start(threads)
+        self._reporting = Reporting(self.driver.asked, self._report)
+        self._reporting.start(threads)
+
+    def standing_by(self) -> str | None:
+        """Why this server does not serve, if another one does."""
+        if self.has_turn:
+            is_over = self._is_primary and not self.driver.may_act()
+            return "the lease was not renewed in time" if is_over else None
+        if self.driver.is_away:
+            return "the home does not answer"
+        standing = self.driver.standing
+        if standing is None:
+            return "the home was not asked yet"
+        if not standing.is_vouched:
+            return f"the home changed: {standing.went_back or 'a standby of it was promoted'}; an operator must look"
+        address = standing.addresses.get("http", "")
+        known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
+        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
+
+    def primary(self) -> str | None:
+        """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        return None if self.has_turn else self._primary_by("http")
+
+    def amqp_of_primary(self) -> str | None:
+        """The URL of the primary's AMQP, be it this server; None where it is not known, or there is none."""
+        return self._primary_by("amqp")
+
+    def _primary_by(self, protocol: str) -> str | None:
+        if self.has_turn:
+            return self._addresses.get(protocol)
+        standing = self.driver.standing
+        return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
+
+    def look_at(self, store: LogStore) -> None:
+        """The copy is open. Whoever has no room takes no lease, unless nobody else does.
+
+        The primary gives it up if a replica listens, which has room then, and could take it.
+        """
+
+        def obstacle() -> str | None:
+            is_alone = self.driver.free_for_s > self._lease_s  # some time later, if it stays so: see `driver`
+            if self.driver.role in (Role.TAKING_OVER, Role.PRIMARY):
+                is_alone = not self.committed.has_listeners
+            return None if is_alone else store.unready()
+
+        self.driver.obstacle = obstacle
+        self.driver.opened()
+
+    def hindrance(self) -> str | None:
+        """Why this server takes no lease; None if it would."""
+        return next(iter(list(self._obstacles.values())), None)
+
+    async def turn(self, stop: asyncio.Event) -> bool:
+        """Wait until this server is the next primary; False: it is to stop, or to open its copy anew, before."""
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            self.home.give_up()
+            with suppress(RuntimeError):  # that loop is closed: its server has ended
+                loop.call_soon_threadsafe(stop.set)
+
+        told = ""
+        while not stop.is_set() and not self._is_to_reopen:
+            if await asyncio.to_thread(self.driver.wait_for_turn, end, LOOK_S):
+                self.has_turn = True
+                return True
+            self._look_for_primary()
+            if (reason := self.standing_by() or "") != told:
+                logger.info(told := reason)
+        self._is_stopping = not self._is_to_reopen
+        self.driver.closed()
+        return False
+
+    def _look_for_primary(self) -> None:
+        """Tell once that no server is the primary, where none took the lease for as long as one lasts."""
+        misses_primary = self.driver.free_for_s > self._lease_s
+        if misses_primary and not self._misses_primary:
+            self._told("no-primary", self.hindrance() or "it has not got the lease yet")
+        self._misses_primary = misses_primary
+
+    def lost(self, error: Exception) -> None:
+        """Why the logs can be appended to no more, or followed no more: see `storage.home.replicated_log.Homed`."""
+        if isinstance(error, CopyOutlived):
+            logger.warning("%s; the copy is opened anew", error)
+            self._is_to_reopen = True  # whether the turn is waited for by now or not yet
+        else:
+            self.driver.lost(error)
+
+    def has_no_room(self, error: DiskFull) -> None:
+        """The copy cannot be opened, since what it lacks has no room: it is tried again."""
+        if "copy-failed" not in self._obstacles:
+            logger.error("the copy cannot be opened: %s", error)
+        self.driver.copy_failed(shown(error))
+
+    async def pause(self, stop: asyncio.Event) -> bool:
+        """Wait a moment before the home is asked again; False: the server is to stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await stop.wait()
+        self._is_stopping = self._is_stopping or stop.is_set()
+        return not stop.is_set()
+
+    async def begin(self) -> bool:
+        """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
+        self.driver.caught_up()
+        self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
+        return self._is_primary
+
+    async def leave(self, store: LogStore, *, stops: bool) -> None:
+        """Let the next primary begin, before anything here that takes long."""
+        self._is_stopping = stops
+        if stops:
+            self.driver.stop()
+        else:
+            self.driver.closed()
+        self.home.give_up()
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await asyncio.to_thread(store.state.flush)
+        except (EventLogError, TimeoutError) as error:
+            logger.warning("positions that were not durable are lost: %s", error or "the home does not answer")
+        self.over()
+        if stops:
+            await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
+
+    def over(self) -> None:
+        """Nothing is done any more that only a primary does; also where the turn ended before it began."""
+        self.has_turn = self._is_primary = False
+        self.replica = None
+        self.driver.ended()
+
+    async def may_go_on(self, is_told: asyncio.Event) -> None:
+        """A server has ended: another one begins, unless a signal came, perhaps while it was ending.
+
+        Its loop hears of no signal any more when this returns.
+        """
+        self.listen()
+        for _ in range(TURNS_OF_SIGNAL):
+            await asyncio.sleep(0)
+        self._is_stopping = self._is_stopping or is_told.is_set()
+        self._is_to_reopen = False
+
+    def listen(self) -> None:
+        """Between two servers a signal is heard here: a loop that does not run would swallow it."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopping = True
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the server is to stand by again, rather than to end."""
+        return not self._is_stopping
+
+    def could_not_begin(self, error: Exception) -> None:
+        """The home failed while the server began, or there was no room for what its copy lacked.
+
+        The lease is given back, and it stands by again.
+        """
+        logger.error("this server could not begin: %s", error)
+        self.driver.closed()
+        if isinstance(error, DiskFull):
+            self.driver.copy_failed(shown(error))
+        else:
+            self.driver.failed(str(error))
+        self.over()
+        time.sleep(PAUSE_S)
+
+    def close(self) -> None:
+        """Give back what is left."""
+        self.driver.stop()
+        self.driver.ended()
+        self.driver.wait_until_over(0.0 if self.driver.is_away else LEAVING_S)
+        self._reporting.stop(leaves=not self.driver.is_away)
+        self.driver.close()
+        self.home.close()
+
+    def _give_back(self, directory: Path, last_lease: LastLease) -> None:
+        """Nobody has to wait for the lease of the process that had this directory before, and was killed."""
+        try:
+            with unserved(directory):
+                if (term := last_lease.found()) is not None:
+                    self.driver.give_back(term)
+                    logger.info("the lease of this server's last process is given back", extra=fields(term=term.number))
+        except StorageUnavailable as error:  # it lives; or the home went away, which is told soon enough
+            logger.info("a lease of an earlier process is not given back: %s", error)
+
+    def _report(self) -> ServerReport:
+        """How this server is now."""
+        driver, replica = self.driver, self.replica
+        lag_events, lag_s = (0, 0.0) if driver.role is Role.PRIMARY else (None, None)
+        if driver.role is not Role.PRIMARY and replica is not None and replica.lag_s != float("inf"):
+            lag_events, lag_s = replica.lag_events, replica.lag_s
+        return ServerReport(
+            self._name, self._addresses, driver.role.value, driver.term, lag_events, lag_s, driver.ahead,
+            __version__, SCHEMA_VERSION,
+        )  # fmt: skip
+
+    def _told(self, what: str, why: str) -> None:
+        """An operator is to know: see `homes.roles.actions.Tell`."""
+        if what in ("copy-failed", "clock-off"):
+            self._obstacles.pop(what, None)
+            if why != OVER:
+                self._obstacles[what] = why
+        self._term = self.driver.term or self._term  # who steps down because of time has none any more
+        if self.bus is None or (type := _TYPES.get(what)) is None:
+            logger.info("%s: %s", what, why)
+        elif type is NotificationType.SERVER_ROLE_CHANGED:
+            self.bus.emit(type, role=self.driver.role.value, why=why, term=self._term)
+        elif type in (NotificationType.HOME_BACK, NotificationType.HOME_ACCEPTED):
+            self.bus.emit(type)
+        else:
+            self.bus.emit(type, why=why)
+
+    def _check(self) -> None:
+        problems = []
+        for finding in self.home.findings():
+            if finding.is_problem:
+                problems.append(finding.text)
+            else:
+                logger.warning("home", extra=fields(finding=finding.text))
+        if problems:
+            raise StorageUnavailable(f"the home does not keep its promises: {'; '.join(problems)}")
+
+
+def advertised(config: Config) -> Mapping[str, str]:
+    """Where clients reach this server, by protocol. Raises InvalidConfiguration."""
+    found: dict[str, str] = {}
+    for each in config.advertise:
+        protocol, equals, url = each.partition("=")
+        if protocol not in ("http", "amqp", "flight") or not equals or not _is_address(url):
+            raise InvalidConfiguration(f"{each!r} given, http=URL, amqp=URL and flight=URL are allowed", "advertise")
+        found[protocol] = url
+    return found
+
+
+def _is_address(url: str) -> bool:
+    """Whether it may be told to everybody: the URL of a host, which shows nobody's password, in printable ASCII."""
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.scheme and parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    return is_whole and "@" not in parts.netloc and url.isascii() and url.isprintable() and " " not in url

@@ -1,0 +1,79 @@
+"""What a server serves that is not the primary of its home: reads of its copy, as long as that is not too old.
+
+All else is the primary's. What changes something is refused by the logs themselves too (`NotPrimary`); here
+requests are told apart before any of them is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...core.clocks import boot_time_s
+from ...http import Scope
+
+if TYPE_CHECKING:
+    from ...storage.maintenance.follower import Follower
+
+_ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
+"""By the first segment of a path: rooms of which a replica serves what only reads."""
+_QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
+"""What a POST to `/logs/LOG/...` asks that changes nothing."""
+
+
+class Replica:
+    """The copy that a server reads from, and how old it may be."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        stale_s_max: float,
+        is_told: Callable[[], bool],
+        clock: Callable[[], float] = boot_time_s,
+    ) -> None:
+        """`is_told`: whether the primary tells at present what it commits. `clock` is that of the follower, in s."""
+        self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock
+
+    @property
+    def lag_s(self) -> float:
+        """For so long at most the copy lacks something that its home has."""
+        asked_at = self._follower.asked_at
+        return float("inf") if asked_at is None else self._clock() - asked_at
+
+    @property
+    def lag_events(self) -> int:
+        """So many numbers of all logs the copy lacked when the home was asked last."""
+        return sum(list(self._follower.behind.values()))  # another thread takes from it
+
+    @property
+    def stuck(self) -> int:
+        """So many logs cannot be followed, while the others are."""
+        return len(self._follower.stuck)
+
+    def stale(self, log: str | None = None) -> str | None:
+        """Why nothing is to be read here, or nothing of that log; None if it may be."""
+        if self.lag_s <= self._stale_s_max:
+            return None if log is None else self._stale_log(log)
+        heard = "did not catch up with its home yet"
+        if self._follower.asked_at is not None:
+            heard = f"has not caught up with its home for {self.lag_s:.0f} s"
+        why = "" if self._follower.failure is None else f" ({self._follower.failure})"
+        return f"this replica {heard}{why}, and serves reads up to {self._stale_s_max:g} s (replica.stale_ms_max)"
+
+    def _stale_log(self, name: str) -> str | None:
+        stuck = self._follower.stuck.get(name)
+        if stuck is None or (since_s := self._clock() - stuck.since) <= self._stale_s_max:
+            return None
+        return f"log {name} cannot be followed here for {since_s:.0f} s: {stuck.why}; other logs are served"
+
+
+def only_reads(scope: Scope) -> bool:
+    """Whether a request changes nothing, and needs nothing that only a primary has."""
+    if scope["type"] != "http":
+        return False
+    segments = scope["path"][1:].split("/")
+    if segments[0] not in _ROOMS:
+        return False
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return True
+    return scope["method"] == "POST" and len(segments) == 3 and segments[0] == "logs" and segments[2] in _QUESTIONS

@@ -1,0 +1,1 @@
+"""Ports, logs and limits that a start opens or checks."""

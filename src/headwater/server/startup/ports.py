@@ -1,0 +1,69 @@
+"""All that a server listens on, bound before anything is opened: an address that is taken ends it at once."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import AsyncExitStack
+
+from ...formats.settings.declaration import InvalidConfiguration
+from ..bulk.plane import BulkPlane
+from ..config.settings import Config
+from ..process.sockets import CannotListen, UnixSocket, certificates, close_all, listen, url
+
+
+class Ports:
+    """Bound sockets, which accept nothing before their servers start."""
+
+    def __init__(self, config: Config) -> None:
+        """Bind them all, or none. Raises CannotListen, InvalidConfiguration (the TLS of all of them)."""
+        if config.amqp.read_port is not None and config.home is None:
+            raise InvalidConfiguration("it is for servers that share a home, and none is set", "amqp.read_port")
+        self.certificates = certificates(config.tls)
+        self.tls: ssl.SSLContext | None = None if self.certificates is None else self.certificates.context
+        self.http = listen(config.host, config.http.port, "--http-port")
+        self.amqp: list[socket.socket] = []
+        self.amqp_read: list[socket.socket] = []
+        """For receivers alone, of a server that shares a home."""
+        self.local: UnixSocket | None = None
+        """Of HTTP too, for programs on this machine."""
+        try:
+            self.local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
+            self.amqp = listen(config.host, config.amqp.port, "--amqp-port")
+            if config.amqp.read_port is not None:
+                self.amqp_read = listen(config.host, config.amqp.read_port, "--amqp-read-port")
+            self.bulk = BulkPlane.reserved(config)
+        except CannotListen:
+            close_all([*self.http, *self.amqp, *self.amqp_read])
+            if self.local is not None:
+                self.local.close()
+            raise
+        self.lines = self._lines()
+        """What is announced when the server is ready."""
+        if self.local is not None:
+            self.http.append(self.local.bound)
+
+    @property
+    def by_protocol(self) -> dict[str, int]:
+        """The ports beside that of HTTP: `amqp`, and `flight` where that is served."""
+        found = {"amqp": int(self.amqp[0].getsockname()[1])}
+        return found if self.bulk is None else {**found, "flight": self.bulk.port}
+
+    def give_back(self, ending: AsyncExitStack) -> None:
+        """Have them closed with that, whether they were served or not; those of HTTP are its server's."""
+        ending.callback(close_all, [*self.amqp, *self.amqp_read])
+        if self.bulk is not None:
+            ending.push_async_callback(self.bulk.stop)
+        if self.local is not None:
+            ending.callback(self.local.close)
+
+    def _lines(self) -> list[str]:
+        http, amqp = ("https", "amqps") if self.tls else ("http", "amqp")
+        urls = [f"{url(http, bound)} (dcb, futoin, cne)" for bound in self.http]
+        if self.local is not None:
+            urls.append(f"{self.local.url} (dcb, futoin, cne)")
+        urls += [url(amqp, bound) for bound in self.amqp]
+        urls += [f"{url(amqp, bound)} (receivers)" for bound in self.amqp_read]
+        if self.bulk is not None:
+            urls.append(self.bulk.url)
+        return [f"headwater: listening on {each}" for each in urls]

@@ -1,0 +1,1 @@
+"""Accounts, tokens, issuers, and the guard that checks them."""

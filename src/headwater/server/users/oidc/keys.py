@@ -1,0 +1,165 @@
+"""The keys of an issuer (JWKS, RFC 7517): fetched when they are needed, kept, and fetched again with restraint.
+
+Keys that are known count until newer ones were fetched: an issuer that is down ends no login of a known key. A key that
+is not known may be a new one, so that it is asked for - at most once in a while, whoever makes up names of keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....core.access import IssuerUnavailable
+from ....core.quoting import cut, show
+from ....http.outgoing import Caller, Sockets, lines_of, target_of
+from ...process.log_lines import fields
+from .settings import Oidc, secure_url
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+logger = logging.getLogger("headwater.security")
+
+FETCH_S_MAX = 5.0
+"""How long the issuer may take for an answer."""
+FETCHED_BYTES_MAX = 256 * 1024
+SOCKETS_MAX = 2
+"""Of one fetch: that of the call, and one that is closing."""
+REFRESH_S_MIN = 10.0
+"""How soon after a fetch the next one may be made."""
+KEYS_MAX = 100
+RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192
+"""A shorter key is not secure (RFC 7518, 3.3); a longer one takes the event loop too long."""
+FAMILIES = {"RSA": ("RS", "PS"), "EC": ("ES",), "OKP": ("Ed",)}
+"""The types of keys, and how the names of their algorithms begin."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """A key that an issuer signs with."""
+
+    key: PyJWK
+    algorithm: str | None
+    """The only one that the issuer uses it with (`alg`: RFC 7517, 4.4); None where the issuer names none."""
+
+    def why_not(self, algorithm: str) -> str | None:
+        """Why no token is signed with this key by that algorithm (RFC 8725, 3.1); None if one may be."""
+        if not algorithm.startswith(FAMILIES[str(self.key.key_type)]):
+            return f"algorithm {algorithm!r} is not of a key of type {self.key.key_type}"
+        if self.algorithm not in (None, algorithm):
+            return f"algorithm {algorithm!r} given, only {self.algorithm!r} is allowed with this key"
+        return None
+
+
+class IssuerKeys:
+    """The keys of one issuer. To be used on one event loop."""
+
+    def __init__(self, settings: Oidc, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`fetch` answers the document at a URL; it raises OSError or ValueError."""
+        self._settings, self._fetch, self._clock = settings, fetch or fetched, clock
+        self._keys: dict[str | None, IssuerKey] = {}
+        self._tried_at = self._fetched_at = float("-inf")
+        self._problem: str | None = "its keys were never fetched"
+        """Why the last fetch failed; None if it did not."""
+        self._task: asyncio.Task[None] | None = None
+
+    def find(self, kid: str | None) -> IssuerKey | None:
+        """The key of that name; of a token that names none, the only one there is."""
+        if self._keys and self._clock() - self._fetched_at >= self._settings.keys_age_ms / 1000:
+            self._begin()
+        if kid is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(kid)
+
+    async def refresh(self) -> None:
+        """Fetch the keys, unless that was done just now. Raises IssuerUnavailable: nothing newer can be known."""
+        task = self._begin()
+        if task is not None:
+            await asyncio.shield(task)  # one caller that goes away must not end the fetch of the others
+        if self._problem is not None:
+            raise IssuerUnavailable(REFRESH_S_MIN)
+
+    def _begin(self) -> asyncio.Task[None] | None:
+        if self._task is None and self._clock() - self._tried_at >= REFRESH_S_MIN:
+            self._tried_at = self._clock()
+            self._task = asyncio.get_running_loop().create_task(self._renew())
+        return self._task
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(FETCH_S_MAX):
+                self._keys = keys_of(await self._fetch(await self._keys_url()))
+            self._fetched_at, self._problem = self._clock(), None
+        except (OSError, ValueError) as error:  # TimeoutError is an OSError
+            self._problem = cut(f"{type(error).__name__}: {error}", 300)
+            known = fields(issuer=self._settings.issuer, problem=self._problem, keys=len(self._keys))
+            logger.warning("the issuer's keys cannot be fetched; those that are known go on", extra=known)
+        finally:
+            self._task = None
+
+    async def _keys_url(self) -> str:
+        if self._settings.keys_url is not None:
+            return self._settings.keys_url
+        assert self._settings.issuer is not None, "without an issuer there are no keys"
+        issuer = self._settings.issuer.removesuffix("/")
+        found = _decoded(await self._fetch(f"{issuer}/.well-known/openid-configuration"))
+        if found.get("issuer") != self._settings.issuer:  # OpenID Connect Discovery, 4.3
+            raise ValueError(f"its discovery document is of issuer {show(found.get('issuer'))}")
+        return secure_url(found.get("jwks_uri"))
+
+
+def keys_of(document: bytes) -> dict[str | None, IssuerKey]:
+    """The keys of a JWKS by their names; those that cannot sign are left out. Raises ValueError: none is left."""
+    listed = _decoded(document).get("keys")
+    found = {}
+    for each in (listed if isinstance(listed, list) else [])[:KEYS_MAX]:
+        if isinstance(each, dict) and (key := _key(each)) is not None:
+            kid = each.get("kid")
+            found[kid if isinstance(kid, str) else None] = key
+    if not found:
+        raise ValueError("its document of keys has none that can be used (RSA of 2048 to 8192 bits, EC, Ed25519)")
+    return found
+
+
+def _key(given: Mapping[str, Any]) -> IssuerKey | None:
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
+    if given.get("kty") not in FAMILIES or given.get("use", "sig") != "sig":
+        return None
+    try:
+        key = PyJWK(dict(given))
+        bits = key.key.key_size if given["kty"] == "RSA" else RSA_BITS_MIN
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None  # of a curve, say, that is not known here
+    return IssuerKey(key, given.get("alg")) if RSA_BITS_MIN <= bits <= RSA_BITS_MAX else None
+
+
+def _decoded(document: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(document, type=dict[str, Any])
+
+
+async def fetched(url: str) -> bytes:
+    """The document at that URL. Raises OSError, ValueError."""
+    caller = Caller(Sockets(SOCKETS_MAX))
+    try:
+        target = target_of(url)
+        request = target.head(b"GET", lines_of({"Accept": "application/json"}), None)
+        reply = await caller.call(target, request, FETCH_S_MAX, FETCHED_BYTES_MAX, wants_body=True)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"{url}: {error}") from None
+    finally:
+        await caller.close()
+    if reply.status != 200:
+        raise ValueError(f"{url} answered {reply.status}")
+    if reply.is_cut:
+        raise ValueError(f"{url} answered more than {FETCHED_BYTES_MAX} bytes")
+    return reply.body

@@ -1,0 +1,115 @@
+"""The settings of logins by tokens of an issuer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ....core.access import Grant
+from ....core.errors import InvalidInput
+from ....core.limits import show
+from ....formats.settings.declaration import Reader, duration_ms, setting, shown_as, text, texts
+from ..accounts import read_grant
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures of a private key (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@shown_as("URL")
+def secure_url(value: object) -> str:
+    """Reads a URL whose answers nobody can alter on the way: https, or http on loopback."""
+    given = text(value)
+    try:
+        parts = urlsplit(given)
+        is_secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS)
+        is_whole = bool(parts.hostname) and not parts.username and not parts.fragment and parts.port != 0
+    except ValueError:
+        is_secure = is_whole = False
+    if not (is_secure and is_whole):
+        raise ValueError(f"{show(given)} given, an https:// URL is allowed (on loopback http:// as well)")
+    return given
+
+
+@shown_as("ROLE=RIGHTS:PATTERN,...")
+def roles(value: object) -> tuple[str, ...]:
+    """Reads a list of ROLE=GRANT."""
+    found = texts(_without_splitting_rights(value))
+    roles_of(found)
+    return found
+
+
+def roles_of(given: tuple[str, ...]) -> Mapping[str, tuple[Grant, ...]]:
+    """The grants of each role. Raises ValueError."""
+    grants: dict[str, tuple[Grant, ...]] = {}
+    for each in given:
+        role, equals, grant = each.partition("=")
+        if not equals or not role.strip():
+            raise ValueError(f"{show(each)} given, ROLE=RIGHTS:PATTERN is allowed, like writers=read,append:orders-*")
+        try:
+            grants[role.strip()] = (*grants.get(role.strip(), ()), read_grant(grant.strip()))
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
+    return grants
+
+
+def _without_splitting_rights(value: object) -> object:
+    """A variable or flag separates roles by commas, and so do the rights of a grant: only what has a `=` begins one."""
+    if not isinstance(value, str):
+        return value
+    parts: list[str] = []
+    for part in value.split(","):
+        if parts and "=" not in part:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+@shown_as("ALGORITHM,...")
+def algorithms(value: object) -> tuple[str, ...]:
+    """Reads a list of algorithms of signatures."""
+    found = texts(value)
+    if not found or not set(found) <= set(ALGORITHMS):
+        raise ValueError(f"{show(value)} given, a list of {', '.join(ALGORITHMS)} is allowed")
+    return found
+
+
+_url: Reader[str | None] = secure_url
+_text: Reader[str | None] = text
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
+
+    issuer: str | None = setting(None, _url, "issuer whose tokens log in (its URL); takes the extra [oidc]")
+    """The issuer whose tokens log in: its URL, as tokens have it in `iss`. Its keys are found by
+    `ISSUER/.well-known/openid-configuration`. It takes the extra `[oidc]`, and turns
+    [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on."""
+    audience: str | None = setting(None, _text, "what the claim aud of a token must name; needed with oidc.issuer")
+    """What the claim `aud` of a token must be, or name. There is no default: a token that was made for another service
+    must not log in here."""
+    keys_url: str | None = setting(None, _url, "where the issuer's keys are (JWKS), if its discovery does not say it")
+    """Where the keys of the issuer are (JWKS). Without it, the issuer's discovery document says so."""
+    user_claim: str = setting("sub", text, "claim that has the user's name")
+    """The claim that has the user's name: `sub`, or such as `preferred_username` or `azp`, where that is no name that
+    a user may have."""
+    rights_claim: str = setting("headwater", text, "claim that has the user's grants or roles")
+    """The claim that has the user's grants (`read,append:orders-*`), or roles: a list, or a string with spaces between
+    them. `realm_access.roles` is the claim `roles` in the claim `realm_access`, where no claim has that whole name."""
+    roles: tuple[str, ...] = setting((), roles, "what the values of oidc.rights_claim stand for: ROLE=GRANT")
+    """What the values of the claim stand for: `writers=read,append:orders-*`, one role as often as it has grants. With
+    any role, values are names of roles, and others are ignored; without, they are grants."""
+    algorithms: tuple[str, ...] = setting(
+        ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"signatures that count, of {', '.join(ALGORITHMS)}"
+    )
+    leeway_ms: int = setting(
+        30_000, duration_ms(0, 300_000), "how far the issuer's clock may be off, for exp, nbf and iat"
+    )
+    keys_age_ms: int = setting(
+        3_600_000, duration_ms(10_000, 7 * 86_400_000), "how old keys may be before they are fetched again"
+    )
+    """How old keys may be before they are fetched again, besides when a token names one that is not known. If the
+    issuer does not answer, the last ones go on."""

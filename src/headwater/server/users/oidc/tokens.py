@@ -1,0 +1,216 @@
+"""Tokens of an issuer (JWT, RFC 7519) as logins: their signature, their times, and what their claims allow.
+
+A token is measured before it is parsed, its algorithm is one of a list, and its key is the issuer's. Checking a
+signature takes about 0.1 ms, so that it is done on the event loop, and remembered for a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....core.access import Credentials, Grant, User
+from ....core.errors import InvalidInput
+from ....core.quoting import cut
+from ....formats.installing import how_to_install
+from ....formats.settings.declaration import InvalidConfiguration
+from ...process.log_lines import fields
+from ..accounts import USER_NAME, read_grant
+from .keys import IssuerKeys
+from .settings import Oidc, roles_of
+
+logger = logging.getLogger("headwater.security")
+
+TOKEN_BYTES_MAX = 16 * 1024
+"""A longer one is refused unread."""
+REMEMBERED_S = 60.0
+"""How long the signature of a token is not checked again: a key that the issuer drops counts no longer than that."""
+REMEMBERED_MAX = 10_000
+EXPIRES_AT_MAX = 2.0**36
+"""In the year 4147: who writes milliseconds is refused, rather than let in for ever."""
+DATES = frozenset({"exp", "nbf", "iat"})
+"""Claims that are times: numbers, never strings of digits."""
+VALUES_MAX = 200
+"""Roles or grants of one token; those beyond are ignored."""
+
+
+class KeyUnknown(Exception):
+    """The token names a key that the issuer had not, when its keys were last fetched."""
+
+
+class WrongToken(Exception):
+    """The token does not log in; the message says why, to the operator."""
+
+
+@dataclass(slots=True)
+class _Shown:
+    user: User
+    checked_at: float
+
+
+class TokenLogins:
+    """Who shows a token of the issuer. To be used on one event loop."""
+
+    def __init__(
+        self,
+        settings: Oidc,
+        keys: IssuerKeys | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises InvalidConfiguration: there is no audience, or the extra is not installed."""
+        check_settings(settings)
+        self.keys = keys or IssuerKeys(settings)
+        self._settings, self._clock, self._wall_clock = settings, clock, wall_clock
+        self._roles = roles_of(settings.roles)
+        self._shown: OrderedDict[bytes, _Shown] = OrderedDict()
+        self._of_name: dict[str, set[bytes]] = {}
+
+    def concern(self, credentials: Credentials, names: Collection[str]) -> bool:
+        """Whether the credentials are such a token: as a bearer token, or as the password of its user.
+
+        `names` are those of accounts, whose passwords are their own.
+        """
+        secret = credentials.secret
+        return secret.startswith("eyJ") and secret.count(".") == 2 and credentials.name not in names
+
+    def recall(self, credentials: Credentials) -> User | None:
+        """The user of a token whose signature was checked a short while ago."""
+        shown = self._shown.get(_digest(credentials.secret))
+        if shown is None or self._clock() - shown.checked_at >= REMEMBERED_S:
+            return None
+        return shown.user if self._holds(shown.user) and credentials.name in ("", shown.user.name) else None
+
+    def check(self, credentials: Credentials, names: Collection[str]) -> User | None:
+        """The user of the token; None if it does not log in, which is logged. Raises KeyUnknown."""
+        try:
+            user = self._user(self._claims(credentials.secret))
+            if user.name in names:
+                raise WrongToken(f"user {user.name} has an account here, and can only log in with that")
+            if credentials.name not in ("", user.name):
+                raise WrongToken(f"it is of user {user.name}, and was given as the password of another")
+        except WrongToken as refused:
+            logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
+            return None
+        self._remember(_digest(credentials.secret), user)
+        return user
+
+    def user(self, name: str) -> User | None:
+        """The user of that name while a token of his holds: with the rights that all of those have that do."""
+        users = [
+            shown.user
+            for digest in self._of_name.get(name, ())
+            if (shown := self._shown.get(digest)) is not None and self._holds(shown.user)
+        ]
+        if not users:
+            return None
+        grants = tuple(grant for grant in users[0].grants if all(grant in user.grants for user in users))
+        return User(name, grants, max(user.expires_at or 0.0 for user in users))
+
+    def _holds(self, user: User) -> bool:
+        return user.expires_at is None or self._wall_clock() < user.expires_at
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        """What the token says, where its signature, its times, its issuer and its audience are right."""
+        import jwt
+
+        if len(token) > TOKEN_BYTES_MAX:
+            raise WrongToken(f"{len(token)} bytes given, at most {TOKEN_BYTES_MAX} are allowed")
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm, kid = header.get("alg"), header.get("kid")
+            if algorithm not in self._settings.algorithms:
+                raise WrongToken(f"algorithm {algorithm!r} is none of oidc.algorithms")
+            if (key := self.keys.find(kid)) is None:
+                raise KeyUnknown
+            if (problem := key.why_not(algorithm)) is not None:
+                raise WrongToken(problem)
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key=key.key.key,
+                algorithms=[algorithm],
+                audience=self._settings.audience,
+                issuer=self._settings.issuer,
+                leeway=self._settings.leeway_ms / 1000,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+            for name in DATES & claims.keys():
+                if type(claims[name]) not in (int, float):
+                    raise WrongToken(f"{name} is {cut(repr(claims[name]))}, a number is allowed (RFC 7519, 2)")
+            if not claims["exp"] < EXPIRES_AT_MAX:
+                raise WrongToken("exp is too far in the future; it is in seconds since 1970")
+            return claims
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise WrongToken(str(error)) from None
+
+    def _user(self, claims: Mapping[str, Any]) -> User:
+        name = claims.get(self._settings.user_claim)
+        if not isinstance(name, str) or not USER_NAME.fullmatch(name):
+            problem = f"claim {self._settings.user_claim} is {cut(repr(name))}, a name such as {USER_NAME.pattern}"
+            raise WrongToken(f"{problem} is allowed; oidc.user_claim can name another claim")
+        expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
+        return User(name, self._grants(claims), expires_at)
+
+    def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+        value = claim(claims, self._settings.rights_claim)
+        values = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+        found: list[Grant] = []
+        for each in values[:VALUES_MAX]:
+            if self._roles:
+                found.extend(self._roles.get(each, ()) if isinstance(each, str) else ())
+            elif isinstance(each, str) and ":" in each:
+                try:
+                    found.append(read_grant(each))
+                except InvalidInput as error:
+                    logger.warning("a grant of a token is ignored", extra=fields(problem=error))
+        return tuple(dict.fromkeys(found))
+
+    def _remember(self, digest: bytes, user: User) -> None:
+        self._forget(digest)
+        self._shown[digest] = _Shown(user, self._clock())
+        self._of_name.setdefault(user.name, set()).add(digest)
+        while len(self._shown) > REMEMBERED_MAX or not self._holds(next(iter(self._shown.values())).user):
+            self._forget(next(iter(self._shown)))
+            if not self._shown:
+                break
+
+    def _forget(self, digest: bytes) -> None:
+        shown = self._shown.pop(digest, None)
+        if shown is not None:
+            of_name = self._of_name[shown.user.name]
+            of_name.discard(digest)
+            if not of_name:
+                del self._of_name[shown.user.name]
+
+
+def claim(claims: Mapping[str, Any], name: str) -> object:
+    """The claim of that name; where there is none, the one that the parts of the name lead to."""
+    if name in claims:
+        return claims[name]
+    found: object = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def check_settings(settings: Oidc) -> None:
+    """Raises InvalidConfiguration: something is missing that logins by tokens take."""
+    if settings.audience is None:
+        problem = "missing; it is what tokens for this server have in aud, and needed with oidc.issuer"
+        raise InvalidConfiguration(problem, "oidc.audience")
+    try:
+        import cryptography
+        import jwt
+    except ImportError:
+        problem = f"logins by tokens need the extra [oidc], which is not installed: {how_to_install('oidc')}"
+        raise InvalidConfiguration(problem, "oidc.issuer") from None
+    del jwt, cryptography
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,106 @@
+"""What an archiver does besides batches: it acknowledges in time, and compacts day by day."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ...core.access import LoginNotChecked
+from ...core.errors import EventLogError, Overloaded
+from ...flight.errors import Busy
+from ...formats.clients.retry import ServerUnreachable
+from .compaction import compact, vacuum
+from .errors import CompactionOvertaken
+
+if TYPE_CHECKING:
+    from ..pipeline.run import Run
+    from .archiver import Archiver
+
+TICK_S = 1.0
+PASSING = (ServerUnreachable, Overloaded, LoginNotChecked, Busy)
+"""Tried again at the next heartbeat; a batch that needs the server says so itself."""
+
+
+@dataclass(slots=True)
+class Compacting:
+    """Compaction of an archive, whenever a date is over."""
+
+    vacuum_hours: int | None = None
+    """Then files are removed that no version of so many hours needs; None: none are."""
+    done_on: date | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a date has ended since it was done."""
+        return self.done_on != datetime.now(UTC).date()
+
+    def compact(self, path: Path, say: Callable[[str], object]) -> None:
+        """Do it, and say what was done."""
+        self.done_on = datetime.now(UTC).date()
+        try:
+            done = compact(path)
+        except CompactionOvertaken as error:
+            say(str(error))
+            return
+        if done.dates:
+            say(f"compacted {done.dates:,} dates: {done.files_before:,} files became {done.files_after:,}")
+        if self.vacuum_hours is not None and (removed := vacuum(path, self.vacuum_hours)):
+            say(f"removed {removed:,} files that no version of the last {self.vacuum_hours} hours needs")
+
+
+class Tended(NamedTuple):
+    """What is tended."""
+
+    archiver: Archiver
+    compacting: Compacting | None
+
+
+class Tending:
+    """A thread beside a run, while this is entered. Where an archiver was replaced, it ends the run.
+
+    `__exit__` raises the error that made it do so.
+    """
+
+    def __init__(self, run: Run, *tended: Tended) -> None:
+        self._run, self._tended = run, tended
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._tend, name="archive-tending", daemon=True)
+        self._error: EventLogError | None = None
+
+    def add(self, tended: Tended) -> None:
+        """From now on this one, too."""
+        self._tended = (*self._tended, tended)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    def _tend(self) -> None:
+        while not self._ending.wait(TICK_S):
+            try:
+                for archiver, compacting in self._tended:
+                    if archiver.is_release_due:
+                        self._release(archiver)
+                    if compacting is not None and compacting.is_due:
+                        compacting.compact(archiver.path, self._run.say)
+            except EventLogError as error:
+                self._error = error
+                self._run.stop.ask()
+                return
+
+    def _release(self, archiver: Archiver) -> None:
+        try:
+            archiver.release()
+        except PASSING as error:
+            archiver.put_off_release()
+            self._run.say(f"log {archiver.log!r}: not acknowledged: {error}; trying again")

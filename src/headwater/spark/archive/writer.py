@@ -1,0 +1,42 @@
+"""Writes the events of a frame as Parquet files, where the archiver wants them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...formats.files.parquet import SPARK_WRITES
+from .columns import DATE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
+"""The date of an event, by the time alone: to_date would ask the session for its time zone."""
+ZSTD_LEVEL = "1"
+"""As Arrow's own writers have it, and so a compaction. Spark's is 3: a fifth more time, for files that are
+as large, or smaller where events repeat themselves again and again."""
+
+
+def stage(events: DataFrame, after: int, directory: Path) -> None:
+    """Write the events after that number as Parquet, one file for each task and date, in order of their numbers.
+
+    What lies in the directory from an earlier try is removed first.
+    """
+    from pyspark.sql import functions as F
+
+    # INT96 is Spark's default; neither Delta nor DuckDB wants it.
+    events.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    (
+        events.where(F.col("sequence_number") > after)
+        .withColumn(DATE, F.expr(UTC_DATE))
+        .sortWithinPartitions(DATE, "sequence_number")
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "static")
+        .options(**SPARK_WRITES)
+        .option("compression", "zstd")
+        .option("parquet.compression.codec.zstd.level", ZSTD_LEVEL)
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        .partitionBy(DATE)
+        .parquet(directory.absolute().as_uri())
+    )

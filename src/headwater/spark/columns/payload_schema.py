@@ -1,0 +1,139 @@
+"""What `payloadSchema` says: the columns that JSON payloads have, in the words of Spark or of JSON Schema.
+
+A schema in Spark's DDL is read by Spark itself, which knows the language; the others are read here. What the kernels of
+`payload_reader` cannot read is refused, by the path of the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ...core.errors import InvalidInput
+from ...core.limits import show
+
+PAYLOAD, MALFORMED = "payload", "_malformed"
+"""The columns that stand in place of `data`."""
+SCHEMA_CHARS_MAX = 65_536
+DEPTH_MAX = 32
+FIELDS_MAX = 2000
+
+_LEAVES = (
+    StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType,
+    TimestampType,
+)  # fmt: skip
+_ALLOWED = "string, boolean, tinyint to bigint, float, double, decimal, date, timestamp, array and struct are allowed"
+
+
+def payload_type(given: str) -> StructType | str:
+    """What was given as a type of Spark; as its text where it is DDL, which only Spark's Java can read.
+
+    Raises InvalidInput, ValueError.
+    """
+    text = given.strip()
+    if not text or len(text) > SCHEMA_CHARS_MAX:
+        raise InvalidInput(f"1 to {SCHEMA_CHARS_MAX} characters are expected, {len(text)} given")
+    if text.startswith("{"):
+        return _of_json(text)
+    return text if text.lower().startswith("struct<") else f"struct<{text}>"
+
+
+def check_payload(type: DataType) -> StructType:
+    """The type itself. Raises InvalidInput where payloads cannot be read as that, with the path of the field."""
+    if not isinstance(type, StructType):
+        raise InvalidInput(f"columns such as `order string, total double` are expected, {show(given_as(type))} given")
+    for fields, (path, depth, found) in enumerate(_walk(type)):
+        if fields > FIELDS_MAX or depth > DEPTH_MAX:
+            raise InvalidInput(f"at most {FIELDS_MAX} fields, {DEPTH_MAX} deep, are allowed")
+        if isinstance(found, StructType):
+            _check_fields(path, found)
+        elif not isinstance(found, (*_LEAVES, ArrayType)):
+            raise InvalidInput(f"{_ALLOWED}, {given_as(found)} given", path)
+    return type
+
+
+def given_as(type: DataType) -> str:
+    """A type as Spark writes it."""
+    return type.simpleString()
+
+
+def _walk(root: DataType) -> Iterator[tuple[str, int, DataType]]:
+    waiting: list[tuple[str, int, DataType]] = [(PAYLOAD, 0, root)]
+    while waiting:
+        path, depth, found = waiting.pop()
+        yield path, depth, found
+        if isinstance(found, StructType):
+            waiting += [(f"{path}.{field.name}", depth + 1, field.dataType) for field in found.fields]
+        elif isinstance(found, ArrayType):
+            waiting.append((f"{path}[]", depth + 1, found.elementType))
+
+
+def _check_fields(path: str, struct: StructType) -> None:
+    if not struct.fields:
+        raise InvalidInput("a field or more are expected, none given", path)
+    seen: set[str] = set()
+    for field in struct.fields:
+        if field.name.lower() in seen:
+            raise InvalidInput(f"field {field.name!r} is there twice", path)
+        if not field.nullable:
+            raise InvalidInput("an event may lack it: leave NOT NULL out", f"{path}.{field.name}")
+        seen.add(field.name.lower())
+
+
+def _of_json(text: str) -> StructType:
+    """Raises InvalidInput."""
+    try:
+        said = msgspec.json.decode(text)
+        if said.get("type") == "struct":
+            return check_payload(StructType.fromJson(said))
+        return check_payload(_of_schema(said, PAYLOAD))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"it begins like JSON, and is none: {error}") from None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"Spark does not know this as a schema: {error!r}") from None
+
+
+def _of_schema(said: Any, path: str) -> DataType:
+    """The type that a JSON Schema describes. What may be missing, and what more there may be, makes no difference."""
+    kind = _kind(said, path)
+    if kind == "object":
+        properties = said.get("properties")
+        if not isinstance(properties, Mapping) or not properties:
+            raise InvalidInput("an object needs properties, as columns have names", path)
+        return StructType([StructField(name, _of_schema(each, f"{path}.{name}")) for name, each in properties.items()])
+    if kind == "array":
+        return ArrayType(_of_schema(said.get("items"), f"{path}[]"))
+    if kind == "string":
+        return {"date": DateType(), "date-time": TimestampType()}.get(str(said.get("format")), StringType())
+    return {"integer": LongType(), "number": DoubleType(), "boolean": BooleanType()}[kind]
+
+
+def _kind(said: Any, path: str) -> str:
+    """The one type besides null."""
+    given = said.get("type") if isinstance(said, Mapping) else None
+    kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
+    known = ("object", "array", "string", "integer", "number", "boolean")
+    if len(kinds) != 1 or kinds[0] not in known:
+        raise InvalidInput(
+            f"a JSON Schema with `type`, one of {', '.join(known)}, is expected, {show(said)} given", path
+        )
+    return str(kinds[0])

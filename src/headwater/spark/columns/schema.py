@@ -1,0 +1,112 @@
+"""The one schema of events in Spark: for reads and streams, and for the archive, whose files have these columns.
+
+Spark prunes no column of a Python source, so what is not needed is left out by the option `columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ...core.errors import InvalidInput
+from ..options import InvalidOption, nearest
+from .payload_schema import MALFORMED, PAYLOAD, check_payload
+
+_TYPES: dict[str, DataType] = {
+    "log": StringType(),
+    "sequence_number": LongType(),
+    "recorded_at": TimestampType(),
+    "partition": IntegerType(),
+    "type": StringType(),
+    "data": BinaryType(),
+    "tags": ArrayType(StringType()),
+    "id": StringType(),
+    "source": StringType(),
+    "attributes": MapType(StringType(), StringType()),
+    "group_key": StringType(),
+    "envelope": BinaryType(),
+    "encoding": ByteType(),
+}
+
+COLUMNS = tuple(_TYPES)
+"""All of them, in their order."""
+TYPED = (PAYLOAD, MALFORMED)
+"""What is there instead of `data` where payloads are read as columns."""
+METADATA = ("id", "source", "attributes", "group_key", "envelope", "encoding")
+"""What `includeMetadata=false` leaves out."""
+EVENT_SCHEMA = StructType([StructField(name, kind) for name, kind in _TYPES.items()])
+"""The columns as Spark has them. None of them is ever null; Spark makes no use of knowing so."""
+
+
+def select(columns: Sequence[str]) -> StructType:
+    """The schema of these columns, in this order. They are known to be ours (`check_columns`)."""
+    return StructType([EVENT_SCHEMA[name] for name in columns])
+
+
+def with_payload(columns: Sequence[str], payload: StructType | str) -> StructType | str:
+    """The schema of columns some of which are TYPED; as DDL, for Spark to read, where the payload's type is that."""
+    if isinstance(payload, str):
+        known = {name: kind.simpleString() for name, kind in _TYPES.items()}
+        types = {**known, PAYLOAD: payload, MALFORMED: "binary"}
+        return ", ".join([f"`{name}` {types[name]}" for name in columns])
+    kinds = {**_TYPES, PAYLOAD: payload, MALFORMED: BinaryType()}
+    return StructType([StructField(name, kinds[name]) for name in columns])
+
+
+def sources_of(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a log that these are made of."""
+    return tuple(dict.fromkeys(["data" if name in TYPED else name for name in columns]))
+
+
+@cache
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The Arrow schema that Spark expects of batches of these columns, to the letter."""
+    return to_arrow_schema(select(columns), timezone="UTC")
+
+
+def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns themselves. Raises InvalidOption: none, one that is not ours, one given twice."""
+    if not columns:
+        raise InvalidOption(f"no column given; some of {', '.join(COLUMNS)} are expected", "columns")
+    for number, name in enumerate(columns):
+        if name not in _TYPES and name not in TYPED:
+            raise InvalidOption(f"there is no column {name!r}{nearest(name, COLUMNS)}", "columns")
+        if name in columns[:number]:
+            raise InvalidOption(f"column {name!r} is given twice", "columns")
+    return tuple(columns)
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema declares; it may be what `select` made, or what a user wrote.
+
+    Raises InvalidInput: a column that is not ours, or has another type than ours; a payload of a type that is not read.
+    """
+    columns = check_columns(schema.fieldNames())
+    if MALFORMED in columns and PAYLOAD not in columns:
+        raise InvalidInput(f"it is what is left of {PAYLOAD}, which is not declared", MALFORMED)
+    types = {**_TYPES, MALFORMED: BinaryType()}
+    for field in schema.fields:
+        if field.name == PAYLOAD:
+            check_payload(field.dataType)
+        elif field.dataType.simpleString() != types[field.name].simpleString():
+            given, ours = field.dataType.simpleString(), types[field.name].simpleString()
+            raise InvalidInput(
+                f"{given} is declared, the column is {ours}; leave the schema out, it is known", field.name
+            )
+    return columns

@@ -1,0 +1,92 @@
+"""Keeps rows that are no events, with the reason why: a Parquet file for each piece that had some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ....formats.files.parquet import parquet_writer
+
+RAW_BYTES_MAX = 64 * 1024
+"""Of a row, so much is kept."""
+UNEXPECTED = "unexpected "
+"""So begins the reason of a row on which the import itself failed."""
+SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("raw", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+
+class BadRow(NamedTuple):
+    """A row that is no event."""
+
+    file: str
+    row: int
+    """The first is 1; of lines of JSON it is the line."""
+    line: int
+    """Where it begins; 0 where the file has no lines."""
+    raw: str
+    reason: str
+
+
+def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> BadRow:
+    """The row, with what can be kept of its text: what is not UTF-8 as `\\xff`, and no more than RAW_BYTES_MAX."""
+    content = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
+    text = content[:RAW_BYTES_MAX].decode(errors="backslashreplace")
+    return BadRow(file, row, line, text.rstrip("\r\n"), reason.encode(errors="backslashreplace").decode())
+
+
+def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Sequence[BadRow]) -> None:
+    """Keep the rows. The file has one name for one piece: who does it again, replaces it by the same."""
+    where = Path(directory)
+    where.mkdir(parents=True, exist_ok=True)
+    name = f"{writer}-{batch:06}-{piece:03}.parquet"
+    part = where / f".{name}.{os.getpid()}.part"
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    with parquet_writer(part, SCHEMA) as out:
+        out.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
+    os.replace(part, where / name)
+
+
+def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int:
+    """How many rows are kept of an import, or of one batch of it."""
+    pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
+    return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))
+
+
+def count_unexpected(directory: str, writer: str, batch: int) -> int:
+    """How many rows are kept of one batch on which the import itself failed."""
+    files = Path(directory).glob(f"{writer}-{batch:06}-*.parquet")
+    return sum(
+        pa.compute.sum(pa.compute.match_substring_regex(reasons, rf"^{UNEXPECTED}\w+: ")).as_py()
+        for reasons in (pq.read_table(file, columns=["reason"]).column(0) for file in files)
+    )
+
+
+def note_none(directory: str, writer: str, batch: int) -> None:
+    """Remember, beside the rows that are kept, that no row of an import up to that batch was an event."""
+    (where := Path(directory)).mkdir(parents=True, exist_ok=True)
+    (where / _none(writer)).write_text(str(batch), encoding="utf-8")
+
+
+def none_upto(directory: str, writer: str) -> int:
+    """Up to which batch of an import no row was an event, as far as anybody remembers; -1 = some may have been."""
+    try:
+        return int((Path(directory) / _none(writer)).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return -1
+
+
+def _none(writer: str) -> str:
+    return f"_{writer}-none"  # readers of a directory of Parquet pass over what begins so

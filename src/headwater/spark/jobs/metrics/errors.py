@@ -1,0 +1,21 @@
+"""What can be wrong with a table of metrics.
+
+MetricsError (an EventLogError)
+└── NotAMetricsTable   there is something else at the path, or what another run or other options have made
+"""
+
+from __future__ import annotations
+
+from ....core.errors import EventLogError
+
+
+class MetricsError(EventLogError):
+    """Metrics cannot be written."""
+
+
+class NotAMetricsTable(MetricsError):
+    """The path does not hold the table that was asked for; nothing was changed there."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")

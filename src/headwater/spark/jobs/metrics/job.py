@@ -1,0 +1,172 @@
+"""Measure Cloud Native Events: numbers in windows, or how long resources were in which state.
+
+With --measure values: average, minimum, maximum and count of every metric of every resource, in windows of event time.
+With --measure states: for how many seconds of every window a resource was in each of its states (LOCKED, HOLDOVER,
+FREERUN and what others there are), and how often it entered them. A state lasts until the resource tells another one.
+
+The time is that of the notification. A window is reported when it is over and --late has passed, by the newest time of
+any notification; it is never reported again. A number that comes later is left out; a state that comes later, and is
+the newest of its resource, counts from the first open window on. Windows that are open at the end of a run with --once
+are reported by a later run.
+
+Windows are appended to a Delta table, each once, whatever happens in between; without a table they are lines of JSON on
+stdout, where some may be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ....core.errors import InvalidInput
+from ....core.settings import check_log_name
+from ...pipeline.option import check_directory, option
+from ...pipeline.run import Run, Summary
+from ...session.session import require_driver
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metrics:
+    """What to measure, how finely, and where to."""
+
+    log: str = option("The log with the notifications.", metavar="LOG")
+    measure: Literal["values", "states"] = option("Numbers, or the durations of states.", default="values")
+    window: str = option("The length of a window, such as 30s, 5m or 1h.", default="1m", metavar="DURATION")
+    late: str = option("How late a notification may come to count.", default="1m", metavar="DURATION")
+    table: str | None = option("The directory of a Delta table; a new one is made.  [default: lines of JSON on stdout]",
+                               default=None, metavar="DIR")  # fmt: skip
+    query: str | None = option("Only events that match, such as 'tag=node:node1'.", default=None, metavar="QUERY")
+    start: str = option("Where a new checkpoint begins: earliest, latest, or a number.", default="earliest",
+                        metavar="POSITION")  # fmt: skip
+    events_per_batch: int = option("At most so many events in a batch.", default=100_000, minimum=1)
+
+    def __post_init__(self) -> None:
+        check_log_name(self.log)
+        if self.window_ms < 1:
+            raise InvalidInput(f"more than 0 is expected, {self.window!r} given", "window")
+        _ = self.late_ms
+        if self.table is not None:
+            check_directory(self.table, "table")
+
+    @property
+    def window_ms(self) -> int:
+        """The length of a window."""
+        return _duration_ms(self.window, "window")
+
+    @property
+    def late_ms(self) -> int:
+        """How late a notification may be."""
+        return _duration_ms(self.late, "late")
+
+    def definition(self) -> dict[str, str]:
+        """What a table of it never changes."""
+        return {"log": self.log, "measure": self.measure, "window": str(self.window_ms), "filter": self.query or ""}
+
+
+OPTIONS = Metrics
+EXAMPLES = (
+    "--log cne --measure values --window 1m --table ./values --checkpoint ./values-checkpoint --once",
+    "--log cne --measure states --window 1h --late 5m --table /data/states --checkpoint /data/states-checkpoint",
+    "--log cne --measure states --window 10s --late 0s --checkpoint ./checkpoint --once",
+)
+
+
+def plan(options: Metrics, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    from .table import check
+
+    with run.server.client() as client:
+        info = client.info(options.log)
+    if options.table is not None:
+        check(Path(options.table).absolute(), options.definition())
+    which = f"events that match {options.query}" if options.query else "events"
+    what = {
+        "values": "average, minimum, maximum and count of each metric of each resource",
+        "states": "how long each resource was in which state",
+    }
+    where = "as lines of JSON to stdout" if options.table is None else f"to table {Path(options.table).absolute()}"
+    return [
+        run.server.log_line(info),
+        f"read {which}, at most {options.events_per_batch:,} in a batch; "
+        f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
+        f"{what[options.measure]}, in windows of {options.window}",
+        f"write a window {where} when it is over by {options.late}",
+        run.until,
+    ]
+
+
+def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    from ...source.checkpoints import to_do
+    from .samples import COLUMNS
+    from .table import check
+    from .windows import samples, stays, values
+
+    require_driver(spark, "metrics run")
+    if options.table is not None:
+        check(Path(options.table).absolute(), options.definition())
+    source = run.server.options(
+        log=options.log,
+        streamName=run.named(f"{options.measure}:{options.window}"),
+        query=options.query,
+        columns=",".join(COLUMNS),
+        startingPosition=options.start,
+        maxEventsPerTrigger=options.events_per_batch,
+    )
+    if run.is_once:
+        run.expect(to_do(run, source), options.events_per_batch)
+    events = spark.readStream.format("headwater").options(**source).load()
+    measure = values if options.measure == "values" else stays
+    measured = measure(samples(events, options.late_ms), options.window_ms)
+    before = spark.conf.get(STATE_STORE)
+    spark.conf.set(STATE_STORE, ROCKSDB)  # timelines need it, and it keeps windows out of Java's memory
+    try:
+        return run.follow(measured.writeStream.outputMode("append"), Writing(options))
+    finally:
+        if before is not None:
+            spark.conf.set(STATE_STORE, before)
+
+
+class Writing:
+    """What is done with the windows that a batch has closed. They are few."""
+
+    def __init__(self, options: Metrics) -> None:
+        self._options = options
+
+    def __call__(self, windows: DataFrame, batch: int) -> None:
+        """Write them. Raises NotAMetricsTable."""
+        from .table import append
+
+        rows = windows.orderBy("window_start", "resource", "type").toArrow()
+        if self._options.table is None:
+            for row in rows.to_pylist():
+                print(_line(row))
+            sys.stdout.flush()
+        elif rows.num_rows:
+            query = windows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+            assert query is not None, "Spark says which query it is"
+            append(Path(self._options.table).absolute(), rows, self._options.definition(), query, batch)
+
+
+def _line(row: dict[str, Any]) -> str:
+    import msgspec
+
+    return msgspec.json.encode(row).decode()
+
+
+def _duration_ms(given: str, where: str) -> int:
+    from ...options import duration_ms
+
+    try:
+        return duration_ms(given)
+    except ValueError:
+        raise InvalidInput(f"a duration such as 30s, 5m or 1h is expected, {given!r} given", where) from None

@@ -1,0 +1,74 @@
+"""Adds closed windows to a Delta table: every batch of a query once, however often Spark repeats it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from ...delta import entry, open_table
+from ...durable import sync
+from .errors import NotAMetricsTable
+
+_PREFIX = "headwater."
+_TRANSACTION = "metrics"
+
+
+def check(path: Path, definition: Mapping[str, str]) -> None:
+    """Raises NotAMetricsTable if there is a table of something else, or any other file."""
+    if not DeltaTable.is_deltatable(str(path)):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise NotAMetricsTable(str(path), "a new table needs an empty directory, and there are other files")
+        return
+    _check_definition(path, open_table(path, NotAMetricsTable), definition)
+
+
+def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str, batch: int) -> bool:
+    """Add the rows of a query's batch, durably; False if they are there already. The first one makes the table.
+
+    Raises NotAMetricsTable: also where another query, which has another checkpoint, fills it.
+    """
+    definition = {**definition, "query": query}
+    is_there = DeltaTable.is_deltatable(str(path)) and _has(path, definition, batch)
+    if not is_there:
+        _write(path, rows, definition, batch)
+    # Also for a batch that is there already: whoever wrote it may have been killed before this.
+    newest = entry(path, open_table(path, NotAMetricsTable).version())
+    actions = map(json.loads, newest.read_text(encoding="utf-8").splitlines())
+    sync([*(path / action["add"]["path"] for action in actions if "add" in action), newest], path)
+    return not is_there
+
+
+def _has(path: Path, definition: Mapping[str, str], batch: int) -> bool:
+    table = open_table(path, NotAMetricsTable)
+    _check_definition(path, table, definition)
+    newest: int | None = table.transaction_version(_TRANSACTION)
+    return newest is not None and newest >= batch
+
+
+def _write(path: Path, rows: pa.Table, definition: Mapping[str, str], batch: int) -> None:
+    try:
+        if not DeltaTable.is_deltatable(str(path)):
+            properties: dict[str, str | None] = {_PREFIX + name: value for name, value in definition.items()}
+            DeltaTable.create(
+                path, Schema.from_arrow(rows.schema), configuration=properties, raise_if_key_not_exists=False
+            )
+        transaction = CommitProperties(app_transactions=[Transaction(_TRANSACTION, batch)])
+        write_deltalake(path, rows, mode="append", commit_properties=transaction)
+    except CommitFailedError as error:
+        raise NotAMetricsTable(str(path), f"another run writes into it too: {error}") from error
+
+
+def _check_definition(path: Path, table: DeltaTable, asked: Mapping[str, str]) -> None:
+    there = table.metadata().configuration
+    for name, value in asked.items():
+        found = there.get(_PREFIX + name)
+        if found is None:
+            raise NotAMetricsTable(str(path), "the Delta table there is not one of metrics")
+        if found != value:
+            hint = "; go on with its checkpoint, or give another table" if name == "query" else ""
+            raise NotAMetricsTable(str(path), f"it was made with {name} {found!r}, not {value!r}{hint}")

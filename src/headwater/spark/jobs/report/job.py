@@ -1,0 +1,116 @@
+"""Make a page that shows a log: one HTML file with its charts, which needs nothing else.
+
+Rates and types over time, tags, sizes, hours of the week, the states of resources, consumers and gaps. Open it with any
+browser, print it, or send it to somebody.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ....core.errors import InvalidInput
+from ....core.limits import check_tag_key, show
+from ...pipeline.option import check_file, option
+from ...pipeline.run import Run, Summary
+from ...source.selection import Bounds, Selection
+from .page import page
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .facts import Facts
+
+IS_STREAM = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report(Selection):
+    """What to show, and where."""
+
+    to: str = option("The HTML file to write.  It is replaced if it is there.", metavar="FILE")
+    time: Literal["event", "recorded"] | None = option(
+        "Which times count.  [default: the events' own, if nearly all have one]", default=None
+    )
+    states: str | None = option("The key of a tag whose values are shown over time, with event types as states.  "
+                                "[default: only Cloud Native Events]", default=None, metavar="KEY")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        Selection.__post_init__(self)
+        if self.states is not None and check_tag_key(self.states):
+            raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
+        check_file(self.to, "--to")
+        if self.path.is_dir():
+            raise InvalidInput(f"a file is expected, {self.path} is a directory", "--to")
+        if not self.path.parent.is_dir():
+            raise InvalidInput(f"there is no directory {self.path.parent}", "--to")
+
+    @property
+    def path(self) -> Path:
+        """The file to write."""
+        return Path(self.to).absolute()
+
+
+OPTIONS = Report
+EXAMPLES = (
+    "--log orders --to orders.html",
+    "--log flights --to flights.html --query 'type=FlightDeparted'",
+    "--log permits --to permits.html --states case",
+)
+
+
+def plan(options: Report, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    return [options.line(run), f"write a page about them to {options.path}"]
+
+
+def run(spark: SparkSession, options: Report, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    began = time.monotonic()
+    facts = run.step(spark, lambda: facts_of(spark, options, run))
+    text = page(facts)
+    part = options.path.with_name(f".{options.path.name}.part")
+    part.write_text(text, encoding="utf-8", errors="replace")
+    os.replace(part, options.path)
+    run.advance(facts.events, round((time.monotonic() - began) * 1000), left=0)
+    return run.summary(to=str(options.path), bytes=len(text.encode(errors="replace")))
+
+
+def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:
+    """What the page is made of. Raises the errors of the log, and Spark's."""
+    from pyspark import StorageLevel
+
+    from .gather import COLUMNS, gather, kept
+    from .states import CNE_TYPES, notifications, resources_of, tagged
+
+    with run.server.client() as client:
+        bounds = options.bounds(client)
+        info, consumers = client.info(options.log), client.consumers(options.log)
+    run.expect(bounds.numbers, bounds.numbers)
+    events = _events(spark, options, run, bounds, COLUMNS)
+    slim = kept(events).persist(StorageLevel.MEMORY_AND_DISK)
+    axis = None if options.time is None else {"event": "time", "recorded": "recorded_at"}[options.time]
+    try:
+        facts = gather(slim, info, consumers, query=options.query, axis_of=axis)
+        run.say(f"report: {facts.events:,} events read")
+        if options.states is not None:
+            changes = tagged(events, options.states)
+        elif not slim.where(CNE_TYPES).isEmpty():
+            changes = notifications(events)
+        else:
+            return facts
+        resources, total = resources_of(changes, facts.last_ms)
+        return replace(facts, resources=resources, resources_total=total)
+    finally:
+        slim.unpersist()
+
+
+def _events(spark: SparkSession, options: Report, run: Run, bounds: Bounds, columns: str) -> DataFrame:
+    from ...columns.schema import EVENT_SCHEMA
+
+    if not bounds.numbers:
+        return spark.createDataFrame([], EVENT_SCHEMA)
+    return options.events(spark, run, bounds, columns=columns)

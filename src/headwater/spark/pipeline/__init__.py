@@ -1,0 +1,1 @@
+"""Options, runs and stops of all pipelines."""

@@ -1,0 +1,120 @@
+"""Says errors of Spark in one line: the cause that a person can act on."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from itertools import dropwhile, takewhile
+
+from ...core.errors import EventLogError
+
+_CHARS_MAX = 2000
+_TRACE = "Traceback (most recent call last):"
+_NOT_OF_IT = ("\t", _TRACE, " SQLSTATE:", "===", "JVM stacktrace:")
+"""What Spark puts below the message of an error."""
+_JAVA_CAUSE = re.compile(r"(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.*)")
+"""As Java tells a cause, and py4j what Java raised."""
+_MACHINES = re.compile(r"^Caused by: java\.n?io\.(?:\w+\.)*\w+: (.+)", re.MULTILINE)
+"""What the machine refused, in Java's traces, which PySpark leaves out of the texts of its own errors."""
+_LOST_TASK = re.compile(r".*\bLost task [\d.]+ in stage .*?: (?:[\w$]+\.)+[\w$]+: (.*)")
+_PY4J = ("Py4JJavaError: ", "An error occurred while calling ")
+"""With these Python says that it was Java that failed; why, comes after that."""
+_NO_WORKER = ("Python worker failed to connect back", "Timed out while waiting for the Python worker to connect back")
+_DEAD_WORKER = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+_JAVA_ENDS = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
+JAVA_ENDED = "the Java process of Spark ended"
+DEAD_WORKER = "a worker of Spark ended in the middle of its work; it may have been killed, for want of memory, say"
+NO_WORKER = "a Python worker of Spark did not start within its 10 s; the machine may have too much to do"
+
+
+class PipelineFailed(EventLogError):
+    """A pipeline ended with an error; `cause` is its last one, and `__cause__` what Spark raised, if that was it."""
+
+    def __init__(self, pipeline: str, cause: str) -> None:
+        self.pipeline, self.cause = pipeline, cause
+        super().__init__(f"pipeline {pipeline}: {cause}")
+
+
+def failed(pipeline: str, error: BaseException) -> PipelineFailed:
+    """The error of a pipeline, for one that Spark raised."""
+    return PipelineFailed(pipeline, cause_of(error))
+
+
+def is_sparks(error: BaseException) -> bool:
+    """Whether Spark raised it, or the connection to its Java."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") or is_of_connection(error)
+
+
+def is_of_connection(error: BaseException) -> bool:
+    """Whether Java no longer answers. py4j raises what its socket does, as if it were a server that is refused."""
+    if type(error).__module__.startswith("py4j"):
+        return "Network" in type(error).__name__
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return isinstance(error, OSError) and any(name.startswith("py4j.") for name in frames)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same may well succeed when it is done again."""
+    return _tells(error, (*_NO_WORKER, *_DEAD_WORKER))
+
+
+def tells_of_end(error: BaseException) -> bool:
+    """Whether it failed because Java was ending, or had ended."""
+    return any(is_of_connection(each) or any(words in _said(each) for words in _JAVA_ENDS) for each in _chain(error))
+
+
+def cause_of(error: BaseException) -> str:
+    """The innermost cause that the error tells of, in one line."""
+    if is_of_connection(error):
+        return JAVA_ENDED
+    if _tells(error, _NO_WORKER):
+        return NO_WORKER
+    if _tells(error, _DEAD_WORKER):
+        return DEAD_WORKER
+    machines = _MACHINES.findall(getattr(error, "_stackTrace", None) or "")
+    return machines[-1] if machines else cause_in(_said(error)) or type(error).__name__
+
+
+def _tells(error: BaseException, of: tuple[str, ...]) -> bool:
+    """Whether the error, or one that it was made of, has one of these words."""
+    return any(words in _said(each) for each in _chain(error) for words in of)
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """The error, and those that it was made of."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__
+    return found
+
+
+def _said(error: BaseException) -> str:
+    """What an error of Spark says."""
+    if is_of_connection(error):  # py4j would ask Java for the text
+        return ""
+    return str(error)
+
+
+def cause_in(text: str) -> str:
+    """The innermost cause in what Spark says: the last error of a Python trace, else of Java's, else the first line.
+
+    Where Python only says that Java failed, it is Java's.
+    """
+    lines = text.splitlines()
+    raised = [_raised_after(lines, at) for at, line in enumerate(lines) if _TRACE in line]
+    caused = [found[1] for line in lines if (found := _LOST_TASK.match(line) or _JAVA_CAUSE.match(line))]
+    first = [line for line in lines if line.strip()]
+    is_javas = bool(raised) and raised[-1].startswith(_PY4J)
+    innermost = [*caused[::-1], *raised[::-1]] if is_javas else [*raised[::-1], *caused[::-1]]
+    words = next((words for words in (*innermost, *first) if words), "").split()
+    return re.sub(r"[. ]*\bSQLSTATE: \w{5};?$", "", " ".join(words))[:_CHARS_MAX]
+
+
+def _raised_after(lines: list[str], trace: int) -> str:
+    """What the Python trace that begins at that line ends with; a name of our own errors is left out."""
+    rest = list(dropwhile(lambda line: line.startswith(" ") or not line, lines[trace + 1 :]))
+    message = "\n".join(takewhile(lambda line: line.strip() and not line.startswith(_NOT_OF_IT), rest))
+    return re.sub(
+        r"^(?:headwater\.[\w.]+|(?:\w+\.)*(\w+)): ", lambda found: f"{found[1]}: " if found[1] else "", message
+    )

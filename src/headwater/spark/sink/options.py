@@ -1,0 +1,146 @@
+"""The options of a write, and the columns that it takes, as one checked value that travels to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ...core.condition import AppendCondition, check_condition
+from ...core.errors import InvalidInput
+from ...core.limits import PARTITIONS_MAX, show
+from ...core.settings import check_log_name
+from ...flight.calls.address import BulkAddress
+from ...flight.wire import ConditionJson, condition_of
+from ..clients import CONNECTION, address_of
+from ..options import InvalidOption, Option, choice, nearest, number, read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+OPTIONAL_COLUMNS = ("tags", "id", "source", "attributes", "group_key", "envelope", "encoding")
+REQUIRED_COLUMNS = ("type", "data")
+IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
+"""What a read adds, and the target gives anew: passed over, so that what was read can be written."""
+ROUTING_COLUMNS = {
+    "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
+    "partition": "the log chooses it by group_key; or give the option partition, for all rows",
+}
+"""Refused, unless the frame was read from a log: somebody who comes from Kafka means them to send each row its way."""
+READ_COLUMN = "sequence_number"
+"""A frame that has it was read from a log."""
+WRITER_CHARS_MAX = 200
+"""A stream adds its query's id to it; the log takes 256."""
+SPARKS_OWN = ("checkpointlocation", "queryname")
+"""What Spark hands over with the options of a stream."""
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where events go, and how."""
+
+    address: BulkAddress
+    log: str
+    columns: tuple[str | None, ...]
+    """For each column of the frame the column of the log that it is; None: it is passed over."""
+    partition: int | None = None
+    condition: AppendCondition | None = None
+    on_duplicate: Literal["fail", "skip"] = "fail"
+    writer: str | None = None
+    batch: int | None = None
+
+
+def sink_options(given: Mapping[str, str], schema: StructType, *, is_stream: bool) -> SinkOptions:
+    """The options and columns of a write. Raises InvalidOption, and InvalidInput for a column, naming the nearest."""
+    purpose = "a streaming write" if is_stream else "a write"
+    passed = {name: value for name, value in given.items() if not (is_stream and name.lower() in SPARKS_OWN)}
+    values = read_options(passed, _OPTIONS, purpose)
+    if len(logs := {values[name] for name in ("log", "path") if name in values}) != 1:
+        raise InvalidOption("one log is needed: .option('log', NAME), or its name as the path", "log")
+    if is_stream:
+        for name in ("condition", "batchId"):
+            if name in values:
+                raise InvalidOption("only a batch write takes it; inside foreachBatch there is one", name)
+    elif "batchId" in values and "writerId" not in values:
+        raise InvalidOption("it counts the batches of a writer; give writerId too", "batchId")
+    return SinkOptions(
+        address_of(values),
+        logs.pop(),
+        columns_of(schema),
+        values.get("partition"),
+        values.get("condition"),
+        values.get("onDuplicate", "fail"),
+        values.get("writerId"),
+        values.get("batchId"),
+    )
+
+
+def columns_of(schema: StructType) -> tuple[str | None, ...]:
+    """What each column of a frame is to the log; names in any case. Raises InvalidInput."""
+    names = [field.name.lower() for field in schema.fields]
+    for field in schema.fields:
+        _check_column(field.name, field.dataType)
+    for name in REQUIRED_COLUMNS:
+        if name not in names:
+            raise InvalidInput(f"there is no column {name}; the frame has {', '.join(names) or 'none'}", "columns")
+    for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
+        raise InvalidInput(f"it does not route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"a column is there twice among {', '.join(names)}", "columns")
+    return tuple([None if name in IGNORED_COLUMNS else name for name in names])
+
+
+def _check_column(given: str, type: DataType) -> None:
+    name, found = given.lower(), type.simpleString()
+    if name in IGNORED_COLUMNS:
+        return
+    if name not in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS):
+        known = [*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS]
+        raise InvalidInput(f"a log has no such column{nearest(given, known)}", f"column {given}")
+    allowed = _TYPES.get(name, ("string",))
+    if found.startswith(("varchar", "char")):
+        found = "string"
+    if found not in allowed:
+        hint = "; make text of it with to_json" if name == "data" else ""
+        raise InvalidInput(f"{' or '.join(allowed)} is expected, {found} given{hint}", f"column {given}")
+
+
+_TYPES = {
+    "data": ("binary", "string"),
+    "tags": ("array<string>",),
+    "attributes": ("map<string,string>",),
+    "envelope": ("binary",),
+    "encoding": ("tinyint", "smallint", "int", "bigint"),
+}
+
+
+def _condition(given: str) -> AppendCondition:
+    try:
+        condition = condition_of(msgspec.json.decode(given, type=ConditionJson))
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{error}, in {show(given)}") from None
+    assert condition is not None
+    check_condition(condition)
+    return condition
+
+
+def _writer(given: str) -> str:
+    if not 1 <= len(given) <= WRITER_CHARS_MAX or not given.isprintable():
+        raise ValueError
+    return given
+
+
+_OPTIONS = (
+    *CONNECTION,
+    Option("log", "the name of a log", check_log_name),
+    Option("path", "the name of a log", check_log_name),
+    Option("partition", f"a number from 0 to {PARTITIONS_MAX - 1}", number(0, PARTITIONS_MAX - 1)),
+    Option(
+        "condition", 'JSON such as {"fail_if_events_match": "type=OrderPlaced tag=order:17", "after": 42}', _condition
+    ),
+    Option("onDuplicate", "fail or skip", choice("fail", "skip")),
+    Option("writerId", f"1 to {WRITER_CHARS_MAX} printable characters", _writer),
+    Option("batchId", "a whole number", number(0)),
+)

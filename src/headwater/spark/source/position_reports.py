@@ -1,0 +1,53 @@
+"""Tells the server how far a named stream has come, so that its lag can be seen there. The stream never waits for it.
+
+What is told is what Spark has committed when it plans its next batch: the start of that. `commit` of a source comes no
+sooner, and not for the last batch. A server that cannot be told (an older one, one that is away) is told later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from ...core.errors import EventLogError
+from ...flight.client import BulkClient
+
+logger = logging.getLogger("headwater.spark")
+AGAIN_S = 30.0
+"""A position that stays is told so often, and so long nothing is told where that failed: a server that has just been
+started knows soon."""
+
+
+class PositionReports:
+    """What the server was told of one stream. It travels with a reader to the workers, so it holds no connection."""
+
+    def __init__(self, stream: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._told: dict[str, tuple[int, float]] = {}
+        """By log: the position, and when."""
+        self._failed_at: float | None = None
+        self._has_warned = False
+
+    def tell(self, client: BulkClient, positions: Mapping[str, int]) -> None:
+        """Everything up to these numbers, by log, is done with. Raises nothing of what may happen to a call."""
+        now = self._clock()
+        if self._failed_at is not None and now - self._failed_at < AGAIN_S:
+            return
+        for log, position in positions.items():
+            told = self._told.get(log)
+            if told is not None and told[0] == position and now - told[1] < AGAIN_S:
+                continue
+            try:
+                client.report_position(log, self._stream, position)
+            except EventLogError as error:
+                self._failed_at = now
+                self._warn(error)
+                return
+            self._told[log] = position, now
+        self._failed_at = None
+
+    def _warn(self, error: EventLogError) -> None:
+        if not self._has_warned:
+            logger.warning("stream %r: the server does not show its lag, the stream goes on: %s", self._stream, error)
+        self._has_warned = True

@@ -1,0 +1,114 @@
+"""Reads a slice from the log's own files where the server is on this machine, and lends them; else over Flight."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from ...core.errors import InvalidInput, StorageUnavailable
+from ...flight.calls import segment_sharing
+from ...flight.client import BulkClient
+from ...flight.schemas import Shaping
+from ...flight.wire import Ticket
+from ...storage.read.mapped_log import BATCH_BYTES, BATCH_EVENTS
+from ...storage.read.mapped_segment import Followed
+from ...storage.read.segment_sharing import CAN_LEND, Loan, batches, borrowed
+
+logger = logging.getLogger("headwater.spark")
+NUMBERS_MIN = 8192
+"""Slices of fewer numbers come over Flight, in one call; to borrow takes two."""
+_PAYLOAD = frozenset({"data", "envelope"})
+ASKS_AGAIN_S = 60.0
+"""After a server was found to be elsewhere, or to lend nothing."""
+
+_refusing: dict[str, float] = {}
+"""Servers that are not asked, by the address in use, and until when."""
+_lock = threading.Lock()
+
+
+def read(client: BulkClient, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+    """The batches of a ticket, as `client.read` gives them, which does what cannot be borrowed."""
+    shaping = Shaping(ticket)
+    while (found := _borrowed(client, ticket)) is not None:
+        loan, parts = found
+        for batch in batches(
+            parts, loan.after, loan.upto, shaping.columns, events=BATCH_EVENTS, bytes=BATCH_BYTES
+        ):  # fmt: skip
+            yield shaping.shape(batch)
+        ticket = replace(ticket, after=loan.upto)
+        if loan.upto == ticket.upto:
+            return
+    yield from client.read(ticket)
+
+
+def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]] | None:
+    """What is lent of a ticket: of its beginning at least. Raises what BulkClient raises."""
+    if not CAN_LEND or not _is_worth_it(ticket) or _refuses(client.url):
+        return None
+    try:
+        lender = client.lender(ticket, os.getuid())
+        if not lender.socket:
+            _note_refusal(client.url, "the server lends none")
+            return None
+        message, descriptors = segment_sharing.take(lender)
+        if not message:
+            logger.info("a slice of log %s is read over Flight: its segments are not lent", ticket.log)
+            return None
+        loan = _loan(message, descriptors)
+        parts = borrowed(loan, descriptors)
+        _check(loan, ticket)
+        return loan, parts
+    except (OSError, InvalidInput, StorageUnavailable, msgspec.MsgspecError) as error:
+        _note_refusal(client.url, str(error))
+        return None
+
+
+def _loan(message: bytes, descriptors: list[int]) -> Loan:
+    """What is said of the descriptors; they are closed where that is not understood. Raises MsgspecError."""
+    try:
+        return msgspec.json.decode(message, type=Loan)
+    except msgspec.MsgspecError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+
+
+def _check(loan: Loan, ticket: Ticket) -> None:
+    """Raises StorageUnavailable unless it is the beginning of what was asked for."""
+    assert ticket.after is not None and ticket.upto is not None, "it was worth it"
+    if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
+        asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
+        raise StorageUnavailable(f"{asked}, and {loan.after + 1} to {loan.upto} lent")
+
+
+def _is_worth_it(ticket: Ticket) -> bool:
+    """Whether it asks for the payloads of all events of a large range.
+
+    Some of the events are found by an index, which is the server's. And who borrows a frame checks all of it, which the
+    server has done: without payloads that costs more than what is asked for costs to be sent.
+    """
+    if ticket.query is not None or ticket.partition is not None or ticket.incarnation is None:
+        return False
+    if ticket.columns is not None and not _PAYLOAD.intersection(ticket.columns):
+        return False
+    return ticket.after is not None and ticket.upto is not None and ticket.upto - ticket.after >= NUMBERS_MIN
+
+
+def _refuses(url: str) -> bool:
+    with _lock:
+        return time.monotonic() < _refusing.get(url, 0.0)
+
+
+def _note_refusal(url: str, reason: str) -> None:
+    with _lock:
+        is_news = url not in _refusing
+        _refusing[url] = time.monotonic() + ASKS_AGAIN_S
+    if is_news:
+        logger.info("logs of %s are read over Flight: %s", url, reason)

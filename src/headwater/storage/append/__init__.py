@@ -1,0 +1,1 @@
+"""Appends: one writer owns order and time."""

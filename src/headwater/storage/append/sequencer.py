@@ -1,0 +1,549 @@
+"""The sequencer: gives events their numbers and makes them durable, many appends under one fsync.
+
+Two threads. The committer takes what waits, judges each append against everything applied before it, numbers and
+encodes one frame for all that pass. The writer writes the frames that wait, syncs once, publishes the new head and
+answers. No linger: while one fsync runs, the next group gathers. An answer that depends on an event (its own, or one
+that it conflicts with) goes out after that event is durable, because it queues behind it.
+
+A small frame is not worth the way to another thread: where nothing is under way, the committer writes it, syncs,
+publishes and answers by itself, and the next group gathers meanwhile. So it does with a large one that nothing waits
+behind; else the writer gets it, and the next group is judged while it is written.
+
+If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
+judged again on what the log then has. If the log is another's by then, nothing is judged any more: see `NotPrimary`.
+If it does not answer for long, who waits is told that the outcome is unknown; the frames stay in flight.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol
+
+from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded
+from ...core.limits import EventColumns
+from ...core.log import AppendRequest, LogStatistics
+from ..disk.locks import LockLostMeanwhile
+from ..frames.encoding import Chain, EncodedFrame, encode
+from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, NotKept
+from ..frames.mark import FrameMark
+from .prepared import PreparedColumns
+
+logger = logging.getLogger("headwater.storage")
+
+GROUP_EVENTS_MAX = 4096
+GROUP_BYTES_MAX = 8 * 1024 * 1024
+FRAMES_IN_FLIGHT_MAX = 8
+SMALL_FRAME_EVENTS = 128
+"""A frame of so many events or fewer is written by the committer. To judge as many takes 0.5 ms; a sync some 0.2."""
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Verdict(NamedTuple):
+    """What came of judging a group: the events to write, and the partition of each."""
+
+    columns: EventColumns | None
+    """Of all appends that pass, in order; None if none has events to write."""
+    partitions: list[int]
+    """May be empty where all are 0."""
+    marks: Sequence[FrameMark] = ()
+    """Of exactly-once writers, for the frame."""
+
+
+class Judge(Protocol):
+    """Decides over appends, on the state that everything applied so far makes. The committer's own."""
+
+    def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
+        """Decide each append, in order, and set its `result` or `error`. What passes is applied, from `first` on."""
+
+    def record(self, request: AppendRequest, head: int) -> None:
+        """Decide an append without events, whose mark alone is to be kept; everything is durable up to that head.
+
+        What passes is durable when this returns.
+        """
+
+    def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
+        """These events went into that frame, which is in flight now."""
+
+    def landed(self, head: int) -> None:
+        """The frames up to that number can be read now: they need not be held any more."""
+
+    def rollback(self, above: int) -> None:
+        """Forget what was applied above that number."""
+
+    def catch_up(self, frame_log: FrameLog, after: int) -> None:
+        """Apply the frames that others appended above that number."""
+
+    def next_recorded_at(self) -> int:
+        """The time of the next frame, never before the last one's."""
+
+
+class _Flight(NamedTuple):
+    """What the writer gets: a frame (or none, if only refusals wait their turn) and whom to answer after it."""
+
+    frame: EncodedFrame | None
+    requests: list[AppendRequest]
+
+
+_WAKE = object()
+"""In the inbox: nothing to append, but something to look at."""
+
+
+class Sequencer:
+    """The single writer of one log."""
+
+    def __init__(
+        self,
+        name: str,
+        frame_log: FrameLog,
+        judge: Judge,
+        statistics: LogStatistics,
+        publish: Callable[[int], None],
+        *,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        """`publish` gets each new durable head, from the writer thread. `fatal` ends the process.
+
+        It writes in the term that the frame log is in now, and in no other.
+        """
+        self._name = name
+        self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
+        self._term = frame_log.term
+        self._nonce = self._term.nonce
+        """Tells this writer's frames from everybody else's, and from each other."""
+        self._stepped_down: NotPrimary | None = None
+        """Why nothing is appended: the log is another's, which may be `follow`ed."""
+        self._waiting_bytes_max = waiting_bytes_max
+        self._fatal = fatal or end_process
+        self._inbox: SimpleQueue[object] = SimpleQueue()
+        """AppendRequests; None = stop, behind everything taken."""
+        self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
+        """None = stop."""
+        self._held: AppendRequest | None = None
+        """Taken from the inbox, but too large for the group before it."""
+        self._again: deque[list[AppendRequest]] = deque()
+        """Groups to judge again, before anything new."""
+        self._flights_sent = self._flights_done = 0
+        """Handed to the writer (counted by the committer), and done with (counted by the writer)."""
+        self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
+        self._admission = threading.Lock()
+        self._waiting_bytes = 0
+        self._is_closed = False
+        self._grounded: list[_Flight] = []
+        self._refusal: EventLogError | HeadMoved | None = None
+        """Why the frame log refused the grounded flights; handed from the writer to the committer."""
+        self._resume = threading.Event()
+        self._answering = threading.Lock()
+        """Guards who is answered: the flights below, in order, and the requests of each, which go when they are; and
+        `_held`."""
+        self._unanswered: deque[_Flight] = deque()
+        self._applied_head = frame_log.head
+        self._last_crc = frame_log.last_crc
+        self.durable_head = frame_log.head
+        self._durable_crc = frame_log.last_crc
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, request: AppendRequest) -> None:
+        """Queue an append. Raises Overloaded, Closed, NotPrimary, StorageUnavailable."""
+        size = request.columns.bytes
+        with self._admission:
+            if self._is_closed:
+                raise self._frame_log.unavailable or Closed(self._name)
+            if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
+                raise refusal
+            if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
+                self._statistics.refused += 1
+                raise Overloaded(self._waiting_bytes, self._waiting_bytes_max)
+            self._waiting_bytes += size
+            self._statistics.queued_bytes = self._waiting_bytes
+            self._statistics.queued_requests += 1
+            if not self._threads:
+                self._start()
+            self._inbox.put(request)
+
+    def step_aside(self) -> None:
+        """Others append: what is to be appended here is refused until `begin_term`. Before anything was."""
+        self._stepped_down = NotPrimary(self._name)
+
+    def follow(self) -> None:
+        """Take up the frames that others have put into the log. One thread at a time, and between `step_aside` and
+        `begin_term` alone, while there is no committer.
+        """
+        assert self._stepped_down is not None and not self._threads
+        self._judge.catch_up(self._frame_log, self.durable_head)
+        self._stand_at_end()
+        self._publish(self.durable_head)
+
+    def begin_term(self) -> None:
+        """From now on appends are taken, in the term that the frame log is in; what it has was followed."""
+        assert not self._threads
+        self._term = self._frame_log.term
+        self._nonce = self._term.nonce
+        self._stand_at_end()
+        with self._admission:
+            self._stepped_down = None
+
+    def _stand_at_end(self) -> None:
+        self._applied_head = self.durable_head = self._frame_log.head
+        self._last_crc = self._durable_crc = self._frame_log.last_crc
+
+    def close(self) -> None:
+        """Take no more; everything taken is answered before this returns."""
+        with self._admission:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._inbox.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        for role, target in (("committer", self._commit_all), ("writer", self._write_all)):
+            thread = threading.Thread(target=self._guarded, args=(target,), name=f"{self._name}-{role}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, target: Callable[[], None]) -> None:
+        """A thread of the sequencer that dies would leave callers waiting for ever: end the process instead."""
+        try:
+            target()
+        except BaseException as error:
+            logger.critical("log %s: the sequencer failed", self._name, exc_info=error)
+            self._fatal(f"log {self._name}: {error!r}")
+
+    # The committer.
+
+    def _commit_all(self) -> None:
+        is_stopping = False
+        while True:
+            if self._refusal is not None:
+                self._reground()
+            if is_stopping and not self._again and self._has_settled():
+                self._flights.put(None)
+                return
+            self._judge.landed(self.durable_head)
+            if self._again:
+                group = self._again.popleft()
+            elif not is_stopping:
+                group, is_stopping = self._take()
+            else:
+                continue
+            if not group:
+                continue
+            if self._stepped_down is not None:
+                self._refuse(group, self._stepped_down)
+                continue
+            if not group[0].columns.count:
+                self._record(group)
+                continue
+            if self._refusal is None:
+                self._commit(group)
+            else:  # what was refused comes first
+                self._again.appendleft(group)
+            del group  # nothing is to be kept until the next append comes
+
+    def _take(self) -> tuple[list[AppendRequest], bool]:
+        """Wait for appends; take all that wait and fit one group, and whether to stop after them."""
+        group: list[AppendRequest] = []
+        events = size = 0
+        request = self._take_held() or self._inbox.get()
+        while isinstance(request, AppendRequest):
+            events += request.columns.count
+            size += request.columns.bytes
+            if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
+                self._held = request
+                break
+            if group and _goes_alone(request):
+                self._held = request
+                break
+            group.append(request)
+            if _goes_alone(request):
+                break
+            try:
+                request = self._inbox.get_nowait()
+            except Empty:
+                break
+        return group, request is None
+
+    def _take_held(self) -> AppendRequest | None:
+        with self._answering:
+            held, self._held = self._held, None
+        return held
+
+    def _commit(self, group: list[AppendRequest]) -> None:
+        """Judge a group, encode one frame of what passes, hand it to the writer."""
+        recorded_at = self._judge.next_recorded_at()
+        columns, partitions, marks = self._judge.judge(group, self._applied_head + 1)
+        frame = None
+        if columns is not None:
+            frame = self._encoded(columns, partitions, recorded_at, marks)
+            self._judge.applied(frame, columns)
+            self._applied_head, self._last_crc = frame.last, frame.crc
+        self._send(_Flight(frame, group))
+
+    def _encoded(
+        self, columns: EventColumns, partitions: list[int], recorded_at: int, marks: Sequence[FrameMark]
+    ) -> EncodedFrame:
+        self._nonce += len(marks) if isinstance(columns, PreparedColumns) else 1
+        link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
+        if isinstance(columns, PreparedColumns):
+            return columns.encode(self._applied_head + 1, recorded_at, link, marks)
+        return encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
+
+    def _record(self, group: list[AppendRequest]) -> None:
+        """Keep a mark that comes without events: rare, so it waits until everything before it is durable."""
+        if not self._has_settled():
+            self._again.appendleft(group)
+            return
+        (request,) = group
+        self._judge.next_recorded_at()
+        self._judge.record(request, self.durable_head)
+        self._answer(group)
+
+    def _send(self, flight: _Flight) -> None:
+        """Write a small frame, or whatever nothing waits behind, here, if nothing is under way; else the writer does.
+
+        Whether something was refused is looked at last: the writer says so before it says that it is done.
+        """
+        with self._answering:
+            self._unanswered.append(flight)
+        if (
+            (_is_small(flight) or self._nothing_waits())
+            and self._flights_sent == self._flights_done
+            and self._refusal is None
+        ):
+            if (refusal := self._write([flight])) is not None:
+                self._ground([flight], refusal)
+        else:  # on top of what was refused, too: it is rolled back with that
+            self._slots.acquire()
+            self._flights_sent += 1
+            self._flights.put(flight)
+
+    def _nothing_waits(self) -> bool:
+        return self._held is None and self._inbox.empty() and not self._again
+
+    def _reground(self) -> None:
+        """The frame log refused frames: roll back all in flight; refuse their appends, or judge them again.
+
+        The writer waits meanwhile, so that nothing else moves.
+        """
+        refusal, grounded = self._refusal, [*self._grounded]
+        while not self._flights.empty():  # encoded on top of what was refused
+            flight = self._flights.get()
+            assert flight is not None
+            grounded.append(flight)
+            self._flights_sent -= 1
+            self._slots.release()
+        with self._answering:
+            self._unanswered.clear()
+        self._judge.rollback(self.durable_head)
+        if isinstance(refusal, HeadMoved) and refusal.head.term != self._term:
+            refusal = self._step_down(refusal.head)
+        if isinstance(refusal, HeadMoved):
+            self._judge.catch_up(self._frame_log, self.durable_head)
+            self.durable_head, self._durable_crc = self._frame_log.head, self._frame_log.last_crc
+            self._publish(self.durable_head)
+            self._judge_again(grounded)
+        elif isinstance(refusal, NotAdopted):  # of the first: nobody else's append is to fail by it
+            self._refuse(grounded[0].requests, refusal)
+            self._judge_again(grounded[1:])
+        elif refusal is not None:
+            for flight in grounded:
+                self._refuse(flight.requests, refusal)
+        self._applied_head, self._last_crc = self._frame_log.head, self._frame_log.last_crc
+        self._grounded, self._refusal = [], None
+        self._resume.set()
+
+    def _judge_again(self, flights: list[_Flight]) -> None:
+        for flight in flights:
+            for request in flight.requests:
+                request.result = request.error = None
+        self._again.extendleft([flight.requests for flight in reversed(flights)])
+
+    def _refuse(self, requests: list[AppendRequest], refusal: EventLogError) -> None:
+        for request in requests:
+            request.result, request.error = None, refusal
+        self._statistics.refused += len(requests)
+        self._answer(requests)
+
+    def _step_down(self, head: Head) -> NotPrimary:
+        """The log is another's: nothing that waits is judged any more, for it may be on what is not the log's end."""
+        return self._stop_appending(f"another server appends to it now (term {head.term.number})")
+
+    def _stop_appending(self, why: str) -> NotPrimary:
+        logger.error("log %s: %s, so this one stops", self._name, why)
+        refusal = NotPrimary(self._name)
+        with self._admission:
+            self._stepped_down = refusal
+        return refusal
+
+    def _has_settled(self) -> bool:
+        """Wait until the writer is done with everything, or refuses some of it; whether it refused nothing."""
+        held = 0
+        while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal gives slots back, but not all
+            self._slots.acquire()
+            held += 1
+        for _ in range(held):
+            self._slots.release()
+        return self._refusal is None
+
+    # The writer.
+
+    def _write_all(self) -> None:
+        while (flight := self._flights.get()) is not None:
+            flights = [flight]
+            while not self._flights.empty() and (flight := self._flights.get()) is not None:
+                flights.append(flight)
+            refusal = self._write(flights)
+            if refusal is not None:
+                self._ground(flights, refusal)
+            self._flights_done += len(flights)
+            if self._inbox.empty():  # the committer may let go of what it holds
+                self._inbox.put(_WAKE)
+            for _ in flights:
+                self._slots.release()
+            if refusal is not None:
+                self._resume.wait()
+            if flight is None:
+                return
+            del flights, flight  # as the committer does
+
+    def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
+        """Write and sync, publish and answer. What the frame log refuses stays unanswered."""
+        frames = [flight.frame for flight in flights if flight.frame is not None]
+        if frames:
+            begin = time.perf_counter()
+            expected = Head(self.durable_head, self._durable_crc, self._term)
+            try:
+                self._frame_log.append_frames(frames, expected, self._tell_unknown)
+            except (LockLostMeanwhile, OutcomeUnknown):  # a home knows the log by its key alone
+                self._taken(flights)
+                return OutcomeUnknown(self._name)
+            except (EventLogError, HeadMoved) as refusal:
+                self._taken(flights)
+                return refusal
+            except NotKept as error:
+                self._answer(self._taken(flights))
+                for flight in flights:
+                    flight.requests.clear()
+                return self._stop_appending(f"what is appended cannot be read here any more ({error})")
+            except OSError as error:
+                logger.critical("log %s: writing failed, what is on the disk is unknown: %s", self._name, error)
+                self._fatal(f"log {self._name}: writing failed: {error}")
+                raise
+            self._count_commit(time.perf_counter() - begin)
+            self.durable_head, self._durable_crc = frames[-1].last, frames[-1].crc
+            self._publish(self.durable_head)
+        self._answer(self._taken(flights))
+        return None
+
+    def _taken(self, flights: Sequence[_Flight]) -> list[AppendRequest]:
+        """The requests of the first flights that are to be answered, which nobody else answers from now on."""
+        with self._answering:
+            for _ in flights:
+                self._unanswered.popleft()
+            return list(chain.from_iterable([flight.requests for flight in flights]))
+
+    def _tell_unknown(self) -> None:
+        """What is in flight has no answer yet, and nobody shall wait longer; what was not sent is refused.
+
+        Called by a thread of the frame log's.
+        """
+        with self._answering:
+            overdue = list(chain.from_iterable([flight.requests for flight in self._unanswered]))
+            for flight in self._unanswered:
+                flight.requests.clear()
+        for request in overdue:
+            request.result, request.error = None, OutcomeUnknown(self._name)
+        self._answer(overdue)
+        if (refusal := self._frame_log.unavailable) is not None:
+            self._refuse(self._not_begun(), refusal)
+
+    def _not_begun(self) -> list[AppendRequest]:
+        """Take the appends that wait to be judged; whatever else is in the inbox stays."""
+        found = [held] if (held := self._take_held()) is not None else []
+        for _ in range(self._inbox.qsize()):
+            try:
+                each = self._inbox.get_nowait()
+            except Empty:
+                break
+            if isinstance(each, AppendRequest):
+                found.append(each)
+            else:
+                self._inbox.put(each)
+        return found
+
+    def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
+        """Hand what is not durable back to the committer, which rolls back while the writer waits."""
+        head, landed = self._frame_log.head, 0
+        if isinstance(refusal, EventLogError):  # the first frames may have found room
+            for flight in flights:
+                if flight.frame is not None:
+                    if flight.frame.last > head:
+                        break
+                    self.durable_head, self._durable_crc = flight.frame.last, flight.frame.crc
+                    self._publish(self.durable_head)
+                self._answer(flight.requests)
+                landed += 1
+        self._resume.clear()
+        self._grounded = flights[landed:]
+        self._refusal = refusal
+        self._inbox.put(_WAKE)
+
+    def _count_commit(self, seconds: float) -> None:
+        self._statistics.commits += 1
+        self._statistics.fsync_seconds += seconds
+        self._statistics.fsync_seconds_max = max(self._statistics.fsync_seconds_max, seconds)
+        self._statistics.fsync_peaks.add(int(time.monotonic()), seconds)
+
+    def _answer(self, requests: Iterable[AppendRequest]) -> None:
+        """Give requests back to whom they came from: one call for all of one caller."""
+        by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
+        size = count = appends = events = appended = 0
+        for request in requests:
+            columns, result = request.columns, request.result
+            size += columns.bytes
+            count += 1
+            if request.error is None:
+                appends += 1
+                assert result is not None
+                if not result.was_stored:
+                    events += columns.count
+                    appended += columns.bytes
+            if (finished := by_caller.get(request.deliver)) is None:
+                by_caller[request.deliver] = [request]
+            else:
+                finished.append(request)
+        statistics = self._statistics
+        statistics.appends += appends
+        statistics.events_appended += events
+        statistics.bytes_appended += appended
+        with self._admission:
+            self._waiting_bytes -= size
+            statistics.queued_bytes = self._waiting_bytes
+            statistics.queued_requests -= count
+        for deliver, finished in by_caller.items():
+            deliver(finished)
+
+
+def _goes_alone(request: AppendRequest) -> bool:
+    """Whether it is a group by itself: a mark alone, or what is a segment."""
+    return not request.columns.count or isinstance(request.columns, PreparedColumns)
+
+
+def _is_small(flight: _Flight) -> bool:
+    frame = flight.frame
+    return frame is None or frame.last - frame.first < SMALL_FRAME_EVENTS
+
+
+def end_process(reason: str) -> None:
+    """End the process at once: what was acknowledged is on disk, and nothing more can be promised."""
+    os.write(2, f"headwater: {reason}; ending at once, restart to recover\n".encode())
+    os.abort()

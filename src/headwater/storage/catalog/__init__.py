@@ -1,0 +1,1 @@
+"""Which directory belongs to which log, and how far back each log goes."""

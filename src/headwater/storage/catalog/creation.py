@@ -1,0 +1,88 @@
+"""The directories of logs: made when a log is, or when a copy of it begins, and taken out of the way."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from pathlib import Path
+
+from ...core.clocks import wall_clock_ms
+from ...core.errors import EventLogError
+from ...core.state import StateStore
+from ..disk.system import make_directory, sync_directory
+from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
+from .directories import LOGS, known_logs, unknown_directories
+from .identity import known_identity, meta_of
+
+logger = logging.getLogger("headwater.storage")
+
+
+def new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
+    """What a log begins as, in a new incarnation whose first number follows `floor`; `now` in ms."""
+    incarnation = uuid.uuid4().hex
+    return Meta(
+        name=name,
+        incarnation=incarnation,
+        segments_id=incarnation,
+        id_seed=secrets.randbits(64),
+        created_at=now,
+        partitions=partitions,
+        first_retained=floor + 1,
+        known_from=floor + 1,
+        voids=[(1, floor)] if floor else [],
+    )
+
+
+def make_log_directory(directory: Path, meta: Meta) -> None:
+    """An empty log; it is there for good when this returns. Raises OSError."""
+    for part in (FRAMES, INDEX, HISTORY):
+        make_directory(directory / part)
+    meta.write(directory)
+    sync_directory(directory.parent)
+
+
+def make_copies(directory: Path, state: StateStore) -> None:
+    """In a data directory, make those of the logs that its home has, as empty ones, and set aside all others."""
+    for entry in known_logs(state).values():
+        log = directory / LOGS / entry.directory
+        if known_identity(state, log) is None:
+            continue  # of a version without a journal
+        if log.is_dir() and not (log / FRAMES).is_dir():
+            set_aside(log, "it is not whole")  # making it was interrupted
+        if not log.is_dir():
+            make_log_directory(log, meta_of(state, log))
+        elif is_renewed(state, log):
+            meta_of(state, log).write(log)
+    for paths in unknown_directories(directory, state).values():
+        for path in paths:
+            set_aside(path, "its home does not have this log any more")
+
+
+def is_renewed(state: StateStore, log: Path) -> bool:
+    """Whether another server made the log a new incarnation since its copy was written."""
+    identity = known_identity(state, log)
+    try:
+        meta = read_meta(log)
+    except EventLogError:
+        return False  # that is told when it is opened
+    return identity is not None and (
+        meta.segments_id == identity.segments_id and meta.incarnation != identity.incarnation
+    )
+
+
+def begin_anew(log: Path, state: StateStore, why: str) -> None:
+    """Set aside the copy of a log, and make an empty one."""
+    set_aside(log, why)
+    make_log_directory(log, meta_of(state, log))
+
+
+def set_aside(log: Path, why: str) -> None:
+    """Take the copy of a log out of the way. It is not removed: nobody else may have what is in it."""
+    data = log.parent.parent
+    aside = data / f"aside-{log.name}-{wall_clock_ms()}"
+    if log.exists():  # it may have had two names
+        log.rename(aside)
+    sync_directory(data)
+    sync_directory(log.parent)
+    logger.warning("%s: %s; it is %s now, remove it if nobody needs it", log, why, aside)

@@ -1,0 +1,158 @@
+"""Which directory is whose: what the state knows of logs, and what lies below `logs/`, held against each other.
+
+A log that the state has forgotten would be begun anew at 1, beside its events; one whose directory is gone would be
+taken for damaged by chance. Both are stopped, each with what to do, and the other logs go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...core.errors import EventLogError, LogExists, StorageCorrupted
+from ...core.settings import LOG_NAME, SYSTEM_LOG, LogSettings
+from ...core.state import StateStore
+from ...formats.decoders import json_decoder
+from ..segments.meta import FRAMES, META_NAME, read_meta
+
+LOGS = "logs"
+LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
+
+EVERY_LOG = "*"
+"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
+RESTORE_JUMP = 10**12
+"""A log whose numbers are not all known goes on at the next multiple of this: years of events at any rate, and room for
+a million such jumps."""
+
+_INCARNATION = re.compile("[0-9a-f]{8}")
+"""What the names of directories end with: the first digits of the incarnation."""
+
+
+class LogEntry(msgspec.Struct):
+    """What the state knows of a log."""
+
+    directory: str
+    settings: LogSettings
+
+
+def known_logs(state: StateStore) -> dict[str, LogEntry]:
+    """The logs that the state knows, by name."""
+    return {name: json_decoder(LogEntry).decode(entry.value) for name, entry in state.items(LOG_KIND)}
+
+
+def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Path]]:
+    """The directories of logs that the state knows neither as logs nor as trash, by the names that they may have."""
+    known = {entry.directory for entry in known_logs(state).values()} | {name for name, _ in state.items(TRASH_KIND)}
+    found: dict[str, list[Path]] = {}
+    for path in sorted((directory / LOGS).glob("*")):
+        if path.name not in known and is_of_a_log(path):
+            for name in _names(path):
+                found.setdefault(name, []).append(path)
+    return found
+
+
+def stopped_logs(directory: Path, state: StateStore) -> dict[str, StorageCorrupted]:
+    """The logs that cannot be opened because state and directories disagree about them, and what to do."""
+    unknown, known = unknown_directories(directory, state), known_logs(state)
+    stopped = {name: _forgotten(name, paths) for name, paths in unknown.items() if name not in known}
+    missing = {name: entry for name, entry in known.items() if not (directory / LOGS / entry.directory).is_dir()}
+    return stopped | {name: missing_directory(directory, name, entry, unknown) for name, entry in missing.items()}
+
+
+def left_over(directory: Path, state: StateStore) -> list[Path]:
+    """Directories that the state does not know, of logs that it has elsewhere: they stop nothing."""
+    known = known_logs(state)
+    return [path for name, paths in unknown_directories(directory, state).items() if name in known for path in paths]
+
+
+def missing_directory(
+    directory: Path, name: str, entry: LogEntry, unknown: Mapping[str, Iterable[Path]]
+) -> StorageCorrupted:
+    """What is said of a log that the state knows and whose directory is not there."""
+    remedy = (
+        f"put it back, restore a backup (headwater restore), or give the log up, so that one of its name begins anew "
+        f"(headwater check --accept-loss {name})"
+    )
+    if others := [path.name for path in unknown.get(name, ())]:
+        remedy += f"; {' and '.join(others)} may be it: headwater check --adopt {name}"
+    return StorageCorrupted(str(directory / LOGS / entry.directory), f"the directory of log {name} is missing", remedy)
+
+
+def adopt(directory: Path, state: StateStore, name: str) -> Path:
+    """Have the state know a log again by its directory; answers that.
+
+    It keeps the settings that the state has of it, or gets the default ones, which forget nothing. Raises
+    StorageCorrupted (there is no such directory, or more than one, or it does not say what it is), LogExists.
+    """
+    entry = known_logs(state).get(name)
+    if entry is not None and (directory / LOGS / entry.directory).is_dir():
+        raise LogExists(name)
+    unknown = unknown_directories(directory, state)
+    found = unknown.get(name, [])
+    if not found:
+        raise _not_to_adopt(directory, name, sorted(set(unknown) & set(stopped_logs(directory, state))))
+    if len(found) > 1:
+        what = f"{', '.join(path.name for path in found)} may be that of log {name}"
+        raise StorageCorrupted(str(directory / LOGS), what, "leave the one that is there")
+    meta = read_meta(found[0])
+    if meta.name != name:
+        problem = f"it is of a log {meta.name!r}, as {META_NAME} says, not {name!r}"
+        raise StorageCorrupted(str(found[0]), problem, f"headwater check --adopt {meta.name}")
+    settings = entry.settings if entry is not None else LogSettings(partitions=meta.partitions)
+    state.put(LOG_KIND, name, msgspec.json.encode(LogEntry(found[0].name, settings)))
+    return found[0]
+
+
+def _not_to_adopt(directory: Path, name: str, others: Sequence[str]) -> StorageCorrupted:
+    problem = f"{name!r} given, but no directory is that of log {name}"
+    remedy = f"{', '.join(others)} can be adopted" if others else "there is no directory that the state does not know"
+    return StorageCorrupted(str(directory / LOGS), problem, remedy)
+
+
+def give_up(state: StateStore, name: str) -> int:
+    """Forget a log whose directory is gone; answers the number above which one of that name will begin.
+
+    How far it went is not known, so that number lies above whatever it can have been.
+    """
+    floors = [int(entry.value) for key in (name, EVERY_LOG) if (entry := state.get(FLOOR_KIND, key))]
+    floor = beyond(max(floors, default=0))
+    state.put(FLOOR_KIND, name, str(floor).encode())
+    state.delete(LOG_KIND, name)
+    return floor
+
+
+def beyond(number: int) -> int:
+    """A number above all that can have been issued since `number` was."""
+    return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
+
+
+def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
+    problem = f"the state knows no log {name}, but its directory is there; a new one would begin at 1 beside it"
+    remedy = (
+        f"adopt it, with settings that drop nothing (headwater check --adopt {name}), restore a backup (headwater "
+        f"restore), or move the directory away if the log was deleted"
+    )
+    return StorageCorrupted(", ".join(map(str, paths)), problem, remedy)
+
+
+def is_of_a_log(path: Path) -> bool:
+    """Whether it is more than a directory of the file system's own, such as lost+found."""
+    return (path / META_NAME).exists() or (path / FRAMES).is_dir()
+
+
+def _names(path: Path) -> set[str]:
+    """The name in its META, and that with which the directory begins, if it is called as directories of logs are.
+
+    Where META cannot be read, the latter alone.
+    """
+    begins, _, ends = path.name.rpartition(".")
+    try:
+        names = {read_meta(path).name}
+    except EventLogError:  # whoever opens or adopts it is told
+        names = {begins}
+    if _INCARNATION.fullmatch(ends):
+        names.add(begins)
+    return {name for name in names if LOG_NAME.fullmatch(name) or name == SYSTEM_LOG}

@@ -1,0 +1,134 @@
+"""Who a log is, by two copies: its META.json, and the state's journal, which has it first.
+
+What makes a log that log (its incarnation, the seeds of its checksums, numbers that are no events of it) would be lost
+with one small file. So the state has it too, under the name of the log's directory: a damaged META.json is made anew
+from it, and one that says something else is not believed. Facts of the directory alone (how it was closed, its epoch)
+are in META.json only; how far the log is trimmed is `trim_point`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...core.errors import StorageCorrupted
+from ...core.state import StateStore
+from ...formats.decoders import json_decoder
+from ...formats.newer import WrittenByNewer
+from ..segments.meta import META_NAME, Meta, read_meta
+from .trim_point import trimmed_in
+
+logger = logging.getLogger("headwater.storage")
+
+IDENTITY_KIND = "log-identity"
+_FIXED = ("name", "incarnation", "segments_id", "id_seed", "created_at", "partitions")
+_GROWING = ("voids", "lost", "distrusted")
+_REMEDY = (
+    "put back the state that belongs to this log, or restore a backup (headwater restore), or accept what META.json "
+    "says (headwater check --accept-loss {name})"
+)
+
+
+class LogIdentity(msgspec.Struct, frozen=True):
+    """What the journal has of a log: the fields of `Meta` of these names."""
+
+    name: str
+    incarnation: str
+    segments_id: str
+    id_seed: int
+    created_at: int
+    partitions: int
+    voids: list[tuple[int, int]]
+    lost: list[tuple[int, int]]
+    distrusted: list[tuple[int, int, int]]
+    has_marks: bool
+
+
+def record_identity(state: StateStore, directory: Path, meta: Meta) -> None:
+    """Enter who the log of that directory is, durably. To be done before META.json says so."""
+    identity = LogIdentity(**{name: getattr(meta, name) for name in LogIdentity.__struct_fields__})
+    state.put(IDENTITY_KIND, directory.name, msgspec.json.encode(identity))
+
+
+def forget_identity(state: StateStore, directory: Path) -> None:
+    """The log of that directory is gone."""
+    state.delete(IDENTITY_KIND, directory.name)
+
+
+def known_identity(state: StateStore, directory: Path) -> LogIdentity | None:
+    """What the state has of the log of that directory; of one that no version with a journal has opened, nothing."""
+    entry = state.get(IDENTITY_KIND, directory.name)
+    if entry is None:
+        return None
+    try:
+        return json_decoder(LogIdentity).decode(entry.value)
+    except msgspec.MsgspecError as error:
+        raise WrittenByNewer(f"the identity of {directory.name} in the state", str(error)) from None
+
+
+def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
+    """The META of a log directory, as both copies have it, and what is to be told of it. Writes nothing.
+
+    Where META.json is damaged, or was not written any more after the state was, the journal counts.
+    Raises StorageCorrupted: they disagree, or there is no copy; StorageUnavailable (a newer format).
+    """
+    identity = known_identity(state, directory)
+    try:
+        meta = read_meta(directory)
+    except StorageCorrupted as error:
+        if identity is None:
+            raise
+        return _made_anew(state, identity), f"{error.problem}: {META_NAME} is made anew from the journal"
+    if identity is None:
+        return meta, None
+    for name in _FIXED:
+        said, known = getattr(meta, name), getattr(identity, name)
+        if said != known:
+            raise _disagree(directory, meta, f"{name} is {said!r} in {META_NAME}, but {known!r} in the state")
+    changes: dict[str, Any] = {}
+    for name in _GROWING:
+        said, known = getattr(meta, name), getattr(identity, name)
+        if said != known[: len(said)]:
+            raise _disagree(directory, meta, f"{name} is not the same in {META_NAME} and in the state")
+        changes[name] = known
+    if meta.has_marks and not identity.has_marks:
+        raise _disagree(directory, meta, f"has_marks is true in {META_NAME}, but false in the state")
+    return meta.changed(**changes, has_marks=identity.has_marks), None
+
+
+def accept_identity(state: StateStore, directory: Path) -> Meta:
+    """What `identified` says; where META.json and the state disagree, META.json, which the state believes from then on.
+
+    Raises StorageCorrupted, StorageUnavailable.
+    """
+    try:
+        meta, told = identified(state, directory)
+    except StorageCorrupted:
+        meta, told = read_meta(directory), None
+    record_identity(state, directory, meta)
+    if told is not None:
+        meta.write(directory)
+    return meta
+
+
+def meta_of(state: StateStore, directory: Path) -> Meta:
+    """The META of a log directory as the state alone has it. Raises StorageCorrupted: it knows of none."""
+    identity = known_identity(state, directory)
+    if identity is None:
+        raise StorageCorrupted(str(directory), "the state does not know whose it is", "use a newer headwater")
+    return _made_anew(state, identity)
+
+
+def _made_anew(state: StateStore, identity: LogIdentity) -> Meta:
+    """As after a kill: how the log ended is looked for in its frames."""
+    meta = Meta(**{name: getattr(identity, name) for name in LogIdentity.__struct_fields__})
+    said = trimmed_in(state, meta)
+    return meta.changed(first_retained=said.first_retained, known_from=said.known_from)
+
+
+def _disagree(directory: Path, meta: Meta, problem: str) -> StorageCorrupted:
+    remedy = _REMEDY.format(name=meta.name)
+    return StorageCorrupted(str(directory), f"{problem}: one of them is not what was written", remedy)

@@ -1,0 +1,1 @@
+"""System calls, locks, free space and small checked files."""

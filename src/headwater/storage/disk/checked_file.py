@@ -1,0 +1,152 @@
+"""Files that are replaced whole, with a checksum over every byte: small ones of JSON, and binary ones with a lead.
+
+The last field of a file of JSON is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits
+as zeros. So a flip is found wherever it is: in a value, in the name of a field, in white space, in the checksum.
+
+A binary file begins with a lead of LEAD_BYTES: eight bytes that name its kind, the CRC32C of all that is behind the
+lead, and four bytes that are zero.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Collection
+from mmap import mmap
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import google_crc32c
+import msgspec
+import numpy as np
+
+from ...core.errors import StorageCorrupted
+from ...formats.decoders import json_decoder
+from ...formats.newer import WrittenByNewer
+from .system import write_whole
+
+CRC_FIELD = "crc32c"
+_LEAD = struct.Struct("<8sII")
+LEAD_BYTES = _LEAD.size
+_NAME, _ZEROS = b'"crc32c"', b"00000000"
+_LAST_FIELD = re.compile(rb'"crc32c": ?"([0-9a-f]{8})"\s*\}\s*')
+
+
+class _Formatted(Protocol):
+    @property
+    def format(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Formatted)
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class _Lead(msgspec.Struct):
+    """What is read of a file before anything else."""
+
+    format: int = 1
+
+
+class CheckedFile(Generic[T]):
+    """One kind of small file: its name, its type, and what becomes of files that are not as they were written."""
+
+    def __init__(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        newest: int,
+        checked_from: int,
+        earlier: Callable[[bytes], T],
+        remedy: str,
+        indent: int | None = None,
+    ) -> None:
+        """Formats from `checked_from` up to `newest` have a checksum; `earlier` decodes one before that, or raises
+        ValueError. `remedy` says what to do about damage. `type` raises ValueError for values that cannot be.
+        """
+        self.name, self.newest, self._type, self._checked_from = name, newest, type, checked_from
+        self._earlier, self._remedy, self._indent = earlier, remedy, indent
+
+    def write(self, directory: Path, content: T) -> None:
+        """Replace the file durably; `content` is of the newest format. Raises OSError."""
+        assert content.format == self.newest, content.format
+        encoded = msgspec.json.encode(content)
+        write_whole(directory / self.name, with_checksum(encoded, self._indent))
+
+    def read(self, directory: Path) -> T:
+        """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), WrittenByNewer."""
+        path = directory / self.name
+        content = path.read_bytes()
+        fits = checksum_fits(content)
+        if fits is False:
+            raise self.damaged(path, "the checksum does not fit")
+        try:
+            format = json_decoder(_Lead).decode(content).format
+            if format > self.newest:
+                raise WrittenByNewer(path, f"format {format}, this one knows {self.newest}")
+            if fits is None and format >= self._checked_from:
+                raise self.damaged(path, "the checksum is missing")
+            return self._earlier(content) if fits is None else json_decoder(self._type).decode(content)
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(path, f"unreadable: {error}") from None
+
+    def damaged(self, path: Path, problem: str) -> StorageCorrupted:
+        """The error that says so, and what to do."""
+        return StorageCorrupted(str(path), problem, self._remedy)
+
+
+def with_checksum(encoded: bytes, indent: int | None = None) -> bytes:
+    """An encoded JSON object with its checksum as the last field, as it is written to a file."""
+    content = encoded[:-1] + b"," + _NAME + b':"' + _ZEROS + b'"}'
+    if indent is not None:
+        content = msgspec.json.format(content, indent=indent)
+    content += b"\n"
+    at = content.rindex(_ZEROS)
+    return content[:at] + b"%08x" % google_crc32c.value(content) + content[at + len(_ZEROS) :]
+
+
+def checksum_fits(content: bytes) -> bool | None:
+    """Whether the checksum of a file is that of its content; None if it does not end with one."""
+    at = content.rfind(_NAME)
+    found = _LAST_FIELD.fullmatch(content, at) if at >= 0 else None
+    if found is None:
+        return None
+    zeroed = content[: found.start(1)] + _ZEROS + content[found.end(1) :]
+    return bool(google_crc32c.value(zeroed) == int(found[1], 16))
+
+
+def earlier_struct(content: bytes, type: type[S]) -> S:
+    """A file of a struct as an earlier version wrote it, without a checksum. Raises ValueError."""
+    check_names(msgspec.json.decode(content, type=dict[str, object]), type.__struct_fields__)
+    return json_decoder(type).decode(content)
+
+
+def check_names(found: dict[str, object], expected: Collection[str]) -> None:
+    """Raises ValueError if these are not the fields of a file without a checksum.
+
+    It has every field, and no other: else what stands under a name that was hurt would be taken for its default.
+    """
+    for name in sorted(found.keys() ^ set(expected)):
+        raise ValueError(f"field {name!r} is {'missing' if name in expected else 'not known'}")
+
+
+def lead_of(magic: bytes, *rest: bytes) -> bytes:
+    """The lead of a binary file of that kind, whose other bytes are these, one part after the other."""
+    crc = 0
+    for part in rest:
+        crc = google_crc32c.extend(crc, part)
+    return _LEAD.pack(magic, crc, 0)
+
+
+def check_lead(content: bytes | mmap, magic: bytes, header_bytes: int, path: Path) -> None:
+    """Raises ValueError if the file is shorter than its lead and a header, or of another kind."""
+    if len(content) < LEAD_BYTES + header_bytes:
+        raise ValueError(f"{path}: too short")
+    if (found := _LEAD.unpack_from(content)[0]) != magic:
+        raise ValueError(f"{path}: it begins with {found!r}, {magic!r} is expected: of another release, or damaged")
+
+
+def check_rest(content: bytes | mmap, path: Path) -> None:
+    """Raises ValueError if the checksum in the lead is not that of the rest, which is read in place."""
+    if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != _LEAD.unpack_from(content)[1]:
+        raise ValueError(f"{path}: the checksum does not fit")

@@ -1,0 +1,165 @@
+"""The room that is left on the disk: the one source for refusals of appends, for the alarm, and for readiness.
+
+An append is taken while at least the reserve is free, and may reach into it: everything down to the reserve is used.
+Below it, appends are refused; reads, trims and acknowledgements go on, and have the reserve for what they write. Where
+the file system refuses what should be there (a quota, blocks kept for root), the room is low as well, until what was
+refused can be had.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.errors import DiskFull
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from .system import NO_SPACE, Disk, refusal_of, refusing
+
+RESERVE_BYTES = 256 * 1024 * 1024
+"""Kept free, unless a tenth of the file system is less, or a reserve is given."""
+RESERVE_SHARE = 10
+TRIED_BYTES_MAX = 4 * 1024 * 1024
+"""More than that need not be had for the room to be enough again: larger appends are refused one by one."""
+BLOCK_BYTES = 4096
+TRIAL = "room.tmp"
+_CANNOT_TELL = "nobody can tell how much room there is"
+
+
+class Standing(NamedTuple):
+    """How much room there is at one moment."""
+
+    free_bytes: int
+    reserve_bytes: int
+    withheld_bytes: int
+    """What the file system last refused to give; 0 if it gave all."""
+
+    @property
+    def is_low(self) -> bool:
+        """Whether appends are refused."""
+        return self.free_bytes < self.reserve_bytes or self.withheld_bytes > 0
+
+    @property
+    def problem(self) -> str | None:
+        """What to tell who asks whether the server is ready; None if there is room."""
+        if self.free_bytes < self.reserve_bytes:
+            return f"the disk is full: {self.free_bytes} bytes are free, {self.reserve_bytes} are kept in reserve"
+        if self.withheld_bytes:
+            return (
+                f"the disk is full: the file system refused {self.withheld_bytes} bytes, though {self.free_bytes} are "
+                f"free (a quota, or space that only root may use)"
+            )
+        return None
+
+
+class Room:
+    """The room for the logs of one data directory. Any thread may ask; whoever looks keeps the alarm up to date."""
+
+    def __init__(
+        self, directory: Path, disk: Disk | None = None, reserve_bytes: int | None = None, bus: Bus | None = None
+    ) -> None:
+        """`reserve_bytes` None: RESERVE_BYTES, but no more than a tenth of the file system. `bus` gets the alarm."""
+        self._directory, self._disk, self._bus = directory, disk or Disk(), bus or Bus()
+        self._given_reserve = reserve_bytes
+        self._reserve: int | None = reserve_bytes
+        self._changing = threading.Lock()
+        self._withheld = 0
+        self._is_low = False
+        """What was told last."""
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What is kept free."""
+        if self._reserve is None:
+            self._reserve = min(RESERVE_BYTES, self._disk.size_bytes(self._directory) // RESERVE_SHARE)
+        return self._reserve
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the file system is. Raises OSError."""
+        return self._disk.size_bytes(self._directory)
+
+    def standing(self) -> Standing:
+        """How much there is now; nothing is told. Raises OSError."""
+        return Standing(self._disk.free_bytes(self._directory), self.reserve_bytes, self._withheld)
+
+    def look(self) -> Standing:
+        """How much there is now. Tells (`disk.low`, `disk.recovered`) if that is news. Raises StorageUnavailable."""
+        try:
+            standing = self.standing()
+        except OSError as error:  # every commit asks, so without the context manager
+            raise refusal_of(error, self._directory, _CANNOT_TELL) from error
+        if standing.is_low is not self._is_low:
+            self._tell(standing)
+        return standing
+
+    def check(self) -> Standing:
+        """How much there is now. Raises DiskFull if appends are to be refused."""
+        standing = self.look()
+        if standing.free_bytes < standing.reserve_bytes:
+            raise DiskFull(str(self._directory), standing.free_bytes, standing.reserve_bytes)
+        return standing
+
+    def sizes(self, wanted: int, needed: int = 0) -> Iterator[int]:
+        """What to ask the file system for, best first: what is wanted, halved until it is half of what is there.
+
+        Half, as what is allocated ahead is free no more, though nothing is in it: what else is written meanwhile, such
+        as the index, must not find the reserve gone. The last one is what is needed (if it is), whatever that leaves.
+        Raises DiskFull.
+        """
+        standing = self.check()
+        size = max(wanted, needed)
+        while size > needed:
+            if standing.free_bytes - 2 * size >= standing.reserve_bytes:
+                yield size
+            size = size // 2 // BLOCK_BYTES * BLOCK_BYTES
+        if needed:
+            yield needed
+
+    def refused(self, needed: int) -> DiskFull:
+        """The file system did not give so many bytes: the error that says so. Until they can be had, room is low."""
+        with self._changing:
+            self._withheld = max(self._withheld, min(needed, TRIED_BYTES_MAX), 1)
+        standing = self.look()
+        return DiskFull(str(self._directory), standing.free_bytes, needed)
+
+    def try_again(self) -> None:
+        """If something was refused, see whether it can be had now; tell what is news. Raises StorageUnavailable."""
+        if (withheld := self._withheld) and self._can_have(withheld):
+            with self._changing:
+                if self._withheld == withheld:
+                    self._withheld = 0
+        self._reserve = self._given_reserve  # the file system may have grown
+        self.look()
+
+    def _can_have(self, size: int) -> bool:
+        path = self._directory / TRIAL
+        with refusing(self._directory, _CANNOT_TELL):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                self._disk.allocate(fd, size)
+            except OSError as error:
+                if error.errno in NO_SPACE:
+                    return False
+                raise
+            finally:
+                os.close(fd)
+                path.unlink(missing_ok=True)
+        return True
+
+    def _tell(self, standing: Standing) -> None:
+        with self._changing:  # what is told alternates, whoever looks at the same moment
+            if standing.is_low is self._is_low:
+                return
+            self._is_low = standing.is_low
+            type = NotificationType.DISK_LOW if standing.is_low else NotificationType.DISK_RECOVERED
+            self._bus.emit(
+                type,
+                path=str(self._directory),
+                freeBytes=standing.free_bytes,
+                reserveBytes=standing.reserve_bytes,
+                refusedBytes=standing.withheld_bytes or None,
+            )

@@ -1,0 +1,255 @@
+"""What the storage asks of the operating system, behind one small seam, so that tests can make it fail.
+
+Nothing here knows what a log is.
+
+A data directory holds hashes of passwords, keys of users and the seeds of checksums. So its files are 0600 and its
+directories 0700, whatever the umask.
+
+`refusal_of` is the one table from errors of the system to errors of the core. A frame never comes to it: if writing or
+syncing one fails, what the disk holds is unknown, and the process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The disk is full, or the server's part of it is."""
+SMALL_BYTES = 4096
+"""What a small file needs at least."""
+_REMEDIES = {
+    errno.EIO: "the disk is failing: look at it, and have a backup",
+    errno.EROFS: "the disk is mounted read-only: it may be failing",
+    errno.ENOMEM: "the system is out of memory, or of maps (vm.max_map_count)",
+    errno.EMFILE: "raise the server's limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the system's limit of open files (fs.file-max)",
+}
+_IOV_MAX = 1024
+_NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_ZEROS = bytes(1024 * 1024)
+FILE_MODE = 0o600
+"""Of files with secrets: for their owner alone, whatever the umask."""
+DIRECTORY_MODE = 0o700
+_OTHERS = 0o077
+
+if sys.platform == "darwin":  # fdatasync does not reach the platter there
+    import fcntl
+
+    def _sync(fd: int) -> None:
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+else:
+    _sync = os.fdatasync
+
+
+class Disk:
+    """The real disk. All offsets and sizes are in bytes."""
+
+    @property
+    def refusal(self) -> StorageUnavailable | None:
+        """Why nothing can be written any more, as far as is known; None if it can."""
+        return None
+
+    def check(self) -> None:
+        """Look whether files may be written. Raises StorageUnavailable: see `locks.OwnedDisk`."""
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        """Write all buffers, one after the other, from that offset on. Raises OSError."""
+        for start in range(0, len(buffers), _IOV_MAX):
+            offset = self._write_all(fd, buffers[start : start + _IOV_MAX], offset)
+
+    def sync(self, fd: int) -> None:
+        """What was written is durable when this returns. Raises OSError; never to be retried after that."""
+        _sync(fd)
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Make the file that large, with blocks behind it, reading as zeros. Raises OSError (ENOSPC).
+
+        A file system that cannot do so at once gets the zeros written.
+        """
+        try:
+            self._fallocate(fd, size)
+        except OSError as error:
+            if error.errno not in _NO_FALLOCATE:
+                raise
+            for start in range(os.fstat(fd).st_size, size, len(_ZEROS)):
+                self._write_all(fd, [_ZEROS[: size - start]], start)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name; what had that name is gone. Raises OSError."""
+        os.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file one name more. Raises OSError: there is no such file, or no way to do it."""
+        os.link(source, target)
+
+    def free_bytes(self, directory: Path) -> int:
+        """What an ordinary process may still fill there."""
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
+    def size_bytes(self, directory: Path) -> int:
+        """How large the file system is there."""
+        found = os.statvfs(directory)
+        return found.f_blocks * found.f_frsize
+
+    def _fallocate(self, fd: int, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            os.ftruncate(fd, size)
+
+    def _write_all(self, fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        left = sum(map(len, buffers))
+        written = self._write_once(fd, buffers, offset)
+        if written < left:  # a short write: rare, so a copy does not matter
+            rest = memoryview(b"".join(buffers))
+            while written < left:
+                written += self._write_once(fd, [rest[written:]], offset + written)
+        return offset + left
+
+    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
+        return os.pwritev(fd, buffers, offset)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make creations, renames and removals in a directory durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=private_opener)`: whatever is opened so is its owner's alone from then on.
+
+    What root makes belongs to whom the directory belongs, so that the server can use it: commands are run by root too.
+    """
+    descriptor = os.open(path, flags, FILE_MODE)
+    make_private(descriptor, os.path.dirname(path) or "." if flags & os.O_CREAT else None)
+    return descriptor
+
+
+def make_private(descriptor: int, directory: str | Path | None) -> None:
+    """Make an open file its owner's alone; of one of root's that is new in a directory, the owner is that one's."""
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+    if found.st_uid == 0 and directory is not None and (owner := owner_above(directory)) is not None:
+        os.fchown(descriptor, *owner)
+
+
+def owner_above(directory: str | Path) -> tuple[int, int] | None:
+    """User and group to whom what root makes in a directory is to belong; None where it belongs to whoever makes it."""
+    if os.geteuid() != 0:
+        return None
+    home = os.stat(directory)
+    return (home.st_uid, home.st_gid) if home.st_uid else None
+
+
+def write_whole(path: Path, *parts: bytes) -> Path:
+    """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
+
+    It is its owner's alone. Two processes may do so at once, as an indexing process whose server was killed does beside
+    the one of the next.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb", opener=private_opener) as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+    return path
+
+
+logger = logging.getLogger("headwater.storage")
+
+
+def make_file(path: Path) -> None:
+    """An empty file, if there is none. Raises OSError."""
+    os.close(private_opener(str(path), os.O_CREAT | os.O_RDWR))
+
+
+def make_directory(path: Path) -> None:
+    """A directory and those above it that are missing, durably; one that is there stays as it is. Raises OSError."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    path.chmod(DIRECTORY_MODE)  # the umask may have taken from its owner's rights
+    if (owner := owner_above(path.parent)) is not None:
+        os.chown(path, *owner)
+    sync_directory(path.parent)
+
+
+def tighten(path: Path) -> int:
+    """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
+
+    A directory with the setgid bit was opened to a group on purpose: it stays as it is. A warning is logged for it, and
+    for a path whose mode this process may not change. Files that are made in it are private.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & _OTHERS and mode & stat.S_ISGID and path.is_dir():
+            problem = "%s: others have access to it (mode %04o), left so for its setgid bit; files in it are private"
+            logger.warning(problem, path, mode)
+        elif mode & _OTHERS:
+            path.chmod(mode & ~_OTHERS)
+            return mode
+    except FileNotFoundError:
+        pass  # it will be made as it should be
+    except OSError as error:
+        wanted = mode & ~_OTHERS
+        problem = "%s: others have access to it (mode %04o): %s; it holds secrets, make it %04o"
+        logger.warning(problem, path, mode, error.strerror, wanted)
+    return 0
+
+
+def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
+    """The error of the core: DiskFull where there is no space, StorageUnavailable for all else.
+
+    `doing` says what cannot be done (`the next segment cannot be made`); whoever asked is told, without the path.
+    """
+    if _is_without_space(error):
+        return DiskFull(str(path), free_bytes_at(path), needed)
+    problem, remedy = str(error), None
+    if isinstance(error, OSError):
+        problem, remedy = error.strerror or problem, _REMEDIES.get(error.errno or 0)
+    reason = f"{doing}: {problem}" + (f"; {remedy}" if remedy else "")
+    return StorageUnavailable(f"{path}: {reason}", reason=reason)
+
+
+def _is_without_space(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+@contextmanager
+def refusing(path: Path, doing: str) -> Iterator[None]:
+    """What the operating system refuses within becomes an error of the core. See `refusal_of`."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal_of(error, path, doing) from error
+
+
+def free_bytes_at(path: Path) -> int:
+    """What is free on the file system of a file or directory that is, or was to be, there; 0 if nobody can tell."""
+    try:
+        return shutil.disk_usage(path if path.is_dir() else path.parent).free
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""Frames, the bytes of one commit: encoding, reading, checksums."""

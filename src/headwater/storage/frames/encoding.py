@@ -1,0 +1,321 @@
+"""Makes frames: of the events of a group commit, or in two steps where they lie in a file before they have numbers."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Sequence
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...core.limits import EventColumns
+from ...formats.arrow.columns import ArrowColumns, buffer_of, numbers_of, offsets_of
+from ...formats.arrow.lazy import pa
+from .crc import extended_crc, joined_crc
+from .layout import (
+    CONTROL_LENGTH,
+    DIRECTORY,
+    DIRECTORY_SLOTS,
+    FORMAT_VERSION,
+    HEADER,
+    HEADER_BYTES,
+    LEAD,
+    MAGIC,
+    MARKS_FEATURE,
+    Column,
+    Control,
+)
+from .mark import FrameMark
+
+JOINED_BYTES_MAX = 1024 * 1024
+"""The buffers of a larger frame are written from where they lie: a copy costs more than they do one by one."""
+PART_LISTS = 128
+"""So many lists of texts are joined in one call: with all the tags that are allowed, that takes about 2 ms."""
+_OFFSETS_ONE_BY_ONE = 64
+Content: TypeAlias = "bytes | pa.Buffer"
+_PADDING = [b"\0" * count for count in range(8)]
+
+
+class Chain(NamedTuple):
+    """What links a frame to its log: taken over from the state of the writer."""
+
+    crc_seed: int
+    """Of the log: no payload can hold what would pass for a frame of it."""
+    epoch: int
+    previous_crc: int
+    durable_upto: int
+    nonce: int
+
+
+class EncodedFrame(NamedTuple):
+    """A frame ready to be written."""
+
+    first: int
+    last: int
+    recorded_at: int
+    crc: int
+    length: int
+    buffers: list[Content]
+    """All of it; of a frame whose body lies in a file already, the head."""
+    staged: AdoptedFile | None = None
+    """What becomes a segment, with this frame and perhaps others in it: then it has no buffers, and ends as they do."""
+
+
+class AdoptedFile(NamedTuple):
+    """A staged file whose frames have got their heads; nothing of them is in it yet."""
+
+    path: Path
+    inode: tuple[int, int]
+    """Device and number of the file that was looked at."""
+    end: int
+    frames: list[tuple[int, EncodedFrame]]
+    """Where each begins."""
+
+
+class EncodedBody(NamedTuple):
+    """A frame but for what only the log knows: its header, and its marks."""
+
+    buffers: list[Content]
+    length: int
+    """Of the whole frame."""
+    directory: list[int]
+    events: int
+    tags: int
+
+
+def encode(
+    columns: EventColumns,
+    partitions: Sequence[int],
+    first: int,
+    recorded_at: int,
+    chain_: Chain,
+    marks: Sequence[FrameMark] = (),
+) -> EncodedFrame:
+    """One frame of these events, numbered from `first` on. Never fails on checked events."""
+    body = _Body()
+    if any(partitions):
+        body.add(Column.PARTITION, array("H", partitions).tobytes())
+    tags_count = body.add_arrow([columns.batch]) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
+    if marks:
+        body.add_control(Control(tuple(marks)))
+    return body.frame(columns.count, tags_count, first, recorded_at, chain_)
+
+
+def encode_body(batches: Sequence[pa.RecordBatch], room: int) -> EncodedBody:
+    """What lies in a frame of the events of these batches of EVENT_SCHEMA behind its head, which takes `room` bytes.
+
+    See `encode_head`. Values stay where they are: only offsets are made anew.
+    """
+    body = _Body(room)
+    tags = body.add_arrow(batches)
+    return EncodedBody(body.buffers, body.length, body.directory, sum([batch.num_rows for batch in batches]), tags)
+
+
+def encode_head(
+    body: EncodedBody, room: int, body_crc: int, first: int, recorded_at: int, chain_: Chain, mark: FrameMark
+) -> EncodedFrame:
+    """The frame that the log makes of a body with that checksum: its buffer is the head, as long as there is room."""
+    head = _Body(HEADER_BYTES)
+    head.add_control(Control((mark,)))
+    assert head.length <= room
+    head.buffers.append(bytes(room - head.length))
+    directory = [here or there for here, there in zip(head.directory, body.directory, strict=True)]
+    header = _header(body.length, head.features, body.events, body.tags, first, recorded_at, chain_)
+    rest = b"".join([header, DIRECTORY.pack(*directory), *head.buffers])
+    crc = joined_crc(extended_crc(chain_.crc_seed, rest), body_crc, body.length - room)
+    buffers: list[Content] = [LEAD.pack(MAGIC, crc) + rest]
+    return EncodedFrame(first, first + body.events - 1, recorded_at, crc, body.length, buffers)
+
+
+def head_room(writer: str) -> int:
+    """How many bytes the head of a frame may take that has a mark of that writer, whatever its numbers are."""
+    most = (1 << 63) - 1
+    head = _Body(HEADER_BYTES)
+    head.add_control(Control((FrameMark(writer, most, most, True, most, most, most, most, most),)))
+    return head.length
+
+
+def _add_columns(body: _Body, columns: EventColumns) -> int:
+    """All columns but the partitions; answers how many tags there are."""
+    if any(columns.encodings):
+        body.add(Column.ENCODING, bytes(columns.encodings))
+    body.add_texts(Column.ID, columns.ids)
+    if any(columns.sources):
+        body.add_texts(Column.SOURCE, columns.sources)
+    body.add_texts(Column.TYPE, columns.types)
+    tags_count = body.add_members(Column.TAG_LISTS, Column.TAG, columns.tags)
+    if any(columns.group_keys):
+        body.add_texts(Column.GROUP_KEY, columns.group_keys)
+    if any(columns.attributes):
+        body.add_members(Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME, columns.attributes)
+        values = [attributes.values() for attributes in columns.attributes]
+        body.add_members(None, Column.ATTRIBUTE_VALUE, values)
+    if any(columns.envelopes):
+        body.add_bytes(Column.ENVELOPE, columns.envelopes)
+    body.add_bytes(Column.DATA, columns.data)
+    return tags_count
+
+
+class _Body:
+    """The buffers of a frame under construction, and where each starts."""
+
+    def __init__(self, length: int = HEADER_BYTES) -> None:
+        """The first buffer begins there."""
+        self.buffers: list[Content] = []
+        self.length = length
+        self.directory = [0] * DIRECTORY_SLOTS
+        self.features = 0
+
+    def add(self, slot: int, content: Content) -> None:
+        self.add_pieces(slot, [content])
+
+    def add_pieces(self, slot: int, pieces: Sequence[Content]) -> None:
+        self.directory[slot] = self.length
+        self.buffers += pieces
+        size = sum(map(len, pieces))
+        if rest := -size & 7:
+            self.buffers.append(_PADDING[rest])
+            size += rest
+        self.length += size
+
+    def add_texts(self, slot: int, values: Sequence[str]) -> None:
+        joined = "".join(values)
+        if joined.isascii():
+            self.add(slot, _offsets(values))
+            self.add(slot + 1, joined.encode())
+        else:
+            self.add_bytes(slot, [value.encode() for value in values])
+
+    def add_members(self, lists_slot: int | None, slot: int, lists: Sequence[Collection[str]]) -> int:
+        """The texts in these lists, and where each list begins; nothing if all are empty. Answers how many there are.
+
+        In parts where there are many lists: in one call each, a few million texts would keep all other threads waiting.
+        """
+        if len(lists) <= PART_LISTS:
+            texts = list(chain.from_iterable(lists))
+            if texts:
+                if lists_slot is not None:
+                    self.add(lists_slot, _offsets(lists))
+                self.add_texts(slot, texts)
+            return len(texts)
+        lengths: list[npt.NDArray[np.int32]] = [np.zeros(1, np.int32)]
+        encoded: list[bytes] = []
+        for start in range(0, len(lists), PART_LISTS):
+            part = list(chain.from_iterable(lists[start : start + PART_LISTS]))
+            content, its_lengths = _encoded(part)
+            encoded.append(content)
+            lengths.append(its_lengths)
+        offsets = np.cumsum(np.concatenate(lengths), dtype=np.int32)
+        if len(offsets) > 1:
+            if lists_slot is not None:
+                self.add(lists_slot, _offsets(lists))
+            self.add(slot, offsets.tobytes())
+            self.add(slot + 1, b"".join(encoded))
+        return len(offsets) - 1
+
+    def add_bytes(self, slot: int, values: Sequence[bytes]) -> None:
+        self.add(slot, _offsets(values))
+        self.add(slot + 1, b"".join(values))
+
+    def add_arrow(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """The columns of batches of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
+
+        def columns(name: str) -> list[pa.Array]:
+            return [batch.column(name) for batch in batches]
+
+        encodings = b"".join([numbers_of(column).tobytes() for column in columns("encoding")])
+        if any(encodings):
+            self.add(Column.ENCODING, encodings)
+        self.add_values(Column.ID, columns("id"))
+        self.add_if_any(Column.SOURCE, columns("source"))
+        self.add_values(Column.TYPE, columns("type"))
+        tags, attributes = columns("tags"), columns("attributes")
+        if tags_count := self.add_lists(Column.TAG_LISTS, tags):
+            self.add_values(Column.TAG, [each.flatten() for each in tags])
+        self.add_if_any(Column.GROUP_KEY, columns("group_key"))
+        if self.add_lists(Column.ATTRIBUTE_LISTS, attributes):
+            pairs = [_pairs(each) for each in attributes]
+            self.add_values(Column.ATTRIBUTE_NAME, [names for names, _ in pairs])
+            self.add_values(Column.ATTRIBUTE_VALUE, [values for _, values in pairs])
+        self.add_if_any(Column.ENVELOPE, columns("envelope"))
+        self.add_values(Column.DATA, columns("data"))
+        return tags_count
+
+    def add_if_any(self, slot: int, columns: Sequence[pa.Array]) -> None:
+        if any([len(buffer_of(column)) for column in columns]):
+            self.add_values(slot, columns)
+
+    def add_values(self, slot: int, columns: Sequence[pa.Array]) -> None:
+        self.add(slot, _joined_offsets(columns).tobytes())
+        self.add_pieces(slot + 1, [buffer_of(column) for column in columns])
+
+    def add_lists(self, slot: int, columns: Sequence[pa.Array]) -> int:
+        """Where the lists begin; none of that if all are empty. Answers how many elements they have together."""
+        offsets = _joined_offsets(columns)
+        if count := int(offsets[-1]):
+            self.add(slot, offsets.tobytes())
+        return count
+
+    def add_control(self, control: Control) -> None:
+        content = msgspec.msgpack.encode(control)
+        self.add(Column.CONTROL, CONTROL_LENGTH.pack(len(content)) + content)
+        self.features |= MARKS_FEATURE
+
+    def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
+        header = _header(self.length, self.features, count, tags, first, recorded_at, chain_)
+        rest = [header, DIRECTORY.pack(*self.directory), *self.buffers]
+        if self.length < JOINED_BYTES_MAX:
+            rest = [b"".join(rest)]
+        crc = chain_.crc_seed
+        for buffer in rest:
+            crc = extended_crc(crc, buffer)
+        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [LEAD.pack(MAGIC, crc), *rest])
+
+
+def _header(length: int, features: int, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> bytes:
+    _, epoch, previous_crc, durable_upto, nonce = chain_
+    return HEADER.pack(
+        length, FORMAT_VERSION, 0, features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
+        recorded_at,
+    )  # fmt: skip
+
+
+def _pairs(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """The names, and the values, of all attributes of a column."""
+    low, high = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    return column.keys.slice(low, high - low), column.items.slice(low, high - low)
+
+
+def _joined_offsets(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
+    """The offsets of the values of these arrays, one behind the other."""
+    if len(columns) == 1:
+        offsets = offsets_of(columns[0])
+        return np.asarray(offsets - offsets[0], np.int32)
+    parts, end = [np.zeros(1, np.int32)], np.int32(0)
+    for column in columns:
+        offsets = offsets_of(column)
+        parts.append(offsets[1:] + (end - offsets[0]))
+        end += offsets[-1] - offsets[0]
+    return np.concatenate(parts)
+
+
+def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:
+    """Some texts as UTF-8, one behind the other, and how long each is."""
+    joined = "".join(texts)
+    if joined.isascii():
+        return joined.encode(), np.fromiter(map(len, texts), np.int32, len(texts))
+    values = [text.encode() for text in texts]
+    return b"".join(values), np.fromiter(map(len, values), np.int32, len(values))
+
+
+def _offsets(values: Sequence[Collection[object]]) -> bytes:
+    count = len(values)
+    if count <= _OFFSETS_ONE_BY_ONE:
+        return array("i", accumulate(map(len, values), initial=0)).tobytes()
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])
+    return offsets.tobytes()

@@ -1,0 +1,67 @@
+"""Where what is in a frame: its header, its directory and the slots of that. `docs/data-file-format.md` shows it."""
+
+from __future__ import annotations
+
+import struct
+import sys
+
+import msgspec
+
+from .mark import FrameMark
+
+assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
+
+MAGIC = b"HWF1"
+FORMAT_VERSION = 1
+REQUIRED_FEATURES = 0
+"""Bits of required features that this code knows. A frame with another bit set cannot be read."""
+MARKS_FEATURE = 1
+"""Bit of the optional features: the frame's CONTROL has marks. Who only reads events may ignore them."""
+
+
+class Column:
+    """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
+
+    RECORDED_AT = 0  # i64; left out where all are the header's
+    PARTITION = 1  # u16
+    ENCODING = 2  # u8
+    ID = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
+    ID_BYTES = 4
+    SOURCE = 5
+    SOURCE_BYTES = 6
+    TYPE = 7
+    TYPE_BYTES = 8
+    TAG_LISTS = 9  # list offsets i32[n+1] into the tags
+    TAG = 10
+    TAG_BYTES = 11
+    GROUP_KEY = 12
+    GROUP_KEY_BYTES = 13
+    ATTRIBUTE_LISTS = 14  # map offsets i32[n+1] into names and values
+    ATTRIBUTE_NAME = 15
+    ATTRIBUTE_NAME_BYTES = 16
+    ATTRIBUTE_VALUE = 17
+    ATTRIBUTE_VALUE_BYTES = 18
+    ENVELOPE = 19
+    ENVELOPE_BYTES = 20
+    DATA = 21
+    DATA_BYTES = 22
+    CONTROL = 23  # u32 length, then MessagePack: marks of exactly-once writers, log settings
+    ERASED = 24  # bitmap of redacted events
+    # 25 to 27 are free
+
+
+DIRECTORY_SLOTS = 28
+LEAD = struct.Struct("<4sI")
+"""magic, CRC32C of all that follows"""
+HEADER = struct.Struct("<QHHHHIIQQIIQQq")
+"""length, version, required, optional features, spare, count, tags, first, epoch, previous crc, spare, durable_upto,
+nonce, recorded_at"""
+DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
+HEADER_BYTES = LEAD.size + HEADER.size + DIRECTORY.size
+CONTROL_LENGTH = struct.Struct("<I")
+
+
+class Control(msgspec.Struct, omit_defaults=True):
+    """What a frame has besides events, as MessagePack."""
+
+    marks: tuple[FrameMark, ...] = ()

@@ -1,0 +1,272 @@
+"""A log that is committed at a home: its files here are a copy, by which all reading goes on as of any log.
+
+A frame goes to the home first, and into the files when it is committed there. So the files never have what the home
+has not; what they lack, or what a crash of the machine spoilt in them, is fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
+from ..disk.free_space import Room
+from ..disk.system import Disk
+from ..frames.encoding import EncodedFrame
+from ..frames.frame import BadFrame, Frame
+from ..frames.frame_log import Head, HeadMoved, NotKept, nobody
+from ..segments.meta import CleanStop
+from ..segments.recovery import Ranges, SegmentScan, check_order, cut, open_segments, require_directory
+from ..segments.segment import Segment, segment_paths
+from ..segments.segment_log import SegmentLog
+from .port import Home, HomeChanged, HomeWentBack
+
+logger = logging.getLogger("headwater.storage")
+
+FETCHED_BYTES = 1024 * 1024
+"""So much is written at a time while the copy catches up."""
+
+
+@dataclass
+class Homed:
+    """Where a server commits its logs, and who is told when it can do so no more, and why."""
+
+    home: Home
+    on_lost: Callable[[Exception], None]
+    """Gets HeadMoved (another has the term), HomeChanged, CopyBehind, or what keeps the copy from being written."""
+    on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
+    """Gets what was committed, and to which log, before it is answered: it must not take long."""
+    is_following: bool = False
+    """It has no term: others append, and it takes up what they did."""
+
+
+class CopyOutlived(Exception):
+    """The home has forgotten what comes next in a copy: it was away for too long, and must be made anew."""
+
+
+class CopyBehind(StorageUnavailable):
+    """The home has what was committed here without an answer: a copy that is opened anew has it."""
+
+    def __init__(self, log: str, copy_head: int, home_head: int) -> None:
+        super().__init__(
+            f"the copy {log} ends with {copy_head}, its home with {home_head}: what was committed without an answer is "
+            "there; it is fetched when the copy is opened anew",
+            reason="an earlier append, whose outcome was not known, is taken up first; try again",
+        )
+
+
+class ReplicatedLog(SegmentLog):
+    """A FrameLog at a home, with its copy in a directory. It begins where the copy ends: see `catch_up`."""
+
+    def __init__(self, homed: Homed, key: str, directory: Path, log_id: bytes, segments: Sequence[Segment], *,
+                 crc_seed: int, floor: int, disk: Disk, room: Room,
+                 segment_bytes: int | None = None) -> None:  # fmt: skip
+        """Take over the segments of a copy (see `open_copy`). `key`: how the log is called at the home."""
+        super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
+                         room=room, segment_bytes=segment_bytes)  # fmt: skip
+        self.home, self.key = homed.home, key
+        """Where it is committed, and how it is called there."""
+        self._homed, self._on_lost = homed, homed.on_lost
+        self._held: list[EncodedFrame] = []
+        """Appended, and not committed yet: they go with the next ones that must be durable."""
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        return self.home.unavailable or super().unavailable
+
+    @property
+    def head(self) -> int:
+        return self._held[-1].last if self._held else super().head
+
+    @property
+    def last_crc(self) -> int:
+        return self._held[-1].crc if self._held else super().last_crc
+
+    @property
+    def recorded_at(self) -> int:
+        return self._held[-1].recorded_at if self._held else super().recorded_at
+
+    def append_frames(
+        self,
+        frames: Sequence[EncodedFrame],
+        expected: Head,
+        on_overdue: Callable[[], None] = nobody,
+        *,
+        is_durable: bool = True,
+    ) -> None:
+        """See SegmentLog. Raises NotKept too, HomeWentBack, and CopyBehind."""
+        if expected != (found := Head(self.head, self.last_crc, self.term)):
+            raise HeadMoved(found)
+        if not is_durable:
+            self._held += frames
+            return
+        self._room.check()
+        self._commit([*self._held, *frames], on_overdue)
+
+    def sync(self) -> None:
+        """See SegmentLog. The copy too: it is trusted as far as it says how it was closed."""
+        if self._held:
+            self._commit(self._held, nobody)
+        super().sync()
+
+    @property
+    def is_following(self) -> bool:
+        """Whether others append to it."""
+        return self._homed.is_following
+
+    def begin_term(self) -> None:
+        """From now on it is appended to, in the term that the home has begun: it has all that the home has."""
+        self.term = self.home.term
+
+    def catch_up(self) -> None:
+        """Fetch what the home has and the copy has not. Raises what `follow` does."""
+        home_head = self.home.kept_heads().get(self.key) if self.is_following else self.home.head(self.key)
+        if home_head is None:
+            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self.key})")
+        for _ in self.follow(home_head):
+            pass
+
+    def follow(self, home_head: Head) -> Iterator[None]:
+        """Fetch what the copy lacks of a log that ends there, some frames with each step.
+
+        Raises HomeWentBack: the copy has what the home has not. Raises CopyOutlived, StorageUnavailable, DiskFull,
+        StorageCorrupted: the home has a frame that is damaged.
+        """
+        if self.head > home_head.number:
+            raise self._went_back(home_head.number)
+        for frames in self._fetched(home_head.number):
+            self._keep(frames)
+            yield
+        if self.last_crc != home_head.crc:
+            raise self._went_back(home_head.number)
+        # where the home's number is above: it skipped some for a new incarnation, of which the journal is to tell
+
+    def take(self, content: bytes) -> bool:
+        """Take up a frame that was committed at the home; False if it is not the next one, or damaged.
+
+        Raises DiskFull, StorageUnavailable, OSError.
+        """
+        try:
+            frame = Frame(memoryview(content), 0, self.crc_seed)
+            frame.verify()
+        except BadFrame:
+            return False
+        if frame.last <= self.head:
+            return True
+        if (frame.first, frame.previous_crc) != (self.head + 1, self.last_crc):
+            return False
+        self._keep([EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content])])
+        return True
+
+    def forget_at_home(self, below: int) -> None:
+        """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
+        self.home.forget(self.key, below)
+
+    def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
+        expected = Head(super().head, super().last_crc, self.term)
+        assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
+        self._disk.check()  # before it is in the home, and cannot be read here
+        try:
+            self.home.commit(self.key, frames, expected, on_overdue)
+        except HeadMoved as moved:
+            if moved.head.term != self.term:
+                self._on_lost(moved)
+                raise
+            if moved.head.number > expected.number:  # in this term nobody else appends
+                behind = CopyBehind(str(self._directory), expected.number, moved.head.number)
+                self._on_lost(behind)
+                raise behind from None
+            raise self._went_back(moved.head.number) from None
+        except HomeChanged as changed:
+            self._on_lost(changed)
+            raise
+        self._held = []
+        self._homed.on_committed(self.key, frames)
+        try:
+            self._keep(frames)
+        except (EventLogError, OSError) as error:
+            self._on_lost(error)
+            raise NotKept(f"{self._directory}: {error}") from error
+
+    def _went_back(self, home_head: int) -> HomeWentBack:
+        error = HomeWentBack(str(self._directory), super().head, home_head)
+        self._on_lost(error)
+        return error
+
+    def _keep(self, frames: Sequence[EncodedFrame]) -> None:
+        super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
+
+    def _fetched(self, upto: int) -> Iterator[list[EncodedFrame]]:
+        """What the home has behind the copy, some frames at a time."""
+        run: list[EncodedFrame] = []
+        size, last, crc = 0, self.last, self.last_crc
+        for content in self.home.frames(self.key, self.last, upto):
+            try:
+                frame = Frame(memoryview(content), 0, self.crc_seed)
+                frame.verify()
+            except BadFrame as bad:
+                problem = f"the frame behind event {last} is damaged in the home ({bad})"
+                raise StorageCorrupted(self.key, problem, "restore the database from its backup") from None
+            if crc and frame.previous_crc != crc:
+                if frame.first > last + 1:
+                    raise CopyOutlived(f"{self._directory} ends with {last}, its home begins with {frame.first}")
+                raise self._went_back(last)
+            if not crc and frame.first > self.floor + 1:
+                self.floor = frame.first - 1
+            run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content]))
+            size, last, crc = size + frame.length, frame.last, frame.crc
+            if size >= FETCHED_BYTES:
+                yield run
+                run, size = [], 0
+        if run:
+            yield run
+
+
+def open_copy(
+    directory: Path,
+    index_directory: Path,
+    log_id: bytes,
+    *,
+    clean: CleanStop | None,
+    first_retained: int,
+    gaps: Ranges,
+    disk: Disk,
+) -> list[Segment]:
+    """The segments of a copy, as `segments.recovery.open_segments` does it, up to the first frame that is not whole.
+
+    Nothing of a copy need be durable, so after a power cut later frames can be there without earlier ones.
+    """
+    try:
+        return open_segments(directory, index_directory, log_id, clean=clean, known_durable=0,
+                             first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
+    except StorageCorrupted as error:
+        logger.warning("%s; what is missing is fetched from the home", error)
+    require_directory(directory)
+    _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)
+    for each in index_directory.iterdir() if index_directory != directory else ():
+        each.unlink()  # made anew: it may be of frames that are gone
+    return open_segments(directory, index_directory, log_id, clean=None, known_durable=0,
+                         first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
+
+
+def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Ranges, disk: Disk) -> None:
+    """Leave what is whole, and has no hole, from the first number on."""
+    for index, path in enumerate(paths):
+        behind = paths[index + 1 :]
+        try:
+            segment = Segment(path, log_id)
+            check_order(expected, segment, gaps)
+        except StorageCorrupted:
+            behind = paths[index:]
+        else:
+            scan = SegmentScan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None)
+            scan.run()
+            if scan.bad is None and behind:
+                expected = segment.last + 1
+                continue
+            cut(segment, log_id, disk)
+        for each in behind:
+            each.unlink()
+        return

@@ -1,0 +1,1 @@
+"""The index: postings and ids. It is derived; deleting its files loses nothing."""

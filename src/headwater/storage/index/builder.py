@@ -1,0 +1,115 @@
+"""Making the files derived from a sealed segment (its places and its postings), and merging postings.
+
+Runs in a worker process (file names in, file names out), or in line where a log is opened without its index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from ..frames.frame import Frame
+from ..segments.meta import FRAMES, INDEX, Meta, read_meta
+from ..segments.places import places_name, write_places
+from ..segments.recovery import SegmentScan
+from ..segments.segment import Segment
+from .id_files import ids_name
+from .id_files import merge_ids as merge_id_files
+from .ids import hashes_of_frame
+from .postings import ActivePostings, merge_postings, postings_name, write_postings
+
+
+def seal(log_directory: Path, segment_name: str, last: int) -> None:
+    """Make the places and the postings of a segment that is not written any more; its last event has that number.
+
+    Raises StorageCorrupted if a frame of it is damaged.
+    """
+    meta, segment = _scanned(log_directory, segment_name, last)
+    postings = ActivePostings(segment.first, has_partitions=meta.partitions > 1)
+    id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
+    for frame in frames_of(segment):
+        start = frame.first - segment.first
+        id_hashes[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
+        postings.apply_frame(frame)
+    directory = log_directory / INDEX
+    write_postings(directory, segment.first, segment.last, postings.encoded_terms())
+    write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
+
+
+def index_part(log_directory: Path, segment_name: str, first: int, last: int) -> None:
+    """Make the postings of a part of the newest segment: of `first` to `last`, which is the last event of a frame.
+
+    Raises StorageCorrupted if a frame up to there is damaged.
+    """
+    meta, segment = _scanned(log_directory, segment_name, last)
+    postings = ActivePostings(first, has_partitions=meta.partitions > 1)
+    for frame in frames_of(segment):
+        start, end = max(first - frame.first, 0), frame.count
+        if not start:
+            postings.apply_frame(frame)
+        elif start < end:
+            postings.apply(first, frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
+    write_postings(log_directory / INDEX, first, last, postings.encoded_terms())
+
+
+class Sealed:
+    """Of which segments the files derived from them are there: the directory is listed once, for any number of them."""
+
+    def __init__(self, log_directory: Path) -> None:
+        directory = log_directory / INDEX
+        self._places = {path.name for path in directory.glob("*.places")}
+        ranges = postings_ranges(directory)
+        self._firsts = [first for first, _ in ranges]
+        self._lasts = list(accumulate((last for _, last in ranges), max))
+        """The highest last number of the first so many ranges."""
+
+    def has(self, segment: Segment) -> bool:
+        """Whether those of a segment are, postings perhaps as part of merged ones."""
+        begun = bisect_right(self._firsts, segment.first)
+        is_covered = begun > 0 and self._lasts[begun - 1] >= segment.last
+        return is_covered and places_name(segment.first) in self._places
+
+
+def postings_ranges(directory: Path) -> list[tuple[int, int]]:
+    """The ranges of all postings files in a directory, by their names."""
+    found = []
+    for path in directory.glob("*.postings"):
+        if (each := range_of(path)) is not None:
+            found.append(each)
+    return sorted(found)
+
+
+def range_of(path: Path) -> tuple[int, int] | None:
+    """The range of numbers in the name of an index file; None if it has none (some other file)."""
+    first, _, last = path.stem.partition("-")
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
+
+
+def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
+    merge_postings([directory / postings_name(*each) for each in ranges], directory)
+
+
+def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """As `merge`, of the files of ids."""
+    merge_id_files([directory / ids_name(*each) for each in ranges], directory)
+
+
+def frames_of(segment: Segment) -> Iterator[Frame]:
+    """All frames of a segment, in order. Raises StorageCorrupted."""
+    return (segment.frame(index) for index in range(len(segment.firsts)))
+
+
+def _scanned(log_directory: Path, segment_name: str, last: int) -> tuple[Meta, Segment]:
+    """A segment whose frames are sound up to the one that ends with that event. Raises StorageCorrupted."""
+    meta = read_meta(log_directory)
+    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
+    scan = SegmentScan(segment, meta.gaps, ends_at=last)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(last)
+    return meta, segment

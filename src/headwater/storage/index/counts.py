@@ -1,0 +1,382 @@
+"""Counting what matches a query by the index alone, in short steps: no event is read.
+
+Where terms exclude each other, as types do, they are counted by the lengths of their postings. Else a span of numbers
+is gone through at a time: what has all terms of an item is marked, and marks are counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...core.counting import Counted
+from ...core.event import tag_key
+from ...core.query import Query
+from .matches import PostingsPiece
+from .postings import KEY, PARTITION, TAG, TYPE, ActivePostings, FilePostings, Numbers, Postings, tag_terms
+from .runs import SortedRun
+
+SLOTS_AT_ONCE = 16_384
+"""Terms of a file whose beginnings are looked at in one step."""
+TEXTS_AT_ONCE = 1024
+"""Terms that become texts in one step."""
+_COMPARED_BYTES = 8
+"""So much of a prefix is compared in all terms of a step at once; the rest in those that are left."""
+
+
+def terms_of(postings: Postings, kind: str, prefix: str) -> Iterator[list[str]]:
+    """The terms of that kind (types, tags or keys of tags) that begin so, in short steps, of which some have none.
+
+    In no order; a key may come again and again.
+    """
+    if isinstance(postings, FilePostings):
+        return _of_file(postings, kind, prefix)
+    assert isinstance(postings, ActivePostings | SortedRun), "there are no others"
+    if kind == KEY:
+        return _keys(postings.texts(TAG, TEXTS_AT_ONCE), prefix)
+    return _beginning(postings.texts(kind, TEXTS_AT_ONCE), prefix)
+
+
+def _beginning(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[str]]:
+    for texts in batches:
+        yield [text for text in texts if text.startswith(prefix)]
+
+
+def _keys(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[str]]:
+    """A prefix with a colon is one of no key, and `tag_key` sees to that."""
+    for tags in batches:
+        yield [key for key in {tag_key(tag) for tag in tags if tag.startswith(prefix)} if key.startswith(prefix)]
+
+
+def _of_file(postings: FilePostings, kind: str, prefix: str) -> Iterator[list[str]]:
+    wanted = (kind + prefix).encode()
+    offsets, content = np.asarray(postings.text_offsets), np.asarray(postings.texts)
+    for start in range(0, len(postings.hashes), SLOTS_AT_ONCE):
+        stop = min(start + SLOTS_AT_ONCE, len(postings.hashes))
+        begins, ends = offsets[start:stop].astype(np.int64), offsets[start + 1 : stop + 1].astype(np.int64)
+        is_long = ends - begins >= len(wanted)
+        begins, ends = begins[is_long], ends[is_long]
+        for at, byte in enumerate(wanted[:_COMPARED_BYTES]):
+            is_same = content[begins + at] == byte
+            begins, ends = begins[is_same], ends[is_same]
+        yield []
+        for at in range(0, len(begins), TEXTS_AT_ONCE):
+            places = zip(begins[at : at + TEXTS_AT_ONCE].tolist(), ends[at : at + TEXTS_AT_ONCE].tolist(), strict=True)
+            texts = [bytes(postings.texts[begin:end]) for begin, end in places]
+            yield [text[1:].decode() for text in texts if text.startswith(wanted)]
+
+
+def type_names(postings: Postings, most: int) -> Iterator[list[str] | None]:
+    """In steps that answer None, and one last: the types that occur, so many at most."""
+    found: list[str] = []
+    for batch in terms_of(postings, TYPE, ""):
+        found += batch
+        if len(found) >= most:
+            break
+        yield None
+    yield found[:most]
+
+
+if TYPE_CHECKING:  # it needs pyarrow, which nothing here does
+    from ..frames.columns import Bits, Ints
+
+SPAN = 32_768
+"""Numbers that are marked at once, where postings are arrays."""
+SPAN_LISTED = 4_096
+"""The same where they are lists, whose members become an array's one by one."""
+LOOKUPS_AT_ONCE = 128
+"""Terms that are looked up, or cut out, in one step."""
+_FEW = 8
+WORK_AT_ONCE = 8_192
+"""Numbers that are gone through in one step, of all terms together."""
+_WORK_OF_A_LOOKUP = 100
+"""A term takes as long as so many numbers, whatever it has."""
+TYPES_MAX = 4_096
+"""Types of one piece that are counted each by itself."""
+FILES_REMEMBERED = 256
+
+
+class _Item(NamedTuple):
+    """An item of a query in one piece: all of `required` must be there, and one of `types` (if there are any)."""
+
+    required: tuple[Numbers, ...]
+    types: tuple[Numbers, ...]
+
+
+class Counting:
+    """Counts for one log. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._types: OrderedDict[Path, list[str]] = OrderedDict()
+        """Of files of postings, which do not change: to find its types, all terms of one are gone through."""
+
+    def steps(
+        self,
+        pieces: Sequence[PostingsPiece],
+        query: Query,
+        partition: int | None,
+        every: Callable[[int, int], int],
+        *,
+        by_type: bool,
+    ) -> Iterator[Counted]:
+        """Count in these pieces. `every` says how many events there are from a number to another one.
+
+        What a step does takes about half a millisecond, but for a key that is asked for first (see ActivePostings).
+        """
+        for piece in pieces:
+            names: list[str] = []
+            if by_type:
+                for found in self._names(piece.postings):
+                    if found is None:
+                        yield Counted(piece.low - 1, 0)
+                    else:
+                        names = found
+            yield from _count_piece(piece, query, partition, every, names if by_type else None)
+
+    def _names(self, postings: Postings) -> Iterator[list[str] | None]:
+        if not isinstance(postings, FilePostings):
+            yield from type_names(postings, TYPES_MAX)
+            return
+        known = self._types.get(postings.path)
+        if known is None:
+            for known in type_names(postings, TYPES_MAX):
+                if known is None:
+                    yield None
+            assert known is not None, "it is the last step"
+            self._types[postings.path] = known
+            while len(self._types) > FILES_REMEMBERED:
+                self._types.popitem(last=False)
+        yield known
+
+
+def events_with(pieces: Sequence[PostingsPiece], kind: str, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
+    """How many events have each of some terms, piece by piece: what is to be summed up, in short steps.
+
+    A key takes some memory for each event of a piece, so that there are to be few at a time.
+    """
+    for piece in pieces:
+        if kind == KEY and not isinstance(piece.postings, FilePostings):
+            yield from _with_keys(piece, frozenset(terms))
+            continue
+        for at in range(0, len(terms), LOOKUPS_AT_ONCE):
+            some = terms[at : at + LOOKUPS_AT_ONCE]
+            yield {term: _between(piece.postings.numbers(kind, term), piece.low, piece.high) for term in some}
+
+
+def _with_keys(piece: PostingsPiece, keys: Set[str]) -> Iterator[Mapping[str, int]]:
+    """Of keys in memory, where only tags are known: the events of all tags of a key are marked, and marks counted."""
+    postings, low, high = piece
+    marks: defaultdict[str, Bits] = defaultdict(lambda: np.zeros(high - low + 1, np.bool_))
+    for tags in terms_of(postings, TAG, ""):
+        yield {}
+        wanted = [(tag, key) for tag in tags if (key := tag_key(tag)) in keys]
+        for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
+            few: defaultdict[str, list[int]] = defaultdict(list)
+            for tag, key in wanted[at : at + LOOKUPS_AT_ONCE]:
+                numbers = postings.numbers(TAG, tag)
+                if numbers is not None and len(numbers) <= _FEW:  # as most often: an array of its own takes longer
+                    few[key] += [value + numbers.base for value in numbers.values]
+                elif numbers is not None:
+                    marks[key][_within(numbers, low, high)] = True
+            for key, found in few.items():
+                marks[key][_within(Numbers(sorted(found)), low, high)] = True
+            yield {}
+    yield {key: int(np.count_nonzero(each)) for key, each in marks.items()}
+
+
+def _count_piece(
+    piece: PostingsPiece,
+    query: Query,
+    partition: int | None,
+    every: Callable[[int, int], int],
+    names: Sequence[str] | None,
+) -> Iterator[Counted]:
+    only_types = _types_alone(query, partition)
+    if query.items is None and partition is None and names is None:
+        yield Counted(piece.high, every(piece.low, piece.high))
+    elif query.items is None and partition is None:
+        yield from _by_length(piece, names or (), every(piece.low, piece.high))
+    elif only_types is not None:
+        yield from _by_length(piece, only_types, None)
+    elif names is None and (term := _one_term(query, partition)) is not None:
+        yield Counted(piece.high, _between(piece.postings.numbers(*term), piece.low, piece.high))
+    else:
+        yield from _by_marks(piece, query, partition, names)
+
+
+def _by_length(piece: PostingsPiece, types: Sequence[str], events: int | None) -> Iterator[Counted]:
+    """Types exclude each other. `events` is how many there are in all; None: just those of these types."""
+    postings, low, high = piece
+    left = events
+    for at in range(0, len(types), LOOKUPS_AT_ONCE):
+        found = {type: _between(postings.numbers(TYPE, type), low, high) for type in types[at : at + LOOKUPS_AT_ONCE]}
+        found = {type: count for type, count in found.items() if count}
+        count = sum(found.values())
+        left = None if left is None else left - count
+        yield Counted(low - 1, count, found)
+    yield Counted(high, max(left or 0, 0))
+
+
+def _by_marks(
+    piece: PostingsPiece, query: Query, partition: int | None, names: Sequence[str] | None
+) -> Iterator[Counted]:
+    postings, low, high = piece
+    items: list[_Item] = []
+    for found in _items_in(postings, query, partition):
+        if found is None:
+            yield Counted(low - 1, 0)
+        else:
+            items.append(found)
+    types: list[tuple[str, Numbers]] = []
+    for at, name in enumerate(names or ()):
+        if (numbers := postings.numbers(TYPE, name)) is not None:
+            types.append((name, numbers))
+        if at % LOOKUPS_AT_ONCE == LOOKUPS_AT_ONCE - 1:
+            yield Counted(low - 1, 0)
+    span = SPAN_LISTED if isinstance(postings, ActivePostings) else SPAN
+    at = low
+    while at <= high:
+        at = min((_next(item, at) for item in items), default=high + 1)
+        if at > high:
+            break
+        end = min(at + span - 1, high)
+        marks = np.zeros(end - at + 1, np.bool_)
+        cut = _Span(at, end)
+        for item in items:
+            _mark(marks, item, cut)
+            if cut.work >= WORK_AT_ONCE:
+                cut.work = 0
+                yield Counted(at - 1, 0)
+        yield from _of_marks(marks, types, at, end)
+        at = end + 1
+    yield Counted(high, 0)
+
+
+def _of_marks(marks: Bits, types: Sequence[tuple[str, Numbers]], low: int, high: int) -> Iterator[Counted]:
+    """Count the marks; by type, if there are any."""
+    left = int(np.count_nonzero(marks))
+    found: dict[str, int] = {}
+    for at, (name, numbers) in enumerate(types if left else ()):
+        if count := int(np.count_nonzero(marks[_within(numbers, low, high)])):
+            found[name] = count
+            left -= count
+            if not left:
+                break
+        if at % LOOKUPS_AT_ONCE == LOOKUPS_AT_ONCE - 1:
+            yield Counted(low - 1, sum(found.values()), found)
+            found = {}
+    yield Counted(high, left + sum(found.values()), found)
+
+
+def _items_in(postings: Postings, query: Query, partition: int | None) -> Iterator[_Item | None]:
+    """The items that may match there, and None now and then between them."""
+    of_partition = () if partition is None else ((PARTITION, str(partition)),)
+    known: dict[tuple[str, str], Numbers | None] = {}
+
+    def look_up(term: tuple[str, str]) -> Numbers | None:
+        if term not in known:
+            known[term] = postings.numbers(*term)
+        return known[term]
+
+    looked_up = 0
+    for item in query.items if query.items is not None else (None,):
+        terms = [*of_partition, *(tag_terms(item) if item is not None else ())]
+        required = [numbers for term in terms if (numbers := look_up(term)) is not None]
+        asked = () if item is None else item.types
+        types = [numbers for type in asked if (numbers := look_up((TYPE, type))) is not None]
+        if len(required) == len(terms) and (types or not asked):
+            if len(types) == 1:
+                required.append(types.pop())
+            yield _Item(tuple(sorted(required, key=len)), tuple(types))
+        looked_up += len(terms) + len(asked)
+        if looked_up >= LOOKUPS_AT_ONCE:
+            looked_up = 0
+            yield None
+
+
+def _next(item: _Item, number: int) -> int:
+    """The first number from there on that the item may have; one above all numbers of the piece if there is none."""
+    if item.required:
+        return _first_from(item.required[0], number)
+    return min(_first_from(each, number) for each in item.types)
+
+
+def _first_from(numbers: Numbers, number: int) -> int:
+    at = bisect_left(numbers.values, number - numbers.base)
+    return numbers.values[at] + numbers.base if at < len(numbers.values) else 10**18
+
+
+class _Span:
+    """Some numbers, and what of them each term has: cut out once, however many items ask for it."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self._low, self._high = low, high
+        self._known: dict[int, Ints] = {}
+        """By identity: `_items_in` looks each term up once, and keeps it."""
+        self.work = 0
+        """About how many numbers were gone through since this was set to 0."""
+
+    def of(self, numbers: Numbers) -> Ints:
+        """Counted from the first number of the span."""
+        found = self._known.get(id(numbers))
+        if found is None:
+            found = self._known[id(numbers)] = _within(numbers, self._low, self._high)
+            self.work += len(found)
+        self.work += _WORK_OF_A_LOOKUP
+        return found
+
+
+def _mark(marks: Bits, item: _Item, span: _Span) -> None:
+    """Mark the numbers of an item, of which the rarest term comes first."""
+    if not item.required:
+        for numbers in item.types:
+            marks[span.of(numbers)] = True
+        return
+    found = span.of(item.required[0])
+    for numbers in item.required[1:]:
+        if not len(found):
+            return
+        others = span.of(numbers)
+        if not len(others):
+            return
+        at = np.minimum(np.searchsorted(others, found), len(others) - 1)
+        found = found[others[at] == found]
+    if item.types:
+        is_of_type = np.zeros(len(marks), np.bool_)
+        for numbers in item.types:
+            is_of_type[span.of(numbers)] = True
+        found = found[is_of_type[found]]
+    marks[found] = True
+
+
+def _within(numbers: Numbers, low: int, high: int) -> Ints:
+    """Those from `low` to `high`, counted from `low`."""
+    values, base = numbers.values, numbers.base
+    start = bisect_left(values, low - base)
+    end = bisect_right(values, high - base, start)
+    return np.asarray(values[start:end], np.int64) + (base - low)
+
+
+def _between(numbers: Numbers | None, low: int, high: int) -> int:
+    return 0 if numbers is None else numbers.above(high) - numbers.above(low - 1)
+
+
+def _types_alone(query: Query, partition: int | None) -> Sequence[str] | None:
+    """The types of which an event must have one, and nothing else; None if the query asks otherwise."""
+    if query.items is None or partition is not None or len(query.items) > 1:
+        return None
+    return None if query.items[0].has_tags else query.items[0].types
+
+
+def _one_term(query: Query, partition: int | None) -> tuple[str, str] | None:
+    """The one term that an event must have; None if the query asks otherwise."""
+    if query.items is None:
+        return None if partition is None else (PARTITION, str(partition))
+    if partition is not None or len(query.items) > 1 or query.items[0].count > 1:
+        return None
+    return tag_terms(query.items[0])[0]

@@ -1,0 +1,181 @@
+"""Ids in immutable, mapped files: hashes in order with their numbers, behind a filter that says "certainly not there".
+
+Derived from frames, so made anew where missing or damaged. Nearly all ids that are looked up are new: for these only
+the filter is read, which is a fifth of the file; all of it is the page cache's, and no memory of the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..disk.checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
+from ..disk.system import write_whole
+from .ids import Generation, Hashes, Hits, Offsets
+
+MAGIC = b"HWIDS2\0\0"
+_HEADER = struct.Struct("<QQQQ")
+"""Behind the lead: first, last, ids, words of the filter"""
+_FILTER_AT = LEAD_BYTES + _HEADER.size
+IDS_PER_WORD = 4
+"""So many ids at most share a word of the filter: it lets through about one new id in a hundred."""
+MERGE_PARTS = 16
+"""Files are merged in so many ranges of hashes, one after the other."""
+_ONE = np.uint64(1)
+_SHIFTS = (np.uint64(58), np.uint64(52), np.uint64(46))
+_SIX_BITS = np.uint64(63)
+
+
+class IdFile:
+    """A file of ids. Any thread may ask."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file. Raises ValueError or OSError if it is not there, or not whole (then it is to be made anew)."""
+        self.path = path
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        check_lead(self._map, MAGIC, _HEADER.size, path)
+        self.first, self.last, self.count, words = _HEADER.unpack_from(self._map, LEAD_BYTES)
+        hashes_at = _FILTER_AT + 8 * words
+        if len(self._map) != hashes_at + 12 * self.count or not words or words & (words - 1):
+            raise ValueError(f"{path}: an incomplete file of ids")
+        self._mask = words - 1
+        self._words: Hashes = np.frombuffer(self._map, np.uint64, words, _FILTER_AT)
+        self._hashes: Hashes = np.frombuffer(self._map, np.uint64, self.count, hashes_at)
+        self._offsets: Offsets = np.frombuffer(self._map, np.uint32, self.count, hashes_at + 8 * self.count)
+        self._word_view = memoryview(self._words)  # type: ignore[arg-type]
+        self._hash_view = memoryview(self._hashes)  # type: ignore[arg-type]
+
+    def verify(self) -> None:
+        """Raises ValueError if the checksum does not fit."""
+        check_rest(self._map, self.path)
+
+    def has_any(self, wanted: Hashes) -> bool:
+        """Whether any of these hashes is in the file."""
+        wanted = wanted[self._may_have(wanted)]
+        return bool((self._hashes[self._places_of(wanted)] == wanted).any()) if len(wanted) else False
+
+    def has_any_of_few(self, wanted: Sequence[int]) -> bool:
+        """The same of few. Each append passes here."""
+        words, mask = self._word_view, self._mask
+        for each in wanted:
+            word = words[each & mask]
+            if (word >> (each >> 58)) & (word >> (each >> 52 & 63)) & (word >> (each >> 46 & 63)) & 1:
+                slot = bisect_left(self._hash_view, each)
+                if slot < self.count and self._hash_view[slot] == each:
+                    return True
+        return False
+
+    def candidates(self, wanted: int) -> Iterator[int]:
+        """The numbers under that hash."""
+        slot = bisect_left(self._hash_view, wanted)
+        while slot < self.count and self._hash_view[slot] == wanted:
+            yield self.first + int(self._offsets[slot])
+            slot += 1
+
+    def find(self, wanted: Hashes) -> Hits:
+        """As Generation.find."""
+        indexes = np.flatnonzero(self._may_have(wanted))
+        slots = np.searchsorted(self._hashes, wanted[indexes])
+        while len(indexes):
+            kept = slots < self.count
+            indexes, slots = indexes[kept], slots[kept]
+            hits = self._hashes[slots] == wanted[indexes]
+            indexes, slots = indexes[hits], slots[hits]
+            if len(indexes):
+                yield indexes, self._offsets[slots].astype(np.int64) + self.first
+            slots = slots + 1
+
+    def generation(self) -> Generation:
+        """The same as a table that can take more."""
+        return Generation.of(self.first, self.last, self._hashes, self._offsets)
+
+    def between(self, low: int, high: int | None) -> tuple[Hashes, Offsets]:
+        """The hashes from `low` up to `high` (exclusive; None: all from `low` on), ascending, and their offsets."""
+        start = int(np.searchsorted(self._hashes, np.uint64(low)))
+        end = self.count if high is None else int(np.searchsorted(self._hashes, np.uint64(high)))
+        return self._hashes[start:end], self._offsets[start:end]
+
+    def _may_have(self, wanted: Hashes) -> npt.NDArray[np.bool_]:
+        """What the filter lets through."""
+        bits = _bits(wanted)
+        found: npt.NDArray[np.bool_] = self._words[wanted & np.uint64(self._mask)] & bits == bits
+        return found
+
+    def _places_of(self, wanted: Hashes) -> npt.NDArray[np.intp]:
+        """Where each would be, if it is there."""
+        places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(self._hashes, wanted), self.count - 1)
+        return places
+
+
+def ids_name(first: int, last: int) -> str:
+    """The file name of the ids of that range."""
+    return f"{first:020d}-{last:020d}.ids"
+
+
+def save(generation: Generation, directory: Path) -> Path:
+    """Write the ids of a generation, durably, under its final name or not at all; an older state of it goes."""
+    path = directory / ids_name(generation.first, generation.last)
+    if path.exists():
+        return path
+    hashes, offsets = generation.entries()
+    order = np.argsort(hashes)
+    _write(path, generation.first, generation.last, [hashes[order]], [offsets[order]])
+    for older in directory.glob(f"{generation.first:020d}-*.ids"):
+        if older.name < path.name:
+            older.unlink(missing_ok=True)
+    return path
+
+
+def load(path: Path) -> IdFile:
+    """Map a file, and look at all of it. Raises ValueError or OSError if it is not there, or not whole."""
+    found = IdFile(path)
+    found.verify()
+    return found
+
+
+def merge_ids(paths: Sequence[Path], directory: Path) -> Path:
+    """One file for adjacent ranges, oldest first. Takes about the memory of the result.
+
+    Raises ValueError if one of them is damaged: what is wrong in it must not get a checksum that fits.
+    """
+    files = [load(path) for path in paths]
+    first, last = files[0].first, files[-1].last
+    hashes, offsets = [], []
+    edges: list[int | None] = [part * (2**64 // MERGE_PARTS) for part in range(MERGE_PARTS)]
+    for low, high in zip(edges, [*edges[1:], None], strict=True):
+        parts = [file.between(low or 0, high) for file in files]
+        joined = np.concatenate([part[0] for part in parts])
+        numbers = [part[1] + np.uint32(file.first - first) for file, part in zip(files, parts, strict=True)]
+        order = np.argsort(joined, kind="stable")  # runs in order are merged, not sorted
+        hashes.append(joined[order])
+        offsets.append(np.concatenate(numbers)[order])
+    path = directory / ids_name(first, last)
+    _write(path, first, last, hashes, offsets)
+    return path
+
+
+def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets: Sequence[Offsets]) -> None:
+    count = sum(map(len, hashes))
+    words = 1
+    while words * IDS_PER_WORD < count:
+        words *= 2
+    filter = np.zeros(words, np.uint64)
+    for part in hashes:
+        np.bitwise_or.at(filter, (part & np.uint64(words - 1)).astype(np.intp), _bits(part))
+    header = _HEADER.pack(first, last, count, words)
+    rest = [header, filter.tobytes(), *[part.tobytes() for part in hashes], *[part.tobytes() for part in offsets]]
+    write_whole(path, lead_of(MAGIC, *rest), *rest)
+
+
+def _bits(hashes: Hashes) -> Hashes:
+    """The bits of each in its word of the filter."""
+    a, b, c = [_ONE << (hashes >> shift & _SIX_BITS) for shift in _SHIFTS]
+    bits: Hashes = a | b | c
+    return bits

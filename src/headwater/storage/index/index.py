@@ -1,0 +1,148 @@
+"""The derived index of one log: postings files of sealed segments, postings in memory for the rest, the ids.
+
+The committer is the only thread that changes the part in memory. Maintenance swaps whole files in, and drops what
+they replace. Readers see more than is durable, and bound what they ask for by the durable head.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ...core.limits import EventColumns
+from ...formats.arrow.columns import ArrowColumns
+from ..frames.frame import ARROW_MIN, Frame
+from .id_table import IdTable
+from .matches import PostingsPiece
+from .postings import ActivePostings, FilePostings, Postings
+from .runs import RunPostings, SortedRun
+
+PART_EVENTS_MAX = 128 * 1024
+"""A part in memory has no more (and what one append has): then another begins, and a file takes the place of this one
+(`maintenance.tasks.index_newest`). Bounds the memory of a log, and what is read again after a crash."""
+TABLE_EVENTS_MIN = 32 * 1024
+"""A table that was begun takes large appends too, until it has so many events: of a mixed log few pieces are made."""
+
+
+class Index:
+    """What is known of the events of one log without reading them."""
+
+    def __init__(self, head: int, *, has_partitions: bool, files: Sequence[FilePostings] = ()) -> None:
+        """`files` cover everything up to `head`, from the first event that anything is known of."""
+        self.ids = IdTable()
+        self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        """The postings files in use, by their first number."""
+        self._has_partitions = has_partitions
+        self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
+        """The postings in memory, oldest first; the last one grows."""
+        self._lock = threading.Lock()
+        """Guards the replacement of `_files` and `_actives`, never their use."""
+
+    def apply(
+        self,
+        first: int,
+        types: Sequence[str],
+        tags: Sequence[tuple[str, ...]],
+        partitions: Sequence[int],
+    ) -> None:
+        """Take up events numbered from `first` on; their ids go into `ids` apart."""
+        self._table_for(first).apply(first, types, tags, partitions)
+
+    def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
+        """As `apply`, of columns: quickly where they are large, and Arrow's."""
+        if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
+            self._coded_for(first).apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
+        else:
+            self._table_for(first).apply(first, columns.types, columns.tags, partitions)
+
+    def apply_run(self, first: int, columns: ArrowColumns, run: SortedRun) -> None:
+        """As `apply_columns`, of a log with one partition, where the postings of these columns were made before."""
+        active = self._coded_for(first) if columns.count >= ARROW_MIN else None
+        if isinstance(active, RunPostings):
+            active.apply_run(run.at(first))
+        else:
+            self.apply_columns(first, columns, [])
+
+    def apply_frame(self, frame: Frame) -> None:
+        """As `apply`, of a frame that is in the log."""
+        if frame.count >= ARROW_MIN:
+            coded = self._coded_for(frame.first)
+            coded.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
+        else:
+            self._table_for(frame.first).apply_frame(frame)
+
+    def _table_for(self, first: int) -> ActivePostings:
+        """What takes events from that number on, one by one."""
+        active = self.actives[-1]
+        if isinstance(active, RunPostings) or self._is_over(active, first):
+            self._add(active := self._new_active(first))
+        return active
+
+    def _coded_for(self, first: int) -> ActivePostings | RunPostings:
+        """What takes a large append from that number on."""
+        active = self.actives[-1]
+        is_begun = isinstance(active, RunPostings) or 0 < active.last - active.first + 1 < TABLE_EVENTS_MIN
+        if not is_begun or self._is_over(active, first):
+            self._add(active := RunPostings(first, has_partitions=self._has_partitions))
+        return active
+
+    @staticmethod
+    def _is_over(active: ActivePostings | RunPostings, first: int) -> bool:
+        return active.last - active.first + 1 >= PART_EVENTS_MAX or first > active.last + 1
+
+    def _add(self, active: ActivePostings | RunPostings) -> None:
+        with self._lock:
+            kept = self.actives if self.actives[-1].last >= self.actives[-1].first else self.actives[:-1]
+            self.actives = (*kept, active)
+
+    def rollback(self, above: int) -> None:
+        """Forget the events numbered above that: frames that did not become durable."""
+        kept = tuple(active for active in self.actives if active.first <= above + 1)
+        for active in kept:
+            if active.last > above:
+                active.rollback(above)
+        with self._lock:
+            self.actives = kept or (self._new_active(above + 1),)
+        self.ids.rollback(above)
+
+    def pieces(self, low: int, high: int) -> list[PostingsPiece]:
+        """The postings of these numbers (inclusive), ascending and disjoint."""
+        found: list[PostingsPiece] = []
+        if low > high:
+            return found
+        actives = self.actives
+        newest = actives[-1]
+        if low >= newest.first and isinstance(newest, ActivePostings):  # as most conditions and all live reads ask
+            return [PostingsPiece(newest, low, high)]
+        runs: list[Postings] = [*self.files]
+        for active in actives:
+            if isinstance(active, ActivePostings):
+                runs.append(active)
+            else:
+                runs += active.runs
+        at = low
+        for run in runs:
+            start, end = max(at, run.first), min(high, run.last)
+            if start <= end:
+                found.append(PostingsPiece(run, start, end))
+                at = end + 1
+        return found
+
+    def replace(self, new: FilePostings, old: Sequence[FilePostings] = ()) -> None:
+        """Use a new file; forget the files and the memory that it replaces."""
+        with self._lock:
+            kept = [
+                file for file in self.files if file not in old and not new.first <= file.first <= file.last <= new.last
+            ]
+            self.files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
+            covered = self.files[-1].last
+            older = tuple(active for active in self.actives[:-1] if active.last > covered)
+            self.actives = (*older, self.actives[-1])
+
+    def drop(self, below: int) -> None:
+        """Forget the files of which every number is below that."""
+        with self._lock:
+            self.files = tuple(file for file in self.files if file.last >= below)
+
+    def _new_active(self, first: int) -> ActivePostings:
+        return ActivePostings(first, has_partitions=self._has_partitions)

@@ -1,0 +1,186 @@
+"""Which numbers match a query: walks over postings, driven by the rarest term, the others probed by bisection.
+
+The walk of one item over one range of postings costs as much as its rarest term has numbers there, whatever the
+others have.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...core.query import Query, QueryItem
+from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
+
+LOOKS_MIN = 16
+"""So many numbers at least are looked at before a pause, by each item of a query, so that every page gets on."""
+
+
+LISTED_MAX = 8192
+"""So many numbers at most are listed for one page; what may take more is walked."""
+
+
+class SkipMarker(int):
+    """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
+
+
+class PostingsPiece(NamedTuple):
+    """Postings to be looked at only from `low` to `high`."""
+
+    postings: Postings
+    low: int
+    high: int
+
+
+def matching(
+    pieces: Sequence[PostingsPiece],
+    query: Query,
+    partition: int | None = None,
+    *,
+    backwards: bool = False,
+    looks_max: int | None = None,
+) -> Iterator[int]:
+    """The numbers that match, ascending (or descending), each once. The pieces are ascending and disjoint.
+
+    After about `looks_max` numbers that do not match, the last is a `SkipMarker`: go on another time.
+    """
+    items = query.items if query.items is not None else (QueryItem(),)
+    pause = None if looks_max is None else max(LOOKS_MIN, looks_max // max(1, len(items)))
+    for piece in reversed(pieces) if backwards else pieces:
+        walks = [walk for item in items if (walk := _walk_item(piece, item, partition, backwards, pause)) is not None]
+        if walks and pause is not None and _is_probed(query, partition):
+            for number in walks[0] if len(walks) == 1 else _distinct(heapq.merge(*walks, reverse=backwards)):
+                yield number
+                if number.__class__ is SkipMarker:
+                    return
+        elif len(walks) == 1:
+            yield from walks[0]
+        elif walks:
+            yield from _distinct(heapq.merge(*walks, reverse=backwards))
+
+
+def listed(
+    pieces: Sequence[PostingsPiece], query: Query, partition: int | None, count: int, *, backwards: bool = False
+) -> list[int] | None:
+    """The first `count` numbers that match, as `matching` gives them; None if that takes more than looking up terms.
+
+    It does where an event must have several terms, and where there are so many that their numbers are better merged.
+    """
+    terms = _single_terms(query, partition)
+    if terms is None or len(terms) * count > LISTED_MAX:
+        return None
+    found: list[int] = []
+    for postings, low, high in reversed(pieces) if backwards else pieces:
+        left = count - len(found)
+        parts = [
+            numbers.some(low, high, left, backwards=backwards)
+            for kind, term in terms
+            if (numbers := postings.numbers(kind, term)) is not None
+        ]
+        if len(parts) == 1:
+            found += parts[0]
+        elif parts:
+            found += sorted(set().union(*parts), reverse=backwards)[:left]
+        if len(found) == count:
+            break
+    return found
+
+
+def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] | None:
+    """The terms of which an event must have one; None if it must have several."""
+    if query.items is None or partition is not None:
+        return None
+    terms: list[tuple[str, str]] = []
+    for item in query.items:
+        if not item.has_tags:
+            terms += [(TYPE, type) for type in item.types]
+        elif item.types or item.count > 1:
+            return None
+        else:
+            terms += tag_terms(item)
+    return terms
+
+
+def first_match(pieces: Sequence[PostingsPiece], query: Query) -> int | None:
+    """The lowest number that matches, or None."""
+    return next(matching(pieces, query), None)
+
+
+def _is_probed(query: Query, partition: int | None) -> bool:
+    """Whether some item has more than one term, so that numbers are looked at that do not match."""
+    items = query.items or ()
+    return any(len(item.tags) + len(item.exact_tags) + bool(item.types) + (partition is not None) > 1 for item in items)
+
+
+def _walk_item(
+    piece: PostingsPiece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
+) -> Iterator[int] | None:
+    """The matches of one item in one piece; None if it is plain that there are none."""
+    postings, low, high = piece
+    required: list[Numbers] = []
+    for kind, tag in tag_terms(item):
+        numbers = postings.numbers(kind, tag)
+        if numbers is None or not numbers.reaches(low):
+            return None
+        required.append(numbers)
+    if partition is not None:
+        numbers = postings.numbers(PARTITION, str(partition))
+        if numbers is None:
+            return None
+        required.append(numbers)
+    types: list[Numbers] = []
+    for type in item.types:
+        numbers = postings.numbers(TYPE, type)
+        if numbers is not None and numbers.reaches(low):
+            types.append(numbers)
+    if item.types and not types:
+        return None
+    if len(types) == 1:
+        required.append(types.pop())
+    required.sort(key=len)
+    if not required and not types:  # every event of the piece, as for Query.all()
+        return iter(range(high, low - 1, -1) if backwards else range(low, high + 1))
+    if types and (not required or sum(map(len, types)) < len(required[0])):
+        union = _distinct(heapq.merge(*[_walk(each, low, high, backwards) for each in types], reverse=backwards))
+        return _probed(union, required, [], pause)
+    return _probed(_walk(required[0], low, high, backwards), required[1:], types, pause)
+
+
+def _walk(numbers: Numbers, low: int, high: int, backwards: bool) -> Iterator[int]:
+    values, base = numbers.values, numbers.base
+    start, end = bisect_left(values, low - base), bisect_right(values, high - base)
+    for index in range(end - 1, start - 1, -1) if backwards else range(start, end):
+        yield values[index] + base
+
+
+def _probed(
+    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int | None
+) -> Iterator[int]:
+    """Those of the walk that all of `required` have, and one of `any_of` (if there are any); see `matching`."""
+    if not required and not any_of:
+        return walk
+    return _probing(walk, required, any_of, pause)
+
+
+def _probing(
+    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int | None
+) -> Iterator[int]:
+    looks = 0
+    for number in walk:
+        if all([each.has(number) for each in required]) and (not any_of or any(each.has(number) for each in any_of)):
+            yield number
+        elif pause is not None and (looks := looks + 1) >= pause:
+            yield SkipMarker(number)
+            looks = 0
+
+
+def _distinct(ordered: Iterable[int]) -> Iterator[int]:
+    previous = None
+    for number in ordered:
+        if number.__class__ is SkipMarker:
+            yield number
+        elif number != previous:
+            yield number
+            previous = number

@@ -1,0 +1,1 @@
+"""Background work: index files, retention, removal of logs, following a home."""

@@ -1,0 +1,242 @@
+"""How a copy keeps up with its home while another server appends: what is new there is fetched once a second.
+
+The journal comes first: it says which logs there are. One thread follows; where it takes up frames, it is what the
+committer is where a log is appended to. What is fetched is what the home will not lose: see `Home.kept_heads`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ...core.clocks import boot_time_s
+from ...core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
+from ...core.state import kinds_of_log
+from ..catalog.directories import LOG_KIND, LOGS, LogEntry, known_logs
+from ..catalog.identity import IDENTITY_KIND, known_identity
+from ..frames.frame_log import Head
+from ..home.port import JOURNAL_KEY
+from ..home.replicated_log import CopyOutlived, Homed
+from ..log import StoredLog
+from ..segments.meta import FRAMES, read_meta
+from ..segments.segment import segment_paths
+from ..state.journaled_state import JournalState
+
+logger = logging.getLogger("headwater.storage")
+
+FOLLOW_S = 1.0
+"""The home is asked so often what is new, by one query for all logs."""
+_LOG_KINDS = frozenset({LOG_KIND, IDENTITY_KIND})
+
+
+class Stuck(NamedTuple):
+    """Why one log cannot be followed, while the others are."""
+
+    since: float
+    """Monotonic time, in s."""
+    why: str
+    """With what is to be done. It names no path."""
+
+
+class Copies(Protocol):
+    """The logs of a data directory that follows."""
+
+    directory: Path
+
+    @property
+    def state(self) -> JournalState:
+        """The small map beside the logs."""
+
+    def open(self, name: str) -> StoredLog:
+        """See LogStore."""
+
+    def opened(self) -> list[StoredLog]:
+        """The logs that are open now."""
+
+    def follow_logs(self, gone: Mapping[str, str]) -> None:
+        """Let go of the logs that are `gone`, directories by name; make directories for those that are new."""
+
+    def fetch_anew(self, name: str, why: str) -> StoredLog:
+        """Set aside what there is of a log, and begin its copy again."""
+
+
+class Follower:
+    """Follows one home. Safe to call from any thread."""
+
+    def __init__(self, homed: Homed, copies: Copies) -> None:
+        self._homed, self._copies = homed, copies
+        self._entries: Mapping[str, LogEntry] = {}
+        self._names: dict[str, str] = {}
+        """Of each log, by its key at the home."""
+        self._ends: dict[str, tuple[int, int]] = {}
+        """Where each copy ends, by its key."""
+        self.asked_at: float | None = None
+        """When the home was asked what the copies have by now (by `boot_time_s`), but for logs that are `stuck`;
+        None: they lack something."""
+        self.failure: str | None = None
+        """Why they could not follow when they were to, last; None: they could."""
+        self.stuck: dict[str, Stuck] = {}
+        """Logs that cannot be followed, by name: they are damaged, here or at the home."""
+        self.behind: dict[str, int] = {}
+        """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
+        self._unheeded: set[str] = set()
+        """Kinds of entries that the state has taken up, and not everybody here."""
+        self._told = ""
+        self._has_ended = False
+        self.taking = threading.RLock()
+        """Held by who takes something up, before any lock of the engine: what the home answers is compared with what
+        the copies had when it was asked."""
+        self._learn()
+
+    def follow(self) -> None:
+        """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack."""
+        with self.taking:
+            try:
+                self._follow()
+                self.failure = None
+            except (EventLogError, OSError) as error:
+                self.failure = shown(error)
+                raise
+
+    def take(self, key: str, content: bytes) -> bool:
+        """Take up a frame that the primary has committed at the home; False: something is missing before it, and the
+        home is to be asked. Raises EventLogError, OSError.
+        """
+        with self.taking:
+            if self._has_ended:
+                return True
+            if key == JOURNAL_KEY:
+                is_next = self._copies.state.take(content, self._unheeded)
+                self._heed()
+                return is_next
+            name = self._names.get(key)
+            if name in self.stuck:
+                return True  # the home is asked for it once a second, and not for each frame
+            if name is None or not self._copies.open(name).take(content):
+                return False
+            self._ends[key] = self._copies.open(name).end
+            return True
+
+    def end(self) -> None:
+        """From now on this server appends: nothing is taken up any more."""
+        with self.taking:
+            self._has_ended = True
+
+    def _follow(self) -> None:
+        asked_at = boot_time_s()
+        heads = self._homed.home.kept_heads()
+        if JOURNAL_KEY not in heads:
+            raise StorageUnavailable("the home has no journal any more")
+        self._copies.state.follow(heads.pop(JOURNAL_KEY), self._unheeded)
+        self._heed()
+        self._ends.update((log.meta.segments_id, log.end) for log in self._copies.opened())
+        lacking = {key: head for key, head in heads.items() if key in self._names and self._ends[key] != head[:2]}
+        self.behind = {self._names[key]: head.number - self._ends[key][0] for key, head in lacking.items()}
+        for key, head in lacking.items():
+            self._follow_log(key, head)
+        self.stuck = {name: each for name, each in self.stuck.items() if name in self.behind}
+        if self.behind.keys() <= self.stuck.keys():
+            self.asked_at = asked_at
+
+    def _heed(self) -> None:
+        """What is new in the state is so for the logs. Where that fails it is tried again, with what comes next."""
+        kinds = frozenset(self._unheeded)
+        if not kinds.isdisjoint(_LOG_KINDS):
+            self._follow_logs()
+        if kinds:
+            self._tell_logs(kinds)
+        self._unheeded.clear()
+
+    def run(self, stopping: threading.Event, on_lost: Callable[[Exception], None]) -> None:
+        """Follow again and again until then. `on_lost`: the copy cannot go on so, and must be opened anew."""
+        while not stopping.wait(FOLLOW_S):
+            try:
+                self.follow()
+                self._told = ""
+            except CopyOutlived as error:
+                on_lost(error)
+                return
+            except (EventLogError, OSError) as error:  # it is tried again
+                if (told := str(error)) != self._told:
+                    logger.warning("the home cannot be followed: %s", told)
+                self._told = told
+
+    def _follow_log(self, key: str, head: Head) -> None:
+        name = self._names[key]
+        try:
+            log = self._copies.open(name)
+            try:
+                log.follow(head)
+            except CopyOutlived as error:
+                log = self._copies.fetch_anew(name, str(error))
+                log.follow(head)
+        except LogNotFound:
+            return  # deleted this moment
+        except StorageCorrupted as error:  # the others go on
+            self._stick(name, error)
+            return
+        self._ends[key] = log.end
+        del self.behind[name]
+
+    def _stick(self, name: str, error: StorageCorrupted) -> None:
+        why = f"{error.problem}; {error.remedy}"
+        known = self.stuck.get(name)
+        if known is None or known.why != why:
+            logger.error("log %s cannot be followed, the others are: %s", name, error)
+        self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
+
+    def _tell_logs(self, kinds: frozenset[str]) -> None:
+        for log in self._copies.opened():
+            entry = self._entries.get(log.name)
+            own = kinds_of_log(log.meta.incarnation)
+            if entry is not None and not kinds.isdisjoint({*_LOG_KINDS, *own}):
+                log.follow_state(entry.settings, consumers=not kinds.isdisjoint(own))
+
+    def _follow_logs(self) -> None:
+        known = known_logs(self._copies.state)
+        gone = {
+            name: entry.directory
+            for name, entry in self._entries.items()
+            if name not in known or known[name].directory != entry.directory
+        }
+        self._copies.follow_logs(gone)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Which logs there are, and where their copies end."""
+        self._entries = known_logs(self._copies.state)
+        names: dict[str, str] = {}
+        for name, entry in self._entries.items():
+            directory = self._copies.directory / LOGS / entry.directory
+            identity = known_identity(self._copies.state, directory)
+            if identity is not None:
+                names[identity.segments_id] = name
+                if identity.segments_id not in self._ends:
+                    self._ends[identity.segments_id] = self._end_of(name, directory)
+        self._ends = {key: self._ends[key] for key in names}
+        self._names = names
+
+    def _end_of(self, name: str, directory: Path) -> tuple[int, int]:
+        """Where a copy ends: as it says of itself, if it was closed in order; else it is opened."""
+        try:
+            meta = read_meta(directory)
+            if meta.clean is not None:
+                return meta.clean.head, meta.clean.crc
+            if not segment_paths(directory / FRAMES):
+                return meta.floor, 0
+            return self._copies.open(name).end
+        except (StorageCorrupted, OSError) as error:
+            logger.warning("log %s: %s", name, error)
+            return -1, 0  # it is opened, and told of, when it is followed
+
+
+def shown(error: Exception) -> str:
+    """What anybody may be told of why the home cannot be followed: it names no path."""
+    if isinstance(error, DiskFull):
+        return f"the disk is full: {error.free_bytes} bytes are free, and {error.needed_bytes} are needed"
+    if isinstance(error, StorageUnavailable):
+        return error.reason
+    return error.strerror or "a file cannot be used" if isinstance(error, OSError) else str(error)

@@ -1,0 +1,226 @@
+"""What goes on behind a log's back: sealing, merging postings, retention, giving disk space back.
+
+Each function is one step for one log, called again and again by the engine; a step that cannot be done now is done
+next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from ...core.errors import StorageCorrupted
+from ...core.watch.notification_types import NotificationType
+from ..catalog.retention import kept_from, silent
+from ..catalog.trim_point import unused_segments
+from ..disk.system import sync_directory
+from ..home.replicated_log import ReplicatedLog
+from ..index import id_files
+from ..index.builder import postings_ranges, range_of
+from ..index.id_files import IdFile
+from ..index.postings import FilePostings, postings_name
+from ..log import StoredLog
+from ..segments.meta import HISTORY, INDEX
+from ..segments.places import places_name
+from ..segments.segment import Segment
+from .worker import Job
+
+logger = logging.getLogger("headwater.storage")
+
+MERGE_FACTOR = 8
+"""So many adjacent postings files of like size become one."""
+MERGED_NUMBERS_MAX = 50_000_000
+"""No merged file has more numbers (200 MB): merging must not take all day, nor all memory."""
+FILES_MAX = 24
+"""So many postings files may be there before they are merged."""
+ID_MERGE_FACTOR = 4
+ID_FILES_MAX = 6
+"""As of postings; of ids fewer, as each append looks into each."""
+MERGED_IDS_MAX = 10_000_000
+
+RunJob = Callable[[Job], str]
+_Ranged = TypeVar("_Ranged", FilePostings, IdFile)
+
+
+def seal_segments(log: StoredLog, run: RunJob) -> None:
+    """Index the segments that are not written any more; then their part of the index in memory is let go."""
+    for segment in log.frames.segments[:-1]:
+        if segment.is_indexed:  # there may be thousands
+            continue
+        covered = any(file.first <= segment.first and segment.last <= file.last for file in log.index.files)
+        if covered and (log.directory / INDEX / places_name(segment.first)).exists():
+            segment.is_indexed = True
+            continue
+        if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
+            logger.error("log %s: indexing %s failed: %s", log.name, segment.path.name, problem)
+            return
+        name = postings_name(segment.first, segment.last)
+        log.index.replace(FilePostings(log.directory / INDEX / name))
+        log.writer_table.save()  # an opening need not look for marks in it
+        log.bus.emit(
+            NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
+        )
+
+
+def index_newest(log: StoredLog, run: RunJob) -> None:
+    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others."""
+    segments, files = log.frames.segments, log.index.files
+    full = [active for active in log.index.actives[:-1] if active.last >= active.first]
+    if not segments or not full or full[-1].last > log.head():
+        return
+    newest, edge = segments[-1], files[-1].last if files else 0
+    first = max(edge + 1, newest.first)
+    if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # what is before it comes first
+        return
+    frame = newest.frame(newest.index_of(full[-1].last))
+    if frame.last > log.head():
+        return
+    if problem := run(Job(str(log.directory), newest.path.name, frame.last, first)):
+        logger.error("log %s: indexing a part of %s failed: %s", log.name, newest.path.name, problem)
+        return
+    log.index.replace(FilePostings(log.directory / INDEX / postings_name(first, frame.last)))
+
+
+def move_ids(log: StoredLog, run: RunJob) -> None:
+    """Let files take the place of generations of ids that are full, and keep the number of files small."""
+    ids, directory = log.index.ids, log.directory / INDEX
+    for generation in ids.generations[:-1]:
+        if generation.last <= log.head():
+            ids.replace(id_files.load(id_files.save(generation, directory)))
+    sizes = [file.count for file in ids.files]
+    if chosen := _cheapest_to_merge(ids.files, sizes, ID_FILES_MAX, ID_MERGE_FACTOR, MERGED_IDS_MAX):
+        if problem := run(Job(str(directory), merge_ids=[(file.first, file.last) for file in chosen])):
+            logger.error("log %s: merging ids failed: %s", log.name, problem)
+            return
+        ids.replace(id_files.load(directory / id_files.ids_name(chosen[0].first, chosen[-1].last)))
+        for file in chosen:
+            file.path.unlink(missing_ok=True)
+
+
+def merge_postings(log: StoredLog, run: RunJob) -> None:
+    """Keep the number of postings files small: a look-up asks each of them."""
+    sealed = log.frames.segments[-1].first if log.frames.segments else 0  # parts of the newest are replaced in one
+    for part in (HISTORY, INDEX):
+        files = [file for file in log.index.files if file.path.parent.name == part and file.last < sealed]
+        numbers = [len(file.values) for file in files]
+        chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
+        if not chosen:
+            continue
+        directory = log.directory / part
+        if problem := run(Job(str(directory), merge=[(file.first, file.last) for file in chosen])):
+            logger.error("log %s: merging postings failed: %s", log.name, problem)
+            return
+        log.index.replace(FilePostings(directory / postings_name(chosen[0].first, chosen[-1].last)), chosen)
+        for file in chosen:
+            file.path.unlink(missing_ok=True)
+
+
+def _cheapest_to_merge(
+    files: Sequence[_Ranged], sizes: Sequence[int], files_max: int, factor: int, size_max: int
+) -> Sequence[_Ranged]:
+    """The adjacent files of the least size, if there are too many files; none if they are too large already."""
+    if len(files) <= files_max:
+        return ()
+    candidates = []
+    for start in range(len(files) - factor + 1):
+        size = sum(sizes[start : start + factor])
+        if size <= size_max and all(b.first == a.last + 1 for a, b in pairwise(files[start : start + factor])):
+            candidates.append((size, start))
+    if not candidates:
+        return ()
+    _, start = min(candidates)
+    return files[start : start + factor]
+
+
+def drop_leftovers(log: StoredLog) -> None:
+    """Unlink postings files that are not in use any more (of clean stops, of interrupted merges)."""
+    files = log.index.files
+    used = {file.path.name for file in files}
+    for path in (log.directory / INDEX).glob("*.postings"):
+        each = range_of(path)
+        if each is not None and path.name not in used and files and each[1] <= files[-1].last:
+            path.unlink(missing_ok=True)
+
+
+def apply_retention(log: StoredLog, now: int) -> None:
+    """Trim what the settings allow to forget; unregister consumers that were not heard of for too long."""
+    for consumer in silent(log.settings, log.consumers(), now):
+        log.registry.unregister(consumer.owner, consumer.component, silent_ms=now - consumer.seen_at)
+    below = kept_from(log, log.frames.segments, log.settings, log.consumers(), now)
+    if below > log.first_retained:
+        log.trim(below)
+
+
+def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
+    """Unlink the segments that were trimmed whole. Their postings are kept as history first, if the log keeps it.
+
+    `flush_state` makes acknowledgements durable: nothing goes that a consumer could come back to.
+    """
+    with log.changing():
+        if gone := _unused_segments(log):
+            flush_state()
+            if log.settings.keeps_history:
+                _keep_history(log, gone[-1].last)
+            log.writer_table.save()  # what the marks in these frames say must outlive them
+            if isinstance(log.frames, ReplicatedLog) and not (log.settings.keeps_history or log.is_following):
+                log.writer_table.keep_all()
+                flush_state()
+                log.frames.forget_at_home(gone[-1].last + 1)
+            log.frames.trim(gone[-1].last + 1)
+            for segment in gone:
+                (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)
+            _drop_postings_below(log, gone[-1].last + 1)
+            logger.info("log %s: removed %d segments", log.name, len(gone))
+        log.index.ids.drop(log.first_retained)
+        if log.known_from > 1:
+            log.index.drop(log.known_from)
+            _drop_history(log)
+
+
+def _unused_segments(log: StoredLog) -> list[Segment]:
+    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may."""
+    if not unused_segments(log.directory, log.frames.segments, log.meta, log.first_retained):
+        return []
+    return unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
+
+
+def _keep_history(log: StoredLog, upto: int) -> None:
+    """Keep the postings of what goes: from now on they cannot be made anew. Raises StorageCorrupted: one is damaged."""
+    history = log.directory / HISTORY
+    for file in log.index.files:
+        if file.first <= upto and file.path.parent != history:
+            _keep(file, history / file.path.name)
+    sync_directory(history)
+
+
+def _keep(file: FilePostings, target: Path) -> None:
+    try:
+        file.verify()
+    except ValueError as error:
+        remedy = "no segment is removed until the log is reopened, which rebuilds the file"
+        raise StorageCorrupted(str(file.path), str(error), remedy) from None
+    if not target.exists():
+        os.link(file.path, target)
+    file.path = target
+
+
+def _drop_postings_below(log: StoredLog, below: int) -> None:
+    _unlink_below(log.directory / INDEX, "*.postings", below)
+    _unlink_below(log.directory / INDEX, "*.ids", below)
+
+
+def _drop_history(log: StoredLog) -> None:
+    """Unlink the history that conditions do not need any more, if the witnesses agree."""
+    if any(last < log.known_from for _, last in postings_ranges(log.directory / HISTORY)):
+        _unlink_below(log.directory / HISTORY, "*.postings", log.agreed_trim().known_from)
+
+
+def _unlink_below(directory: Path, pattern: str, below: int) -> None:
+    for path in directory.glob(pattern):
+        each = range_of(path)
+        if each is not None and each[1] < below:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""The worker process: seals segments and merges postings, so that this work costs the server no time on its own core.
+
+One line of JSON per job in, one per answer out. A worker that dies is replaced and its job done again: jobs write
+whole files or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from ...core.errors import Closed
+from ...formats.decoders import json_decoder
+from ..index.builder import index_part, merge, merge_ids, seal
+
+logger = logging.getLogger("headwater.storage")
+
+JOB_ATTEMPTS = 3
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """Seal a log's segment, up to its last number, or index its events from `first` on.
+
+    Or merge the postings, or the ids, of some ranges in a directory.
+    """
+
+    directory: str
+    segment: str = ""
+    last: int = 0
+    first: int = 0
+    merge: list[tuple[int, int]] = []
+    merge_ids: list[tuple[int, int]] = []
+
+
+class Answer(msgspec.Struct):
+    """`problem` is empty if the job was done."""
+
+    problem: str = ""
+
+
+class IndexWorker:
+    """The server's side: starts the process when the first job comes. Jobs are done one at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def run(self, job: Job) -> str:
+        """Do a job; blocks. Answers the problem, or an empty string. A dead worker is replaced, twice.
+
+        Raises Closed: the worker was closed meanwhile.
+        """
+        with self._lock:
+            for _ in range(JOB_ATTEMPTS):
+                try:
+                    if not self._is_closed:
+                        return self._ask(job).problem
+                except (OSError, msgspec.DecodeError) as error:
+                    if not self._is_closed:
+                        logger.warning("the worker process died (%s); starting another", error)
+                    self._end()
+                if self._is_closed:
+                    raise Closed("worker")
+            return "the worker process died again and again"
+
+    def close(self) -> None:
+        """End the process; a running job is given up (and done again at the next start)."""
+        self._is_closed = True
+        if (process := self._process) is not None:
+            process.terminate()
+        with self._lock:
+            self._end()
+
+    def _ask(self, job: Job) -> Answer:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from headwater.storage.maintenance.worker import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(msgspec.json.encode(job) + b"\n")
+        process.stdin.flush()
+        return json_decoder(Answer).decode(process.stdout.readline())
+
+    def _end(self) -> None:
+        if (process := self._process) is None:
+            return
+        self._process = None
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # the job that it did not take
+                    pipe.close()
+
+
+def main() -> None:
+    """The worker's side: do jobs until standard input ends. The server's signals are not for it."""
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(5)
+    for line in sys.stdin.buffer:
+        answer = msgspec.json.encode(do(json_decoder(Job).decode(line)))
+        try:
+            sys.stdout.buffer.write(answer + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the server was killed meanwhile
+            os._exit(0)  # Python's own end would complain of the answer that nobody takes
+
+
+def do(job: Job) -> Answer:
+    """Do one job."""
+    try:
+        if job.merge:
+            merge(Path(job.directory), job.merge)
+        elif job.merge_ids:
+            merge_ids(Path(job.directory), job.merge_ids)
+        elif job.first:
+            index_part(Path(job.directory), job.segment, job.first, job.last)
+        else:
+            seal(Path(job.directory), job.segment, job.last)
+        return Answer()
+    except Exception as error:  # told to the server, which logs it and goes on
+        return Answer(f"{type(error).__name__}: {error}")

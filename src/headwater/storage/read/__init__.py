@@ -1,0 +1,1 @@
+"""Immutable views of a log, for this process and others."""

@@ -1,0 +1,232 @@
+"""A segment that another process writes: mapped, and its frames known as far as they are durable.
+
+The writer cuts off what it allocated behind the last frame, and a restart cuts a torn tail. So a byte is looked at in
+the map only if it belongs to a frame that is durable; what may lie behind is read with `pread`, which can come short
+but cannot fault.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ...core.errors import StorageCorrupted
+from ..frames.columns import Content, Frames, Ints
+from ..frames.frame import BadFrame
+from ..frames.layout import HEADER_BYTES, MAGIC
+from ..segments.places import FramePlaces, places_name
+from ..segments.recovery import Ranges, is_covered
+from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+
+_START = struct.Struct("<4sIQHHHHIIQ")
+"""magic, crc, length, version, required and optional features, spare, count, tags, first: what a header begins with"""
+_WINDOW_BYTES = 256 * 1024
+_LARGE = 32 * 1024
+"""Behind a frame of so many bytes another large one is expected: only its header is read."""
+
+
+class Mapped(Protocol):
+    """A segment file in memory."""
+
+    path: Path
+    first: int
+    content: Content
+    crc_seed: int
+    verified: npt.NDArray[np.bool_]
+    """Of each frame, whether it was seen to be whole."""
+
+    def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
+        """The error for events that are not as they were written."""
+
+
+class Followed(NamedTuple):
+    """What was known of a segment at one moment. It stays readable, whatever becomes of the file."""
+
+    segment: Mapped
+    firsts: Ints
+    offsets: Ints
+    last: int
+    end: int
+    """Where the last frame ends."""
+
+    def between(self, low: int, high: int) -> tuple[int, int]:
+        """The frames with events from `low` to `high`: from which index, up to which (exclusive)."""
+        start = max(int(np.searchsorted(self.firsts, low, "right")) - 1, 0)
+        return start, int(np.searchsorted(self.firsts, high, "right"))
+
+    @property
+    def lengths(self) -> Ints:
+        """Of each frame, with what damage that was accepted lies behind it."""
+        return np.diff(self.offsets, append=self.end)
+
+    @property
+    def counts(self) -> Ints:
+        """Of each frame, with the numbers behind it that were lost."""
+        return np.diff(self.firsts, append=self.last + 1)
+
+    def frames(self, start: int, end: int) -> Frames:
+        """These frames, verified. Raises StorageCorrupted, StorageUnavailable."""
+        return self.chosen(np.arange(start, end))
+
+    def chosen(self, indices: Ints) -> Frames:
+        """As `frames`, for any of them."""
+        frames = Frames(self.segment.content, self.offsets[indices])
+        verified = self.segment.verified
+        if not verified[indices].all():
+            which = np.flatnonzero(~verified[indices])
+            if (found := frames.first_bad(which, self.end, self.segment.crc_seed)) is not None:
+                index, reason = int(indices[found[0]]), found[1]
+                upto = int(self.firsts[index + 1]) - 1 if index + 1 < len(self.firsts) else self.last
+                raise self.segment.damaged(int(self.firsts[index]), upto, reason)
+            verified[indices] = True
+        return frames
+
+
+class FollowedSegment:
+    """One segment file, mapped. Not thread-safe but for what was given out."""
+
+    def __init__(self, path: Path, log_id: bytes) -> None:
+        """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY)
+        try:
+            self._segment = _mapped(path, log_id)
+        except BaseException:
+            self.close()
+            raise
+        self.path, self.first, self.crc_seed = path, self._segment.first, self._segment.crc_seed
+        self.content = Content(self._segment.map)
+        self.last, self.end = self.first - 1, SEGMENT_HEADER_BYTES
+        self._frames = 0
+        self._firsts: Ints = np.empty(64, np.int64)
+        self._offsets: Ints = np.empty(64, np.int64)
+        self.verified = np.zeros(64, np.bool_)
+        """Of each frame, whether it was seen to be whole."""
+
+    def followed(self) -> Followed:
+        """What is known now."""
+        return Followed(self, self._firsts[: self._frames], self._offsets[: self._frames], self.last, self.end)
+
+    def adopt(self, index_directory: Path) -> None:
+        """It is sealed: learn its frames from the file beside it, if that is there and whole."""
+        if self._frames:
+            return
+        try:
+            places = FramePlaces(index_directory / places_name(self.first))
+        except (OSError, ValueError):
+            return  # not made yet, or about to be made anew: the headers tell as well
+        if places.first == self.first and len(places.offsets) and places.end <= self._segment.size:
+            self._add(np.array(places.firsts, np.int64), np.array(places.offsets, np.int64))
+            last = Frames(self.content, self._offsets[self._frames - 1 : self._frames])
+            self.last, self.end = int(last.firsts[0] + last.counts[0]) - 1, places.end
+
+    def walk(self, upto: int, gaps: Ranges) -> None:
+        """Learn of the frames up to that durable number, by their headers. Raises StorageCorrupted if they end."""
+        firsts, offsets, bad = [], [], None
+        window, start, length = b"", 0, 0
+        while self.last < upto:
+            at = self.end - start
+            if at + _START.size > len(window):
+                size = HEADER_BYTES if length > _LARGE else _WINDOW_BYTES
+                window, start, at = os.pread(self._fd, size, self.end), self.end, 0
+            try:
+                length, count, first = _read_start(window, at)
+                self._check(first, count, length, gaps)
+            except BadFrame as found:
+                if (behind := self._behind(upto, gaps)) is None:
+                    bad = found
+                    break
+                self.end, window = behind, b""
+                continue
+            firsts.append(first)
+            offsets.append(self.end)
+            self.last, self.end = first + count - 1, self.end + length
+        self._add(np.array(firsts, np.int64), np.array(offsets, np.int64))
+        if bad is not None:
+            raise self._missing(upto, bad)
+
+    def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
+        """The error for events that are not as they were written."""
+        return self._segment.corrupted(f"events {first} to {last} are damaged ({reason})")
+
+    def close(self) -> None:
+        """Read no more headers; the map goes when nobody uses it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _add(self, firsts: Ints, offsets: Ints) -> None:
+        frames = self._frames + len(firsts)
+        if frames > len(self._firsts):  # what was given out keeps the arrays as they are
+            size = max(frames, 2 * len(self._firsts))
+            self._firsts, self._offsets, self.verified = (
+                np.concatenate([each[: self._frames], np.zeros(size - self._frames, each.dtype)])
+                for each in (self._firsts, self._offsets, self.verified)
+            )
+        self._firsts[self._frames : frames] = firsts
+        self._offsets[self._frames : frames] = offsets
+        self._frames = frames
+
+    def _check(self, first: int, count: int, length: int, gaps: Ranges) -> None:
+        if first <= self.last or (first > self.last + 1 and not is_covered(self.last + 1, first - 1, gaps)):
+            raise BadFrame(f"it begins with event {first}, after event {self.last}")
+        if gaps and is_covered(first, first, gaps):
+            raise BadFrame("its loss was accepted")  # its header may be good, but is not to be trusted
+        if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
+            raise BadFrame(f"length {length} does not fit")
+
+    def _missing(self, upto: int, reason: BadFrame) -> StorageCorrupted:
+        """The error where frames end before that number: a header that lies leads astray behind its own frame."""
+        if self._frames:
+            self.verified[self._frames - 1] = False
+            try:
+                self.followed().frames(self._frames - 1, self._frames)
+            except StorageCorrupted as error:
+                return error
+        return self.damaged(self.last + 1, upto, reason)
+
+    def _behind(self, upto: int, gaps: Ranges) -> int | None:
+        """Where the next whole frame begins, if the loss of what should be here was accepted."""
+        if not is_covered(self.last + 1, self.last + 1, gaps):
+            return None
+        content = os.pread(self._fd, self._segment.size - self.end, self.end)
+        offset = 0
+        while (offset := content.find(MAGIC, offset + 4)) >= 0:
+            if offset % 8 == 0 and self._is_whole(content, offset, upto):
+                return self.end + offset
+        return None
+
+    def _is_whole(self, content: bytes, offset: int, upto: int) -> bool:
+        try:
+            length, count, first = _read_start(content, offset)
+        except BadFrame:
+            return False
+        crc = int.from_bytes(content[offset + 4 : offset + 8], "little")
+        is_here = self.last < first <= upto and count > 0
+        return is_here and google_crc32c.extend(self.crc_seed, content[offset + 8 : offset + length]) == crc
+
+
+def _mapped(path: Path, log_id: bytes) -> Segment:
+    try:
+        return Segment(path, log_id)
+    except ValueError:  # cut between two looks at its size: it is sealed now, and is not cut again
+        return Segment(path, log_id)
+
+
+def _read_start(window: bytes, at: int) -> tuple[int, int, int]:
+    """The length, count and first number of the frame there. Raises BadFrame."""
+    if at + _START.size > len(window):
+        raise BadFrame("the file ends in the header")
+    magic, _, length, _, _, _, _, count, _, first = _START.unpack_from(window, at)
+    if magic != MAGIC:
+        raise BadFrame(f"magic {magic!r} found, {MAGIC!r} expected")
+    return length, count, first

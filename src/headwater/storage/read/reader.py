@@ -1,0 +1,218 @@
+"""Reads pages of events: by walking frames where every event is asked for, by the index where a query is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import islice
+from operator import attrgetter, itemgetter, neg
+from typing import NamedTuple
+
+from ...core.event import SequencedEvent
+from ...core.limits import SEQUENCE_NUMBER_MAX
+from ...core.log import Page
+from ...core.query import Query
+from ..frames.frame import Frame
+from ..index.index import Index
+from ..index.matches import SkipMarker, listed, matching
+from ..segments.segment import Segment
+from ..segments.segment_log import SegmentLog
+from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
+
+_first = attrgetter("first")
+LOOKS_MAX = 2048
+"""So many numbers that do not match are looked at for one page: it takes about as long as to read one."""
+_CONFIRMED_TOGETHER = 1024
+"""So many candidates of one frame are looked at in one go."""
+_DENSE = 4
+"""Events of a frame are decoded together if at least every so-manyth is wanted."""
+_SPAN = 256
+"""So many wanted events at most are decoded together."""
+
+
+class Bounds(NamedTuple):
+    """What one page may hold: matching events from `low` to `high`, so many, with about so many payload bytes."""
+
+    low: int
+    high: int
+    head: int
+    backwards: bool
+    limit: int
+    bytes_max: int
+
+
+class Reader:
+    """Reads one log. Any thread may use it; it holds nothing."""
+
+    def __init__(self, segments: SegmentLog, index: Index, decoded: DecodedFrames) -> None:
+        """`decoded` has the newest decoded frames of this log, and of others."""
+        self._segments, self._index = segments, index
+        self._kept = decoded
+
+    def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
+        """The first page of these bounds. Raises StorageCorrupted."""
+        if query.items is None and partition is None:
+            return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
+        pieces = self._index.pieces(bounds.low, bounds.high)
+        asked = bounds.limit + 1  # one more tells whether there is more
+        wanted = listed(pieces, query, partition, asked, backwards=bounds.backwards)
+        if wanted is None:
+            numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
+            wanted = list(islice(numbers, asked))
+        return self._pick(wanted, bounds)
+
+    def frame_at(self, number: int) -> Frame | None:
+        """The frame with that number, or the next one; None above the last."""
+        return self._segments.frame_at(number)
+
+    def frame_at_exactly(self, number: int) -> Frame | None:
+        """The frame with that number, or None if it is not stored (yet)."""
+        frame = self.frame_at(number)
+        return frame if frame is not None and frame.first <= number else None
+
+    def confirmed(
+        self, candidates: Sequence[tuple[int, int]], sources: Sequence[str], ids: Sequence[str]
+    ) -> list[int | None]:
+        """For each (source, id) the number of the event that has it, by candidates (index, number) in order of number.
+
+        Raises StorageCorrupted.
+        """
+        found: list[int | None] = [None] * len(ids)
+        position = 0
+        while position < len(candidates):
+            number = candidates[position][1]
+            frame = self.frame_at_exactly(number)
+            if frame is None or number > frame.last:  # trimmed this moment, or lost
+                position += 1
+                continue
+            stop = bisect_right(candidates, frame.last, position, key=itemgetter(1))
+            for start in range(position, stop, _CONFIRMED_TOGETHER):
+                piece = candidates[start : min(start + _CONFIRMED_TOGETHER, stop)]
+                low, high = piece[0][1], piece[-1][1]
+                its_sources = frame.sources(low - frame.first, high - frame.first + 1)
+                its_ids = frame.ids(low - frame.first, high - frame.first + 1)
+                for index, number in piece:
+                    if (its_sources[number - low], its_ids[number - low]) == (sources[index], ids[index]):
+                        found[index] = number
+            position = stop
+        return found
+
+    def _scan(self, bounds: Bounds) -> Page:
+        events: list[SequencedEvent] = []
+        number, budget = bounds.low, bounds.bytes_max
+        while number <= bounds.high and len(events) < bounds.limit and budget > 0:
+            frame = self.frame_at(number)
+            if frame is None or frame.first > bounds.high:
+                number = bounds.high + 1
+                break
+            start = max(number - frame.first, 0)
+            end = min(frame.count, bounds.high - frame.first + 1, start + bounds.limit - len(events))
+            end, budget = _within_budget(frame, start, end, budget)
+            events += self._decoded(frame, start, end, bounds.head)
+            number = frame.first + end
+        is_last = number > bounds.high
+        return Page(events, bounds.high if is_last else number - 1, bounds.head, is_last)
+
+    def _scan_backwards(self, bounds: Bounds) -> Page:
+        events: list[SequencedEvent] = []
+        number, budget = bounds.high, bounds.bytes_max
+        while number >= bounds.low and len(events) < bounds.limit and budget > 0:
+            frame = self._segments.frame_below(number + 1)
+            if frame is None or frame.last < bounds.low:
+                number = bounds.low - 1
+                break
+            end = min(number, frame.last) - frame.first + 1
+            start = max(bounds.low - frame.first, end - (bounds.limit - len(events)), 0)
+            for event in reversed(self._decoded(frame, start, end, bounds.head)):
+                events.append(event)
+                number = event.sequence_number - 1
+                budget -= len(event.data) + len(event.envelope)
+                if budget <= 0:
+                    break
+        is_last = number < bounds.low
+        return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
+
+    def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
+        """Fetch what was found, frame by frame."""
+        passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
+        more = len(wanted) > bounds.limit
+        if more:
+            wanted.pop()
+        events: list[SequencedEvent] = []
+        segments, backwards, count = self._segments.segments, bounds.backwards, len(wanted)
+        budget, position, begin, below = bounds.bytes_max, 0, 0, 0
+        while position < count and budget > 0:
+            number, stop = wanted[position], position + 1
+            if not begin <= number < below:  # most often it is in the segment where the one before was
+                at = bisect_right(segments, number, key=_first) - 1
+                if at < 0:  # trimmed this moment
+                    position = stop
+                    continue
+                segment = segments[at]
+                firsts, begin, below = segment.firsts, segment.first, _begin(segments, at + 1)
+            after = bisect_right(firsts, number)
+            if not after:  # its segment begins with lost ones, and the loss was accepted
+                position = stop
+                continue
+            following = firsts[after] if after < len(firsts) else below
+            if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
+                stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)
+                budget = _fetch(segment, after - 1, wanted[position:stop], events, budget)
+                position = stop if budget > 0 else wanted.index(events[-1].sequence_number, position) + 1
+            else:
+                budget = segment.pick(after - 1, (number,), events, budget)
+                position = stop
+        if more or position < len(wanted):
+            return Page(events, wanted[position - 1], bounds.head, False)
+        if passed is not None:  # another item of the query may have that very number
+            return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False)
+        return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True)
+
+    def _decoded(self, frame: Frame, start: int, end: int, head: int) -> Sequence[SequencedEvent]:
+        if (kept := self._kept.get(self._segments, frame.first)) is not None:
+            return kept[start:end]
+        if start or end < frame.count or head - frame.last > 4096 or frame.length > DECODED_FRAME_BYTES_MAX:
+            return frame.events(start, end)
+        events = frame.events()
+        self._kept.keep(self._segments, frame.first, frame.length, events)
+        return events
+
+
+def _begin(segments: Sequence[Segment], at: int) -> int:
+    """The number with which that segment begins, or one above all numbers."""
+    return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
+
+
+def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
+    """The end of the piece that fits the budget (one event at least), and what is left of it."""
+    if frame.length <= budget:
+        return end, budget - frame.length * (end - start) // frame.count
+    totals = frame.payload_bytes()
+    fitting = bisect_left(totals, totals[start] + budget, start + 1, end)
+    return fitting, budget - (totals[fitting] - totals[start])
+
+
+def _end_of_frame(wanted: Sequence[int], position: int, first: int, below: int, backwards: bool) -> int:
+    if backwards:
+        return bisect_left(wanted, 1 - first, position, key=neg)
+    return bisect_left(wanted, below, position)
+
+
+def _fetch(segment: Segment, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append these events of one frame, as `Segment.pick`; many are decoded together, a bounded span at a time."""
+    if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
+        return segment.pick(index, numbers, events, budget)
+    frame = segment.frame(index)
+    if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
+        numbers = [number for number in numbers if number <= frame.last]
+    for at in range(0, len(numbers), _SPAN):
+        piece = numbers[at : at + _SPAN]
+        low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
+        decoded = frame.events(low - frame.first, high - frame.first + 1)
+        for number in piece:
+            event = decoded[number - low]
+            events.append(event)
+            budget -= len(event.data) + len(event.envelope)
+            if budget <= 0:
+                return budget
+    return budget

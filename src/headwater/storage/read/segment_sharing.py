@@ -1,0 +1,190 @@
+"""Segments lent to another process of this machine: descriptors of the files, and what is known of their frames.
+
+Who borrows maps what is durable of each file, and nothing behind it; it checks every frame before it gives any of it.
+Frames can be read so and nothing else: no index, no postings. Who may borrow is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ..disk.system import refusal_of
+from ..frames.columns import Content, Ints
+from ..frames.frame import BadFrame
+from .mapped_segment import Followed
+from .scan import Limits, Sized, all_batches, put_together
+
+SEGMENTS_MAX = 32
+"""Lent at once; there may be more to be borrowed after them."""
+FRAMES_MAX = 1_000_000
+"""Of one segment, that can be lent. Each takes 16 bytes to tell; small ones are read by the server as quickly."""
+CAN_LEND = sys.platform == "linux"
+"""Whether the system has files in memory, and names of sockets that are no paths."""
+_INTS = np.dtype("<i8")
+
+
+class LentSegment(msgspec.Struct, frozen=True):
+    """What is told of one segment."""
+
+    path: str
+    """For messages about damage; it need not be there where it is borrowed."""
+    first: int
+    last: int
+    """Of the last event that may be read."""
+    end: int
+    """Where the last frame of those that may be read ends."""
+    frames: int
+    crc_seed: int
+
+
+class Loan(msgspec.Struct, frozen=True):
+    """The events in (after, upto] of one log, or the first of them: those of whole segments."""
+
+    after: int
+    upto: int
+    segments: tuple[LentSegment, ...]
+
+
+class Lent(NamedTuple):
+    """A loan, and the descriptors that go with it: one for each segment, and one of a file with the frames' places."""
+
+    loan: Loan
+    descriptors: tuple[int, ...]
+
+    def close(self) -> None:
+        """Close the descriptors of this process. Who has got them keeps its own."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
+    """What there is to be lent of (after, upto], which begins in the first of these parts; None if it is not to be.
+
+    To be closed by the caller. Raises StorageUnavailable where a file is gone.
+    """
+    taken = parts[:SEGMENTS_MAX]
+    if len(taken) < len(parts):
+        upto = taken[-1].last
+    cut = [_between(part, after + 1, upto) for part in taken]
+    if not CAN_LEND or any(len(part.firsts) > FRAMES_MAX for part in cut):
+        return None
+    opened: list[int] = []
+    try:
+        for part in cut:
+            opened.append(os.open(part.segment.path, os.O_RDONLY | os.O_CLOEXEC))
+        opened.append(_places_file(cut))
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise refusal_of(error, Path(error.filename or "memory"), "the log cannot be lent") from error
+    told = [
+        LentSegment(
+            str(part.segment.path),
+            part.segment.first,
+            part.last,
+            part.end,
+            len(part.firsts),
+            part.segment.crc_seed,
+        )
+        for part in cut
+    ]
+    return Lent(Loan(after, upto, tuple(told)), tuple(opened))
+
+
+def borrowed(loan: Loan, descriptors: Sequence[int]) -> list[Followed]:
+    """The parts that a loan stands for, mapped. The descriptors are closed, whatever happens.
+
+    Raises StorageUnavailable where they do not go with the loan, or cannot be mapped.
+    """
+    try:
+        if len(descriptors) != len(loan.segments) + 1:
+            expected = len(loan.segments) + 1
+            raise StorageUnavailable(f"{expected} descriptors are expected with a loan, {len(descriptors)} came")
+        frames = sum(segment.frames for segment in loan.segments)
+        places = np.frombuffer(_read_all(descriptors[-1], 2 * frames * _INTS.itemsize), _INTS)
+        parts, at = [], 0
+        for segment, descriptor in zip(loan.segments, descriptors, strict=False):
+            middle, end = at + segment.frames, at + 2 * segment.frames
+            mapped = BorrowedSegment(segment, descriptor)
+            parts.append(Followed(mapped, places[at:middle], places[middle:end], segment.last, segment.end))
+            at = end
+        return parts
+    except (OSError, ValueError) as error:
+        raise StorageUnavailable(f"what was lent cannot be mapped: {error}") from error
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def batches(
+    parts: Sequence[Followed], after: int, upto: int, columns: Sequence[str], *, events: int, bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """The events in (after, upto] as `MappedLog.scan` gives them. Raises StorageCorrupted, while they are taken."""
+    limits = Limits(after + 1, upto, events, bytes)
+
+    def sized() -> Iterator[Sized]:
+        for part in parts:
+            yield from all_batches(part, columns, limits)
+
+    return put_together(sized(), limits)
+
+
+class BorrowedSegment:
+    """A segment of which another process has told where its frames are. See `mapped_segment.Mapped`."""
+
+    def __init__(self, told: LentSegment, descriptor: int) -> None:
+        """Raises OSError, ValueError."""
+        self.path, self.first, self.crc_seed = Path(told.path), told.first, told.crc_seed
+        self.content = Content(mmap.mmap(descriptor, told.end, prot=mmap.PROT_READ))
+        self.verified = np.zeros(told.frames, np.bool_)
+
+    def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
+        """See `mapped_segment.Mapped`."""
+        problem = f"events {first} to {last} are damaged ({reason})"
+        return StorageCorrupted(str(self.path), problem, "look at it where the server is (headwater check)")
+
+
+def _between(part: Followed, low: int, high: int) -> Followed:
+    """Those of its frames that have events from `low` to `high`."""
+    start, stop = part.between(low, high)
+    last, end = part.last, part.end
+    if stop < len(part.firsts):
+        last, end = int(part.firsts[stop]) - 1, int(part.offsets[stop])
+    return Followed(part.segment, part.firsts[start:stop], part.offsets[start:stop], last, end)
+
+
+def _places_file(parts: Sequence[Followed]) -> int:
+    """A descriptor of a file in memory: of each part the first numbers of its frames, and then their offsets."""
+    descriptor = os.memfd_create("headwater-places", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            for part in parts:
+                file.write(_bytes(part.firsts))
+                file.write(_bytes(part.offsets))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _bytes(numbers: Ints) -> bytes:
+    return numbers.astype(_INTS, copy=False).tobytes()
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    """The whole file. Raises ValueError if it has another size."""
+    if (there := os.fstat(descriptor).st_size) != size:
+        raise ValueError(f"{size} bytes of places are expected, {there} came")
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)  # whoever wrote it has left it at its end
+        return file.read()

@@ -1,0 +1,73 @@
+"""Mending a log that a wrong clock has written on: its last events are recorded in a future that is yet to come.
+
+They stay as they are. META gets their numbers and the time that they count as from now on, for look-ups by time and for
+retention by age: the time of the mending. `recorded_at` goes on from there: it goes back this once.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.clocks import wall_clock_ms
+from ...core.errors import LogNotFound
+from ..append.clock import TOLERANCE_MS, accept_clock
+from ..catalog.directories import LOGS, known_logs
+from ..catalog.identity import identified, record_identity
+from ..catalog.trim_point import take_over
+from ..index.builder import frames_of
+from ..segments.meta import FRAMES, Meta
+from ..segments.recovery import SegmentScan
+from ..segments.segment import Segment, segment_paths
+from ..state.data_directory import lock_directory, open_state
+
+
+class Distrusted(NamedTuple):
+    """The events that a wrong clock recorded."""
+
+    first: int
+    last: int
+    recorded_at: int
+    """Of the first of them."""
+    taken_as: int
+    """The time that they count as. It and `recorded_at` are in ms since 1970 UTC."""
+
+
+def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrusted | None:
+    """Distrust the events of a log that are recorded after `now` (the present, by the system's clock).
+
+    Answers None if there are none. The data directory must not be served. The system's clock is believed at the next
+    start, whatever it was before. Raises LogNotFound, StorageUnavailable, StorageCorrupted.
+    """
+    now = wall_clock_ms() if now is None else now
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        entry = known_logs(state).get(name)
+        if entry is None:
+            raise LogNotFound(name)
+        log_directory = directory / LOGS / entry.directory
+        meta, _ = identified(state, log_directory)
+        found = _found(log_directory, meta, now)
+        if found is not None:
+            distrusted = [*meta.distrusted, (found.first, found.last, found.taken_as)]
+            take_over(state, meta)
+            meta = meta.changed(distrusted=distrusted)
+            record_identity(state, log_directory, meta)
+            meta.write(log_directory)
+        accept_clock(state)
+        return found
+
+
+def _found(log_directory: Path, meta: Meta, now: int) -> Distrusted | None:
+    """From the first event that is recorded after `now` to the last one: times never go back by themselves."""
+    first = last = recorded_at = before = 0
+    for path in segment_paths(log_directory / FRAMES):
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+        SegmentScan(segment, meta.gaps).run()
+        for frame in frames_of(segment):
+            taken_as, last = meta.counts_as(frame.last), frame.last
+            if first or taken_as is not None or frame.recorded_at <= now + TOLERANCE_MS:
+                before = before if first else (taken_as or frame.recorded_at)
+            else:
+                first, recorded_at = frame.first, frame.recorded_at
+    return Distrusted(first, last, recorded_at, max(now, before)) if first else None

@@ -1,0 +1,1 @@
+"""Segment files, the files beside them, and recovery after a crash."""

@@ -1,0 +1,294 @@
+"""Opening the segments of a log: after a clean stop by trust, after a crash by looking at every frame of the newest.
+
+A bad frame above everything that later frames, or the segment's header, call durable is a torn tail: it is cut, and the
+rest of the segment is made zeros again. A bad frame at or below that is damage: the log refuses to open, unless its
+loss was accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ...core.consumer import stored_consumers
+from ...core.errors import StorageCorrupted
+from ...core.state import StateStore
+from ...formats.newer import WrittenByNewer
+from ..disk.system import Disk, sync_directory
+from ..frames.frame import BadFrame, Frame, UnknownFeature
+from ..frames.layout import MAGIC
+from .meta import CleanStop, Meta
+from .places import FramePlaces, places_name
+from .segment import SEGMENT_HEADER_BYTES, Segment, segment_paths
+
+logger = logging.getLogger("headwater.storage")
+
+Ranges = Sequence[tuple[int, int]]
+_ZEROS = bytes(1 << 20)
+
+
+def require_directory(directory: Path) -> None:
+    """Raises StorageCorrupted if the directory of a log's segments is not there: it is made with the log."""
+    if not directory.is_dir():
+        remedy = "put it back, or restore a backup (headwater restore)"
+        raise StorageCorrupted(str(directory), "the directory of the log's segments is missing", remedy)
+
+
+def open_segments(
+    directory: Path,
+    index_directory: Path,
+    log_id: bytes,
+    *,
+    clean: CleanStop | None,
+    known_durable: int,
+    first_retained: int,
+    gaps: Ranges,
+    disk: Disk,
+) -> list[Segment]:
+    """All segments of a log, whole and ready, oldest first. `known_durable`: the head was at least there.
+
+    `first_retained`: what is numbered below that may be gone. `gaps`: numbers that need not be there.
+
+    Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
+    """
+    require_directory(directory)
+    segments = [Segment(path, log_id) for path in segment_paths(directory)]
+    expected = first_retained
+    for segment, following in pairwise(segments):
+        find_places(segment, index_directory, gaps, following.first - 1)
+        check_order(expected, segment, gaps)
+        expected = segment.last + 1
+    if not segments:
+        _check_known(first_retained, highest_kept(gaps, known_durable), directory)
+    else:
+        newest = segments[-1]
+        check_order(expected, newest, gaps)
+        if _ends_cleanly(newest, clean, gaps):
+            newest.open_to_write()
+        else:
+            segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk)
+            newest.open_to_write()
+            disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
+            sync_directory(directory)  # nor that it is there: a staged file becomes a segment with all its frames
+    return segments
+
+
+def known_durable(state: StateStore, meta: Meta) -> int:
+    """What was durable for certain, whatever the frames say: acknowledged by a consumer, or the end of a clean stop."""
+    acknowledged = (consumer.acknowledged for consumer in stored_consumers(state, meta.incarnation))
+    return max(meta.clean.head if meta.clean else 0, *acknowledged, 0)
+
+
+def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:
+    """Learn the places of a sealed segment's frames: from the file beside it, else by looking at each frame.
+
+    `last` is the number before the next segment's first. Raises StorageCorrupted.
+    """
+    path = index_directory / places_name(segment.first)
+    try:
+        places = FramePlaces(path)
+        if places.first == segment.first and places.end <= segment.size:
+            segment.adopt(places.firsts, places.offsets)
+            if segment.end == places.end and highest_kept(gaps, last) <= segment.last <= last:
+                return
+            segment.reset()  # its last frame is not what its header says: look at each
+    except FileNotFoundError:
+        logger.debug("no places of %s", segment.path)
+    except (OSError, ValueError, BadFrame) as error:
+        logger.warning("unusable places of %s: %s", segment.path, error)
+        path.unlink()  # made anew with the index
+    scan = SegmentScan(segment, gaps, ends_at=last)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(last)
+
+
+def check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
+    """Raises StorageCorrupted if a segment is missing before this one, which should begin with that number."""
+    _check_known(expected, highest_kept(gaps, segment.first - 1), segment.path.parent)
+
+
+def _check_known(expected: int, known: int, directory: Path) -> None:
+    if known >= expected:
+        raise StorageCorrupted(
+            str(directory),
+            f"events {expected} to {known} are missing; a segment file is gone",
+            "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
+        )
+
+
+def highest_kept(gaps: Ranges, number: int) -> int:
+    """The highest number up to that one that is in no gap."""
+    for low, high in sorted(gaps, reverse=True):
+        if low <= number <= high:
+            number = low - 1
+    return number
+
+
+def is_covered(low: int, high: int, ranges: Ranges) -> bool:
+    """Whether the ranges, taken together, have every number from `low` to `high`."""
+    for first, last in sorted(ranges):
+        if first <= low <= last:
+            low = last + 1
+    return low > high
+
+
+def recover(segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, disk: Disk) -> Segment:
+    """Find the end of the newest segment after a crash, and make it ready to be written on.
+
+    Answers the segment, mapped anew if it was cut. Raises StorageCorrupted.
+    """
+    scan = SegmentScan(segment, gaps)
+    scan.run()
+    durable = scan.known_durable(known_durable)
+    if durable >= scan.bad_number:
+        raise scan.damage(durable)
+    if scan.bad is None and scan.is_zero_behind():
+        return segment
+    logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
+    return cut(segment, log_id, disk)
+
+
+def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
+    """Make everything behind the last frame zeros again, durably, before anything is appended."""
+    with open(segment.path, "r+b") as file:
+        os.ftruncate(file.fileno(), segment.end)
+        try:
+            disk.allocate(file.fileno(), segment.size)
+        except OSError as error:  # what is there can be read; the next append begins a new segment
+            logger.warning("%s: no room behind the last event: %s", segment.path, error)
+        os.fsync(file.fileno())
+    mended = Segment(segment.path, log_id)
+    mended.adopt_scanned(segment)
+    return mended
+
+
+class SegmentScan:
+    """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
+
+    def __init__(self, segment: Segment, gaps: Ranges, *, ends_at: int | None = None) -> None:
+        """`gaps` are numbers that need not be there; `ends_at` is the last number of a sealed segment."""
+        self.segment = segment
+        self._ends_at = ends_at
+        self.durable_upto = 0
+        """The highest that a frame told of."""
+        self.bad: BadFrame | None = None
+        self._gaps = gaps
+
+    @property
+    def bad_number(self) -> int:
+        """The number at which the bad frame begins (or the next one would)."""
+        return self.segment.last + 1
+
+    def run(self) -> None:
+        """Add every good frame to the segment; stop at the end or at a bad one."""
+        while (frame := self._following()) is not None:
+            self.durable_upto = max(self.durable_upto, frame.durable_upto)
+            self.segment.add(frame, frame.offset)
+
+    def known_durable(self, otherwise: int) -> int:
+        """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""
+        told = max(otherwise, self.durable_upto, self.segment.whole_upto, self.durable_behind())
+        return highest_kept(self._gaps, told)
+
+    def durable_behind(self) -> int:
+        """The highest number that good frames behind the bad one call durable."""
+        durable, offset = 0, self.segment.end + 8
+        while (frame := self._next_good(offset)) is not None:
+            durable = max(durable, frame.durable_upto)
+            offset = frame.offset + frame.length
+        return durable
+
+    def good_frames(self) -> Iterator[Frame]:
+        """Every whole frame of the segment, whatever lies between them."""
+        offset = SEGMENT_HEADER_BYTES
+        while (frame := self._next_good(offset)) is not None:
+            yield frame
+            offset = frame.offset + frame.length
+
+    def is_zero_behind(self) -> bool:
+        """Whether nothing but zeros follows the last good frame."""
+        content, end, size = self.segment.map, self.segment.end, len(_ZEROS)
+        starts = range(end, self.segment.size, size)
+        return all(content[start : start + size] == _ZEROS[: self.segment.size - start] for start in starts)
+
+    def damage(self, durable: int) -> Exception:
+        """The error for a bad frame that had been durable."""
+        behind = self._next_good(self.segment.end + 8)
+        upto = max(behind.first - 1 if behind else durable, self.bad_number)
+        reason = self.bad or "zeros where a frame was"
+        return self.segment.corrupted(f"events {self.bad_number} to {upto} are damaged ({reason})")
+
+    def lost_range(self, last: int) -> tuple[int, int]:
+        """What accepting the loss at this bad frame gives up: up to the next good frame, or to that last number."""
+        behind = self._next_good(self.segment.end + 8)
+        return self.bad_number, behind.first - 1 if behind else max(last, self.bad_number)
+
+    def _following(self) -> Frame | None:
+        """The next good frame; behind what is none (or zeros), only if the loss of what was there is accepted."""
+        bad = None
+        if self._has_more():
+            try:
+                return self._good_frame(self.segment.end)
+            except BadFrame as found:
+                bad = found
+        elif not self.is_lost(self.bad_number, self.bad_number):
+            return None
+        behind = self._next_good(self.segment.end + 8)
+        if self.is_lost(self.bad_number, behind.first - 1 if behind else self.bad_number):
+            return behind
+        self.bad = bad
+        return None
+
+    def _has_more(self) -> bool:
+        if self._ends_at is not None:
+            return self.segment.last < self._ends_at and not self.is_lost(self.segment.last + 1, self._ends_at)
+        end = self.segment.end
+        return end + 8 <= self.segment.size and bytes(self.segment.buffer[end : end + 8]) != bytes(8)
+
+    def _good_frame(self, offset: int) -> Frame:
+        try:
+            frame = Frame(self.segment.buffer, offset, self.segment.crc_seed)
+        except UnknownFeature as error:
+            raise WrittenByNewer(self.segment.path, error.form) from None
+        frame.verify()
+        if frame.first <= self.segment.last:
+            raise BadFrame(f"it begins with event {frame.first}, after event {self.segment.last}")
+        if offset == self.segment.end and self.segment.events and frame.previous_crc != self.segment.last_crc:
+            raise BadFrame("it does not follow the frame before it")
+        return frame
+
+    def _next_good(self, offset: int) -> Frame | None:
+        """The first whole frame from that offset on."""
+        # The end: CPython before 3.11.5 reads a byte behind it (gh-105235), where nothing may be mapped.
+        while (offset := self.segment.map.find(MAGIC, offset, self.segment.size - 1)) >= 0:
+            if offset % 8 == 0:  # as every frame is
+                with contextlib.suppress(BadFrame):
+                    return self._good_frame(offset)
+            offset += 4
+        return None
+
+    def is_lost(self, first: int, last: int) -> bool:
+        """Whether the loss of these numbers was accepted."""
+        return is_covered(first, last, self._gaps)
+
+
+def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bool:
+    """Whether the frames up to the clean end are there (by their headers only), adding them."""
+    if clean is None or clean.segment != segment.path.name or any(high >= segment.first for _, high in gaps):
+        return False  # headers do not tell which frames are lost
+    try:
+        while segment.end < clean.end:
+            frame = Frame(segment.buffer, segment.end, segment.crc_seed)
+            segment.add(frame, frame.offset)
+    except BadFrame as bad:
+        logger.debug("%s: changed since it was closed: %s", segment.path, bad)
+    if segment.end == clean.end and segment.last == clean.head and segment.last_crc == clean.crc:
+        segment.unverify()
+        return True
+    segment.reset()
+    return False

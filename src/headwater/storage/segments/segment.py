@@ -1,0 +1,250 @@
+"""One segment file: a header and frames, then zeros. Its name is the number of its first event.
+
+Only the newest of a log is written; the others never change. Recovery of the newest after a crash is in `recovery`.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+
+import google_crc32c
+
+from ...core.errors import StorageCorrupted
+from ...core.event import SequencedEvent
+from ...formats.newer import WrittenByNewer
+from ..frames.encoding import EncodedFrame
+from ..frames.frame import BadFrame, Frame
+from ..frames.random_access import pick
+
+logger = logging.getLogger("headwater.storage")
+
+SEGMENT_MAGIC = b"HWSEGMNT"
+SEGMENT_VERSION = 1
+_HEADER = struct.Struct("<8sII16sQIQ8s")
+"""magic, version, generation, log id, first number, seed of the frames' checksums, up to where it was whole, spare"""
+_CHECKSUM = struct.Struct("<I")
+SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+
+
+def id_in(path: Path) -> bytes:
+    """The id of the log that a segment says it belongs to: for who has nothing else to go by. Raises OSError."""
+    with open(path, "rb") as file:
+        head = file.read(_HEADER.size)
+    return bytes(_HEADER.unpack(head)[3]) if len(head) == _HEADER.size else b""
+
+
+def segment_name(first: int) -> str:
+    """The file name of the segment whose first event has that number."""
+    return f"{first:020d}.log"
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """All segments of a log, oldest first."""
+    return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
+
+
+class Segment:
+    """One segment file, mapped read-only, with the place of each of its frames."""
+
+    def __init__(self, path: Path, log_id: bytes, first: int | None = None) -> None:
+        """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
+
+        Raises StorageCorrupted, WrittenByNewer.
+        """
+        self.path = path
+        self.first = int(path.stem) if first is None else first
+        self._log_id = log_id
+        self.fd = -1
+        """Open only while the segment is written (the map keeps a descriptor of its own)."""
+        self.damage: str | None = None
+        """What a read found first that was not as it was written, and what to do."""
+        self.is_indexed = False
+        """Whether the files derived from it were seen: see `maintenance.tasks`."""
+        self.reset()
+        with open(path, "rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            if self.size < SEGMENT_HEADER_BYTES:
+                raise self.header_damaged("the file is shorter than its header")
+            self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self.allocated = self.size
+        """What the file takes; less than its size when it was opened, once its rest was given back."""
+        self.buffer = memoryview(self.map)
+        self.crc_seed, self.whole_upto = self._check_header()
+
+    def open_to_write(self) -> None:
+        """From now on it is written. Raises OSError."""
+        self.fd = os.open(self.path, os.O_RDWR)
+
+    def reset(self) -> None:
+        """Know of no frame."""
+        self.firsts: Sequence[int] = array("Q")
+        """First number of each frame, in order; `offsets` has the place of each in the file."""
+        self.offsets: Sequence[int] = array("Q")
+        self.last = self.first - 1
+        self.events = 0
+        self.end = SEGMENT_HEADER_BYTES
+        """Where the next frame goes."""
+        self.last_crc = 0
+        self.recorded_at = 0
+        """Of the last frame."""
+        self._verified = bytearray()
+        """Whether each frame was seen to be whole."""
+        self._newest_read: tuple[int, Frame] | None = None
+        """The frame that was read last, and its index: most often it is asked for again, or none is."""
+
+    def unverify(self) -> None:
+        """Let each frame be verified when it is next read."""
+        self._verified = bytearray(len(self.offsets))
+
+    def add(self, frame: Frame | EncodedFrame, offset: int) -> None:
+        """A frame is known to be at that place, whole."""
+        assert isinstance(self.firsts, array) and isinstance(self.offsets, array), "a sealed segment does not grow"
+        self._verified.append(True)
+        self.firsts.append(frame.first)
+        self.offsets.append(offset)
+        self.last = frame.last
+        self.events += frame.last - frame.first + 1
+        self.end = offset + frame.length
+        self.last_crc = frame.crc
+        self.recorded_at = frame.recorded_at
+
+    def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
+        """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
+        if not len(offsets):
+            return
+        last = Frame(self.buffer, offsets[-1], self.crc_seed)
+        self.firsts, self.offsets, self._verified = firsts, offsets, bytearray(len(offsets))
+        self.last, self.end = last.last, last.offset + last.length
+        self.last_crc, self.recorded_at = last.crc, last.recorded_at
+        self.events = self.last - self.first + 1
+
+    def adopt_scanned(self, other: Segment) -> None:
+        """Take over the places that were found in the same file before it was cut."""
+        self.firsts, self.offsets, self._verified = other.firsts, other.offsets, other._verified
+        self.last, self.events, self.end = other.last, other.events, other.end
+        self.last_crc, self.recorded_at = other.last_crc, other.recorded_at
+
+    def frame(self, index: int) -> Frame:
+        """The frame of that index. Raises StorageCorrupted."""
+        if (read := self._newest_read) is not None and read[0] == index:
+            return read[1]
+        try:
+            frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
+            if not self._verified[index]:
+                frame.verify()
+                self._verified[index] = True
+            self._newest_read = index, frame
+        except BadFrame as bad:
+            error = self._damaged(index, bad)
+            self.damage = self.damage or str(error)
+            raise error from None
+        return frame
+
+    def look_for_damage(self) -> None:
+        """Read the whole file, as if nothing of it had been read before: `damage` names the first fault."""
+        try:
+            self._check_header()
+            for index in range(len(self.offsets)):
+                try:
+                    Frame(self.buffer, self.offsets[index], self.crc_seed).verify()
+                except BadFrame as bad:
+                    raise self._damaged(index, bad) from None
+        except StorageCorrupted as error:
+            self.damage = self.damage or str(error)
+
+    def _damaged(self, index: int, bad: BadFrame) -> StorageCorrupted:
+        following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
+        return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
+
+    def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+        """Append the events of these numbers of the frame of that index: see `frames.random_access.pick`. Raises
+        StorageCorrupted.
+
+        The header is read in place, so there is nothing to be kept, however many frames there are.
+        """
+        if not self._verified[index]:
+            self.frame(index)
+        return pick(self.map, self.offsets[index], numbers, events, budget)
+
+    def index_of(self, number: int) -> int:
+        """The index of the frame that has that number, or would have it; -1 below the first."""
+        return bisect_right(self.firsts, number) - 1
+
+    def corrupted(self, problem: str) -> StorageCorrupted:
+        """The error that says so, and what to do."""
+        return StorageCorrupted(
+            str(self.path),
+            problem,
+            "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
+        )
+
+    def header_damaged(self, problem: str) -> StorageCorrupted:
+        """The error for a segment that is none: without its header nothing in it can be told."""
+        return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
+
+    def give_back_rest(self) -> None:
+        """It is full: what was allocated behind the last frame goes back to the file system.
+
+        A page of zeros stays, because a backup that maps the file at this moment looks for the end of the frames.
+        """
+        kept = min((self.end // 4096 + 2) * 4096, self.size)
+        try:
+            os.ftruncate(self.fd, kept)
+            self.allocated = kept
+        except OSError as error:  # it only takes more room than it needs
+            logger.warning("%s: cannot be cut to its used part: %s", self.path, error)
+
+    def close(self) -> None:
+        """Write it no more; the map goes when the last reader lets go of it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _check_header(self) -> tuple[int, int]:
+        """Answers the seed of the checksums, and the number up to which all was there from the first."""
+        head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
+        magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
+        (crc,) = _CHECKSUM.unpack_from(head, _HEADER.size)
+        if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
+            raise self.header_damaged("the header of the segment is damaged")
+        if version > SEGMENT_VERSION:
+            raise WrittenByNewer(self.path, f"segment format {version}, this one knows {SEGMENT_VERSION}")
+        if found_id != self._log_id or first != self.first:
+            raise self.header_damaged("the segment belongs to another log, or was renamed")
+        return int(crc_seed), int(whole_upto)
+
+
+def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0, whole_upto: int = 0) -> bytes:
+    """The header of a segment file. `generation` counts rewrites (redaction).
+
+    `whole_upto`: up to that number it was durable before it became a segment, so that what is missing is no torn tail.
+    """
+    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, whole_upto, b"")
+    return head + _CHECKSUM.pack(google_crc32c.value(head))
+
+
+def bytes_between(segments: Sequence[Segment], low: int, high: int) -> int:
+    """What the events from `low` to `high` take, about: a frame that has others too counts by the number of them."""
+    return sum(_bytes_upto(each, high) - _bytes_upto(each, low - 1) for each in segments) if low <= high else 0
+
+
+def _bytes_upto(segment: Segment, number: int) -> int:
+    """The bytes of its frames, and of a part of one, with the numbers up to that one."""
+    firsts, offsets = segment.firsts, segment.offsets
+    if not len(offsets) or number < segment.first:
+        return 0
+    begin = offsets[0]
+    if number >= segment.last:
+        return segment.end - begin
+    index = max(segment.index_of(number), 0)
+    first, offset = firsts[index], offsets[index]
+    following = (firsts[index + 1], offsets[index + 1]) if index + 1 < len(offsets) else (segment.last + 1, segment.end)
+    count = max(following[0] - first, 1)
+    return offset - begin + (following[1] - offset) * min(number - first + 1, count) // count

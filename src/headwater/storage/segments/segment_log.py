@@ -1,0 +1,384 @@
+"""The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path
+
+from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+from ..disk.free_space import Room
+from ..disk.locks import LockLost
+from ..disk.system import NO_SPACE, Disk, make_private, private_opener, refusal_of, sync_directory
+from ..frames.encoding import AdoptedFile, EncodedFrame
+from ..frames.frame import Frame
+from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, Term, nobody
+from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
+
+logger = logging.getLogger("headwater.storage")
+
+SEGMENT_BYTES_MIN = 4 * 1024 * 1024
+SEGMENT_BYTES_MAX = 256 * 1024 * 1024
+SEGMENT_EVENTS_MAX = 262_144
+"""Bounds what is indexed at once, and what is looked at after a crash."""
+PREPARED = "prepared.tmp"
+ADOPTED = "adopted.tmp"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+_first = attrgetter("first")
+_CANNOT_PREPARE = "the next segment cannot be made"
+
+
+class SegmentLog(FrameLog):
+    """Frames in a directory. One thread appends; any thread reads what is durable."""
+
+    def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
+                 term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
+        """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before.
+
+        `segment_bytes`: how large each new segment is to be; None: they grow with the log.
+        """
+        self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
+        self.term = term
+        self.crc_seed = crc_seed
+        self._segment_bytes = segment_bytes
+        self._is_synced = True
+        """Whether all that was appended is durable."""
+        self.segments: tuple[Segment, ...] = tuple(segments)
+        """All segments, oldest first; the last one is written."""
+        self._replacing = threading.Lock()
+        """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
+        self.floor = floor
+        """Numbers up to this one are not given again."""
+        self.has_links = True
+        """Whether the file system gives a file another name, as far as is known: without it nothing is adopted."""
+        self._preparing: threading.Thread | None = None
+        (directory / PREPARED).unlink(missing_ok=True)
+        (directory / ADOPTED).unlink(missing_ok=True)
+
+    @property
+    def head(self) -> int:
+        return max(self.last, self.floor)
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        return self._disk.refusal
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that is stored; 0 if there is none."""
+        return self.segments[-1].last if self.segments else 0
+
+    @property
+    def last_crc(self) -> int:
+        for segment in reversed(self.segments):
+            if segment.events:
+                return segment.last_crc
+        return 0
+
+    @property
+    def recorded_at(self) -> int:
+        """Of the last frame; 0 if there is none."""
+        return next((segment.recorded_at for segment in reversed(self.segments) if segment.events), 0)
+
+    @property
+    def prepared_bytes(self) -> int:
+        """What the file of the next segment takes that was made ahead; 0 if none was."""
+        try:
+            return (self._directory / PREPARED).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def append_frames(
+        self,
+        frames: Sequence[EncodedFrame],
+        expected: Head,
+        on_overdue: Callable[[], None] = nobody,
+        *,
+        is_durable: bool = True,
+    ) -> None:
+        """See FrameLog. What is not appended durably is so with the next `sync`, or the next that is."""
+        if expected != (found := Head(self.head, self.last_crc, self.term)):
+            raise HeadMoved(found)
+        self._room.check()
+        for run in self._split(frames):
+            if run[0].staged is not None:
+                self._adopt(run[0].staged)
+                continue
+            segment = self.segments[-1]
+            buffers = [buffer for frame in run for buffer in frame.buffers]
+            self._disk.write(segment.fd, buffers, segment.end)
+            if is_durable:
+                self._disk.sync(segment.fd)
+            self._is_synced = is_durable
+            for frame in run:
+                segment.add(frame, segment.end)
+        if self.segments[-1].end * 2 > self.segments[-1].size:
+            self._prepare_soon()
+
+    def sync(self) -> None:
+        """Everything that was appended is durable when this returns. Raises OSError: then it is unknown, as above."""
+        self._sync_files()
+
+    def _sync_files(self) -> None:
+        if not self._is_synced:
+            self._disk.sync(self.segments[-1].fd)
+            self._is_synced = True
+
+    def read(self, after: int) -> Iterator[Frame]:
+        for segment in self.segments:
+            if segment.last > after:
+                for index in range(max(segment.index_of(after + 1), 0), len(segment.firsts)):
+                    frame = segment.frame(index)
+                    if frame.last > after:
+                        yield frame
+
+    def frame_at(self, number: int) -> Frame | None:
+        """The frame with that number, or the next one; None above the last. Raises StorageCorrupted."""
+        segments = self.segments
+        position = bisect_right(segments, number, key=_first) - 1
+        for segment in segments[max(position, 0) :]:
+            if segment.last < number:
+                continue
+            index = max(segment.index_of(number), 0)
+            frame = segment.frame(index)
+            return frame if frame.last >= number else segment.frame(index + 1)  # it was lost, and the loss accepted
+        return None
+
+    def frame_below(self, number: int) -> Frame | None:
+        """The frame with the last event numbered below that; None if there is none. Raises StorageCorrupted."""
+        segments = self.segments
+        position = bisect_left(segments, number, key=_first)
+        for segment in reversed(segments[:position]):  # one may be just begun, or its first frames were lost
+            if (index := bisect_left(segment.firsts, number) - 1) >= 0:
+                return segment.frame(index)
+        return None
+
+    def trim(self, below: int) -> None:
+        """Unlink the segments of which every event is numbered below that; the one in use stays."""
+        with self._replacing:
+            gone = [segment for segment in self.segments[:-1] if segment.last < below]
+            self.segments = self.segments[len(gone) :]
+        for segment in gone:
+            segment.path.unlink(missing_ok=True)
+            segment.close()
+        if gone:
+            sync_directory(self._directory)
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._preparing is not None:
+            self._preparing.join()
+        for segment in self.segments:
+            segment.close()
+        with suppress(LockLost):  # it is another process's
+            self._disk.check()
+            (self._directory / PREPARED).unlink(missing_ok=True)
+
+    def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
+        """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain).
+
+        What is staged is a run by itself.
+        """
+        run: list[EncodedFrame] = []
+        for frame in frames:
+            if frame.staged is not None:
+                if run:
+                    yield run
+                yield [frame]
+                run = []
+                continue
+            if not self._fits(run, frame):
+                if run:
+                    yield run
+                    run = []
+                if not self._fits(run, frame):
+                    self._roll(frame)
+            run.append(frame)
+        if run:
+            yield run
+
+    def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
+        if not self.segments:
+            return False
+        segment = self.segments[-1]
+        length = sum(each.length for each in run) + frame.length
+        events = frame.last - segment.first + 1
+        if not run and frame.first != segment.last + 1:  # numbers are contiguous in a segment
+            return False
+        return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
+
+    def _roll(self, frame: EncodedFrame) -> None:
+        """Begin a new segment with that frame. Raises DiskFull, StorageUnavailable: then nothing has changed."""
+        if self._preparing is not None:
+            self._preparing.join()
+            self._preparing = None
+        self._sync_files()  # only the newest segment may end in what is not durable
+        needed = SEGMENT_HEADER_BYTES + frame.length
+        try:
+            segment = self._make_segment(frame, needed)
+        except OSError as error:
+            (self._directory / PREPARED).unlink(missing_ok=True)
+            raise self._refusal(error, needed) from error
+        self._go_on_in(segment)
+
+    def _go_on_in(self, segment: Segment) -> None:
+        with self._replacing:
+            kept = self.segments
+            if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
+                kept[-1].close()
+                kept = kept[:-1]
+            self.segments = (*kept, segment)
+            if kept:
+                kept[-1].give_back_rest()
+                kept[-1].close()
+
+    def _adopt(self, staged: AdoptedFile) -> None:
+        """Make a staged file the newest segment, with all its frames.
+
+        It gets a second name only when all of it is durable, and is never written on again under the first: a file with
+        two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: then nothing has changed.
+        """
+        self._sync_files()  # only the newest segment may end in what is not durable
+        first, adopted = staged.frames[0][1].first, self._directory / ADOPTED
+        try:
+            fd = os.open(staged.path, os.O_RDWR)
+        except OSError as error:
+            raise NotAdopted(staged.path, f"it cannot be opened: {error.strerror}") from error
+        try:
+            self._write_heads(fd, staged, first)
+            self._disk.sync(fd)
+            segment = self._linked(staged, adopted, first)
+        except BaseException:
+            os.close(fd)
+            adopted.unlink(missing_ok=True)
+            raise
+        segment.path, segment.fd = self._directory / segment_name(first), fd
+        try:
+            self._disk.rename(adopted, segment.path)
+        except OSError as failure:
+            if failure.errno not in NO_SPACE:
+                raise  # and the process ends: the segment may be there
+            segment.close()
+            adopted.unlink(missing_ok=True)
+            raise self._refusal(failure, 0) from failure
+        sync_directory(self._directory)
+        for offset, frame in staged.frames:
+            segment.add(frame, offset)
+        self._go_on_in(segment)
+
+    def _write_heads(self, fd: int, staged: AdoptedFile, first: int) -> None:
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) != staged.inode or found.st_size != staged.end:
+            raise NotAdopted(staged.path, "it is another file than the one that was looked at")
+        if found.st_nlink != 1:
+            raise NotAdopted(staged.path, "it has another name besides")
+        try:
+            make_private(fd, self._directory)  # as what is made here is
+            header = segment_header(self._log_id, first, self.crc_seed, whole_upto=staged.frames[-1][1].last)
+            self._disk.write(fd, [header], 0)
+            for offset, frame in staged.frames:
+                self._disk.write(fd, frame.buffers, offset)
+        except OSError as error:
+            raise self._refusal(error, 0) from error
+
+    def _linked(self, staged: AdoptedFile, adopted: Path, first: int) -> Segment:
+        """The segment, mapped, under a name that is not read yet."""
+        try:
+            adopted.unlink(missing_ok=True)
+            self._disk.link(staged.path, adopted)
+            found = os.stat(adopted)
+            if (found.st_dev, found.st_ino) != staged.inode:
+                raise NotAdopted(staged.path, "it was replaced")
+            return Segment(adopted, self._log_id, first)
+        except OSError as error:
+            self.has_links = error.errno not in _NO_LINKS
+            raise NotAdopted(staged.path, f"it cannot be linked: {error.strerror}") from error
+
+    def _make_segment(self, frame: EncodedFrame, needed: int) -> Segment:
+        prepared = self._directory / PREPARED
+        if self.prepared_bytes < needed:
+            self._prepare(self._next_size(), needed)
+        fd = os.open(prepared, os.O_RDWR)
+        try:
+            self._disk.write(fd, [segment_header(self._log_id, frame.first, self.crc_seed)], 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        path = self._directory / segment_name(frame.first)
+        self._disk.rename(prepared, path)
+        sync_directory(self._directory)
+        segment = Segment(path, self._log_id)
+        segment.open_to_write()
+        return segment
+
+    def _next_size(self) -> int:
+        if self._segment_bytes is not None:
+            return self._segment_bytes
+        if not self.segments:
+            return SEGMENT_BYTES_MIN
+        newest = self.segments[-1]
+        expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
+        return max(SEGMENT_BYTES_MIN, min(newest.size * 2, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
+
+    def _prepare_soon(self) -> None:
+        if self._preparing is not None:
+            return
+        preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
+        try:
+            preparing.start()
+        except RuntimeError as error:  # no thread can be had: it is made when it is needed
+            logger.warning("the next segment is not prepared ahead: %s", error)
+        else:
+            self._preparing = preparing
+
+    def _prepare_ahead(self) -> None:
+        """Nothing waits for it: what goes wrong here, the roll tries again, and says so to the producer."""
+        try:
+            self._prepare(self._next_size())
+        except (DiskFull, OSError) as error:
+            if isinstance(error, DiskFull) or error.errno in NO_SPACE:
+                logger.warning("no room for the next segment: %s", error)
+            else:
+                logger.error("%s", refusal_of(error, self._directory, _CANNOT_PREPARE))
+        except EventLogError as error:
+            logger.error("%s", error)
+
+    def _prepare(self, wanted: int, needed: int = 0) -> None:
+        """Make the file of the next segment: as large as wanted, or smaller where there is less room.
+
+        As large as needed at least; ahead of time nothing is. Raises DiskFull, StorageUnavailable, OSError.
+        """
+        refusal: OSError | None = None
+        self._disk.check()  # before the file is emptied
+        for size in self._room.sizes(wanted, needed):
+            try:
+                self._allocate(self._directory / PREPARED, size)
+                return
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                refusal = error
+        if refusal is not None:
+            raise refusal
+
+    def _allocate(self, path: Path, size: int) -> None:
+        fd = private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            self._disk.allocate(fd, size)
+            os.fsync(fd)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+
+    def _refusal(self, error: OSError, needed: int) -> EventLogError:
+        if error.errno in NO_SPACE:
+            return self._room.refused(needed)
+        return refusal_of(error, self._directory, _CANNOT_PREPARE)

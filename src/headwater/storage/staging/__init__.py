@@ -1,0 +1,1 @@
+"""Batches that lie beside the log until they are committed."""

@@ -1,0 +1,101 @@
+"""Whose an exactly-once writer's name is: the user's who used it first. Nobody else may end or undo his batches.
+
+    LOG/writers/WRITER    {"writer": ..., "user": ...} with a checksum (`checked_file`)
+
+WRITER is the hash by which the writer's batches are staged (`batches`). A name that nobody has, as where no user is
+configured, or where an older version made the log, becomes that of the next user who stages or commits under it. What
+the names are checked for is decided above (`server.bulk`); any process may claim one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ...core.errors import StorageCorrupted
+from ...formats.decoders import json_decoder
+from ..append.writer_table import WRITERS_MAX
+from ..disk.checked_file import checksum_fits, with_checksum
+from ..disk.system import refusing, write_whole
+from .batches import exclusively, writer_directory
+
+OWNERS = "writers"
+
+
+class _Owner(msgspec.Struct):
+    writer: str
+    user: str
+
+
+def owner_of(log_directory: Path, writer: str) -> str | None:
+    """Whose name it is; None: nobody's. Raises StorageCorrupted."""
+    found = _read(_path(log_directory, writer))
+    return None if found is None else found.user
+
+
+def claim(log_directory: Path, writer: str, user: str) -> str | None:
+    """Whose name it is: that user's from now on, durably, if it was nobody's. One without a name claims nothing.
+
+    Raises StorageCorrupted, DiskFull, StorageUnavailable (the log was deleted, say).
+    """
+    path = _path(log_directory, writer)
+    if (found := _read(path)) is not None or not user:
+        return None if found is None else found.user
+    with refusing(log_directory, "the writer's name cannot be kept"), exclusively(log_directory):
+        if (found := _read(path)) is not None:  # another has been quicker
+            return found.user
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, with_checksum(msgspec.json.encode(_Owner(writer, user))))
+    return user
+
+
+def release(log_directory: Path, writer: str) -> None:
+    """The name is nobody's any more; not before nothing is staged under it."""
+    with exclusively(log_directory):
+        if not writer_directory(log_directory, writer).exists():
+            _path(log_directory, writer).unlink(missing_ok=True)
+
+
+def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> None:
+    """Where more names are kept than a log knows writers: forget those of writers that it does not know."""
+    directory = log_directory / OWNERS
+    if not directory.exists() or len(names := os.listdir(directory)) <= WRITERS_MAX:
+        return
+    for name in names:
+        try:
+            owner = _read(directory / name)
+        except StorageCorrupted:  # told to who uses that name
+            continue
+        if owner is not None and not is_known(owner.writer):
+            release(log_directory, owner.writer)
+
+
+def damaged_owners(log_directory: Path) -> Iterator[str]:
+    """What is said of each name whose owner cannot be read. Raises OSError."""
+    for path in sorted((log_directory / OWNERS).glob("*")):
+        if path.suffix == ".tmp":
+            continue  # a power cut came before it was written, and nobody was told that he has the name
+        try:
+            _read(path)
+        except StorageCorrupted as error:
+            yield str(error)
+
+
+def _path(log_directory: Path, writer: str) -> Path:
+    return log_directory / OWNERS / writer_directory(log_directory, writer).name
+
+
+def _read(path: Path) -> _Owner | None:
+    try:
+        content = path.read_bytes()
+        if not checksum_fits(content):
+            raise ValueError("the checksum does not fit")
+        return json_decoder(_Owner).decode(content)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        remedy = "remove the file: the name is then that of the next user who writes under it"
+        raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None

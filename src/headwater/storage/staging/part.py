@@ -1,0 +1,131 @@
+"""The file of one staged part: an Arrow file, and behind it a checksum over every byte before that.
+
+So what is appended is what was staged: a part is looked at whole before a row of it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import google_crc32c
+
+from ...core.errors import StorageCorrupted
+from ...formats.arrow.lazy import pa
+
+PART_SUFFIX = ".arrow"
+PART_MAGIC = b"HWSTAGE1"
+"""Behind the Arrow file; four bytes of CRC32C of all before them end the file."""
+STAGE_AGAIN = "discard the batch, and stage it again (rows that are in the log already come again in the same order)"
+_TRAILER_BYTES = len(PART_MAGIC) + 4
+_PIECE_BYTES = 1024 * 1024
+"""So much is looked at at once: others run in between."""
+
+
+class PartFile:
+    """A part that is being written. Arrow writes to it as to a file. Methods raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - until it is finished or closed
+        self._crc = 0
+
+    def write(self, content: pa.Buffer | bytes) -> int:
+        """Add bytes; answers how many."""
+        self._crc = google_crc32c.extend(self._crc, content)
+        return self._file.write(content)
+
+    def finish(self) -> int:
+        """Add the checksum, make all of it durable, and close; answers the size in bytes."""
+        self.write(PART_MAGIC)
+        self._file.write(self._crc.to_bytes(4, "little"))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size = self._file.tell()
+        self._file.close()
+        return size
+
+    def flush(self) -> None:
+        """Give what is buffered to the system."""
+        self._file.flush()
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._file.tell()
+
+    def touch(self) -> None:
+        """It is still being written, if not here: what nobody writes on is forgotten after a while."""
+        os.utime(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file, finished or not."""
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._file.closed
+
+    def readable(self) -> bool:
+        """It is not."""
+        return False
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is not: the checksum goes on from byte to byte."""
+        return False
+
+
+def check_part(path: Path, *, may_be_plain: bool = False) -> None:
+    """Look at every byte. Raises StorageCorrupted if it is not what was staged.
+
+    `may_be_plain`: 0.1.0 staged without checksums, and began a commit that has to go on.
+    """
+    with _mapped(path) as content:
+        if _is_plain(content):
+            if not may_be_plain:
+                raise damaged_part(path, "there is no checksum behind it (0.1.0 wrote none)")
+            return
+        crc = 0
+        for start in range(0, content.size - 4, _PIECE_BYTES):
+            crc = google_crc32c.extend(crc, content.slice(start, min(_PIECE_BYTES, content.size - 4 - start)))
+        if crc != int.from_bytes(content.slice(content.size - 4).to_pybytes(), "little"):
+            raise damaged_part(path, "the checksum does not fit")
+
+
+def is_plain(path: Path) -> bool:
+    """Whether no checksum is behind it: 0.1.0 staged it, or it was cut."""
+    with _mapped(path) as content:
+        return _is_plain(content)
+
+
+@contextlib.contextmanager
+def opened_part(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    """The rows of a part that was looked at (`check_part`), mapped. Raises StorageCorrupted."""
+    with _mapped(path) as content:
+        size = content.size if _is_plain(content) else content.size - _TRAILER_BYTES
+        try:
+            yield pa.ipc.open_file(pa.BufferReader(content.slice(0, size)))
+        except pa.ArrowInvalid as error:
+            raise damaged_part(path, f"unreadable: {error}") from None
+
+
+def damaged_part(path: Path, problem: str) -> StorageCorrupted:
+    """The error that says so, and what to do."""
+    return StorageCorrupted(str(path), problem, STAGE_AGAIN)
+
+
+def _is_plain(content: pa.Buffer) -> bool:
+    return content.size < _TRAILER_BYTES or bytes(content.slice(content.size - _TRAILER_BYTES, 8)) != PART_MAGIC
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[pa.Buffer]:
+    if not path.stat().st_size:  # cannot be mapped
+        raise damaged_part(path, "it is empty")
+    with pa.memory_map(str(path)) as file:
+        yield file.read_buffer()

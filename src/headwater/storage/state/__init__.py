@@ -1,0 +1,1 @@
+"""The state, a small versioned map: its journal, its image, its lock."""

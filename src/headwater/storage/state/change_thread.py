@@ -1,0 +1,94 @@
+"""One thread that makes changes, one after the other, for callers who wait no longer than somebody will wait for them.
+
+What is committed elsewhere can take as long as that does not answer. Who asked is told in time: that nothing came of
+it, if its turn had not come; that the outcome is not known, if it had. Then the change goes on, and others wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from ...core.errors import Closed, OutcomeUnknown, StorageUnavailable
+
+logger = logging.getLogger("headwater.storage")
+
+_R = TypeVar("_R")
+_Task = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class Patient:
+    """Makes changes until `close`. Safe to call from any thread."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: what is changed, as errors call it."""
+        self._name = name
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._is_closed = False
+        self._has_landed = threading.Event()
+        self._unknown: set[Future[Any]] = set()
+        """Of which somebody was told that their outcome is not known, and which go on."""
+        self._thread = threading.Thread(target=self._run, name="headwater-changes", daemon=True)
+        self._thread.start()
+
+    def do(self, change: Callable[[], _R], patience_s: float) -> _R:
+        """What the change answers, or raises. After `patience_s` it raises StorageUnavailable: nothing came of it; or
+        OutcomeUnknown. Raises Closed.
+        """
+        if threading.current_thread() is self._thread:
+            return change()
+        if self._is_closed:
+            raise Closed(self._name)
+        future: Future[_R] = Future()
+        self._tasks.put((change, future))
+        wait((future,), patience_s)
+        if future.done():
+            return future.result()
+        if future.cancel():
+            raise StorageUnavailable(
+                f"{self._name}: an earlier change is not answered yet",
+                reason="where changes are committed to does not answer; try again later",
+            )
+        self._unknown.add(future)
+        future.add_done_callback(self._landed)
+        raise OutcomeUnknown(self._name)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known of every change whether it is made."""
+        return not self._unknown
+
+    def take_landed(self) -> bool:
+        """Whether a change of which somebody was told that its outcome is not known, was made since the last call."""
+        has_landed = self._has_landed.is_set()
+        self._has_landed.clear()
+        return has_landed
+
+    def close(self) -> None:
+        """Take nothing more; what was taken is tried still."""
+        self._is_closed = True
+        self._tasks.put(None)
+
+    def _landed(self, future: Future[Any]) -> None:
+        if (error := future.exception()) is None:
+            self._has_landed.set()
+        else:
+            logger.warning("%s: a change whose outcome was not known: %s", self._name, error)
+        self._unknown.discard(future)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            change, future = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = change()
+            except BaseException as error:  # whoever asked is told
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del task, change, future

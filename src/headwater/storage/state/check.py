@@ -1,0 +1,118 @@
+"""Looking at the state of a data directory without changing anything.
+
+What is looked at is a copy: SQLite cannot open a WAL on a read-only medium, and recovers one elsewhere by writing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ...core.state import StateStore
+from ...formats.newer import WrittenByNewer
+from ..catalog.directories import left_over
+from ..disk.system import make_directory, make_file
+from ..home.copy_file import home_of
+from ..memory import MemoryState
+from .data_directory import refuse_missing
+from .files import SHARED_MEMORY, STATE_NAME, files_of, witness_path
+from .journal import JOURNAL
+from .last_confirmed import read_slots
+from .recovery import open_journaled
+
+COPIES_MAX = 5
+
+
+@dataclass
+class StateCheck:
+    """What was found in the state."""
+
+    entries: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What is damaged; empty if the state is sound."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing but mends itself, or hurts nothing."""
+    newer: list[str] = field(default_factory=list)
+    """What a newer headwater wrote: it is not damaged, and was not checked."""
+
+
+@contextmanager
+def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]:
+    """A copy of the state, and what was found in it; an empty state where it cannot be used."""
+    report = StateCheck()
+    with tempfile.TemporaryDirectory(prefix="headwater-check-") as place:
+        copy = Path(place) / STATE_NAME
+        copy_files(directory / STATE_NAME, copy)
+        try:
+            home_of(directory)
+            refuse_missing(directory)
+            state = open_journaled(Path(place), fatal=_never)
+        except WrittenByNewer as error:
+            report.newer.append(str(error).replace(place, str(directory)))
+            yield MemoryState(), report
+            return
+        except (StorageCorrupted, StorageUnavailable) as error:
+            report.problems.append(str(error).replace(place, str(directory)))
+            yield MemoryState(), report
+            return
+        with closing(state):
+            report.entries = state.count()
+            report.notes += _notes(directory, state)
+            report.notes += [note.replace(place, str(directory)) for note in state.mended]
+            yield state, report
+
+
+def _notes(directory: Path, state: StateStore) -> Iterator[str]:
+    for path in left_over(directory, state):
+        yield f"{path}: the state does not know this directory; remove it if nobody needs it"
+    witness = witness_path(directory / STATE_NAME)
+    if not witness.exists():
+        yield f"{STATE_NAME} is of 0.1.0, which has no checksums in it; the next start adds them"
+    elif None in read_slots(witness):
+        yield f"{witness.name}: one of its two slots cannot be read; the next change writes it anew"
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """The files of a state, of one moment, and its journal: they are copied again while somebody changes them."""
+    for _ in range(COPIES_MAX):
+        pairs = _pairs(source, target)
+        before = [_stamp(each) for each, _ in pairs]
+        shutil.rmtree(target.parent / JOURNAL, ignore_errors=True)
+        for each, copy in pairs:
+            copy.unlink(missing_ok=True)
+            if each.exists():
+                make_directory(copy.parent)
+                make_file(copy)
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(each, copy)
+        if [_stamp(each) for each, _ in pairs] == before:
+            return
+    raise StorageUnavailable(f"{source}: it changes all the time; try again when nobody changes it")
+
+
+def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
+    """What is to be copied, and where to."""
+    journal = source.parent / JOURNAL
+    files = zip(files_of(source), files_of(target), strict=True)
+    return [(each, copy) for each, copy in files if each.suffix != SHARED_MEMORY] + [
+        (each, target.parent / JOURNAL / each.relative_to(journal))
+        for each in sorted(journal.rglob("*"))
+        if each.is_file()
+    ]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _never(problem: str) -> None:
+    raise AssertionError(problem)

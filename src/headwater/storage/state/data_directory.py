@@ -1,0 +1,193 @@
+"""A data directory as a whole: its lock, what it may not lack, and its state for a command.
+
+A data directory is made private and filled with files, which would lock other programs out of a folder of theirs. So
+`refuse_foreign` looks at a folder before anything in it changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import closing
+from pathlib import Path
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ...core.quoting import show
+from ...formats.newer import WrittenByNewer
+from ..catalog.directories import LOGS, is_of_a_log
+from ..disk.locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold
+from ..disk.system import Disk, make_directory, private_opener, refusing
+from ..home.copy_file import home_of
+from ..home.identifier import record_identifier
+from ..home.port import Home
+from ..home.replicated_log import Homed
+from ..segments.meta import META_NAME
+from .files import ACCEPTED, STATE_NAME, files_of
+from .journal import JOURNAL, UNFINISHED
+from .journaled_state import JournalState
+from .last_confirmed import REMEDY
+from .recovery import open_journaled
+from .remote import RemoteState
+
+PARTIAL_BACKUP = "BACKUP.partial"
+"""In a backup that is not finished: nobody may take it for a data directory."""
+STARTING_S = 5.0
+"""A command waits so long for a server that has the directory and does not answer yet, or no more."""
+LOST_AND_FOUND = "lost+found"
+"""A new file system has it at its top. A folder with nothing else is empty."""
+_SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
+"""What the file of a state has in its first page; `entry` in the first versions."""
+_LOOKED_AT = 64 * 1024
+_OURS = frozenset(
+    {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
+     "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
+)  # fmt: skip
+_OURS_LEFT = re.compile(
+    r"(COPY|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
+)
+"""What an interrupted start, or a repair, leaves."""
+
+
+def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | RemoteState:
+    """The state of a data directory, which is made if it is missing; to be closed.
+
+    It is locked for as long as the state is open, unless the caller has done so (`is_locked`). While a server has it,
+    that server is asked. Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but
+    its logs are not.
+    """
+    refuse_foreign(directory)
+    refuse_missing(directory)
+    with refusing(directory, "the data directory cannot be made"):
+        make_directory(directory)
+    if is_locked:
+        return open_journaled(directory, fatal=_told)
+    deadline = time.monotonic() + STARTING_S
+    while True:
+        try:
+            lock = lock_directory(directory)
+            break
+        except InUse:
+            try:
+                return RemoteState(directory)
+            except StorageUnavailable:  # it starts, or stops
+                if time.monotonic() > deadline:
+                    raise
+        time.sleep(0.05)
+    try:
+        return open_journaled(directory, fatal=_told, disk=OwnedDisk(Disk(), lock), lock=lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _told(_: str) -> None:
+    """What a command cannot write, it tells; there is no more to be done about it."""
+
+
+def refuse_missing(directory: Path) -> None:
+    """Raises StorageCorrupted if there are logs in a data directory, but no state, or one that is being replaced."""
+    path = directory / STATE_NAME
+    if (directory / ACCEPTED).exists():
+        remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
+        raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
+    if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
+        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
+
+
+def lock_directory(directory: Path) -> HeldLock:
+    """Lock a data directory for this process; close the lock. Raises StorageUnavailable: another process has it, or the
+    folder is one of other programs.
+
+    Before that is known, nothing is made and no mode is changed.
+    """
+    refuse_foreign(directory)
+    if (directory / PARTIAL_BACKUP).exists():
+        raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
+    while True:
+        try:
+            make_directory(directory)
+            file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
+        except OSError as error:
+            problem = f"{directory}: {error.strerror}; the data directory must be writable"
+            raise DirectoryUnavailable(problem) from None
+        hold(file, directory)
+        lock = HeldLock(directory, file)
+        if lock.problem() is None:
+            break
+        lock.close()  # LOCK was replaced before it was locked
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return lock
+
+
+def has_data(directory: Path) -> bool:
+    """Whether it is a data directory, or a backup, by what its files hold: names alone say nothing. Raises OSError.
+
+    With a state, a journal or the mark of a copy it is one, whatever else is in it.
+    """
+    return _has_state(directory) or is_of_a_log(directory / JOURNAL) or _is_marked(directory)
+
+
+def _has_state(directory: Path) -> bool:
+    for path in files_of(directory / STATE_NAME):
+        if path.is_file():
+            with path.open("rb") as file:
+                if _SCHEMA.search(file.read(_LOOKED_AT)):
+                    return True
+    return False
+
+
+def _is_marked(directory: Path) -> bool:
+    try:
+        return home_of(directory) is not None
+    except StorageCorrupted:
+        return False
+    except WrittenByNewer:
+        return True
+
+
+def is_empty(directory: Path) -> bool:
+    """Whether nothing is in it, or it is no directory. Raises OSError."""
+    return not _names(directory) - {LOST_AND_FOUND}
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Raises StorageUnavailable if a folder is neither empty nor a data directory, nor the beginning of one."""
+    try:
+        others = sorted(name for name in _names(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
+        others += sorted(f"{LOGS}/{name}" for name in _names(directory / LOGS) if not _may_be_of_a_log(directory, name))
+        is_foreign = bool(others) and not has_data(directory)
+    except OSError as error:
+        raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
+    if is_foreign:
+        raise StorageUnavailable(
+            f"{directory}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
+        )
+
+
+def _may_be_of_a_log(directory: Path, name: str) -> bool:
+    path = directory / LOGS / name
+    return name == LOST_AND_FOUND or is_of_a_log(path) or (path.is_dir() and not _names(path))
+
+
+def _names(directory: Path) -> set[str]:
+    try:
+        return {each.name for each in directory.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):  # whoever makes it is told
+        return set()
+
+
+def accept_move(home: Home, directory: Path) -> None:
+    """Enter into the journal that the home is in the cluster where it is now, and lost nothing on the way there.
+
+    `home` has begun a term; `directory` is empty, and gets a copy of the journal.
+    Raises StorageUnavailable, NotPrimary.
+    """
+
+    def refuse(problem: str) -> None:
+        raise StorageUnavailable(f"{directory}: {problem}")
+
+    with closing(open_journaled(directory, fatal=refuse, homed=Homed(home, lambda error: None))) as state:
+        record_identifier(state, home)

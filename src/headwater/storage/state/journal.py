@@ -1,0 +1,436 @@
+"""The journal: the frame log of a data directory's own, in which each change of the small state is an event.
+
+DIR/journal/META.json    who it is, and from which number on it is kept: as of any log
+DIR/journal/log/         its segments
+
+A frame is one change, whole or not there at all. What an event says of an entry is what the entry is from then on, so
+that to apply it twice is to apply it once:
+
+    changed, copied    [kind, key, version, value] as MessagePack; version 0: the entry is gone
+    had_users          [whether the state ever had users]
+    snapshot           [first number, digest]: the copies that began there, and all changes since, are the whole state
+
+Copies change nothing: they are how the journal can forget its beginning (`journal_snapshot`). Nothing here knows how
+the state is kept that the changes make (`journaled_state`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.errors import NotPrimary, OutcomeUnknown, StorageCorrupted, StorageUnavailable
+from ...core.event import Encoding
+from ...core.limits import EventColumns
+from ...formats.decoders import msgpack_decoder
+from ...formats.newer import WrittenByNewer
+from ..disk.free_space import Room, Standing
+from ..disk.locks import LockLostMeanwhile
+from ..disk.system import Disk, make_directory, refusing, sync_directory, tighten
+from ..frames.encoding import Chain, encode
+from ..frames.frame import Frame
+from ..frames.frame_log import Head, HeadMoved, NotKept, Term, new_term
+from ..home.copy_file import mark_copy
+from ..home.port import JOURNAL_KEY, Home
+from ..home.replicated_log import Homed, ReplicatedLog, open_copy
+from ..segments.meta import FRAMES, Meta, read_meta
+from ..segments.recovery import SegmentScan, open_segments
+from ..segments.segment import Segment, id_in, segment_paths
+from ..segments.segment_log import SegmentLog
+from .last_confirmed import REMEDY
+
+logger = logging.getLogger("headwater.storage")
+
+JOURNAL = "journal"
+"""The directory, in the data directory."""
+UNFINISHED = "journal.new"
+"""One that is being made."""
+NAME = "$state"
+"""The name of the log in its META: no log can be called so."""
+SEGMENT_BYTES = 1024 * 1024
+"""So little is looked at after a crash."""
+
+
+class RecordType(StrEnum):
+    """What an event of the journal is about."""
+
+    CHANGED = "changed"
+    COPIED = "copied"
+    HAD_USERS = "had_users"
+    SNAPSHOT = "snapshot"
+
+
+class EntryRecord(msgspec.Struct, array_like=True, frozen=True):
+    """What an entry is from then on."""
+
+    kind: str
+    key: str
+    version: int
+    """0: the entry is gone."""
+    value: bytes
+
+
+class HadUsers(msgspec.Struct, array_like=True, frozen=True):
+    """Whether the state ever had users: see `core.state.StateStore.had_users`."""
+
+    had_users: bool
+
+
+class JournalSnapshot(msgspec.Struct, array_like=True, frozen=True):
+    """All entries were copied since that number."""
+
+    first: int
+    digest: int
+    """Of all entries as they are then: see `rows`."""
+
+
+Record = EntryRecord | HadUsers | JournalSnapshot
+_Content = bytes
+"""Of a frame; a journal has `bytes` of its own."""
+_PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
+_TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, JournalSnapshot: RecordType.SNAPSHOT}
+_RECORDS: dict[str, type[Record]] = {
+    RecordType.CHANGED: EntryRecord,
+    RecordType.COPIED: EntryRecord,
+    RecordType.HAD_USERS: HadUsers,
+    RecordType.SNAPSHOT: JournalSnapshot,
+}
+
+
+class Written(NamedTuple):
+    """A record of the journal, and its number."""
+
+    number: int
+    record: Record
+
+
+class Journal:
+    """A journal that is open to be written. Safe to call under the lock of its state alone."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        confirmed: int,
+        disk: Disk,
+        clock: Callable[[], int],
+        homed: Homed | None = None,
+    ) -> None:
+        """Open it. `confirmed`: the change of that number was durable; `clock` gives ms since 1970 UTC.
+
+        With a home, which must have it, the journal is a copy, and is brought up to it.
+        Raises StorageCorrupted: it cannot be read, or what was confirmed is not in it. Raises StorageUnavailable.
+        """
+        meta = read_meta(directory)
+        for each in (directory, *directory.rglob("*")):
+            tighten(each)
+        self.directory, self._clock, self._homed, self._disk = directory, clock, homed, disk
+        room = _AllRoom(directory, disk, reserve_bytes=0)
+        self.frames: SegmentLog
+        if homed is None:
+            self.meta = meta.changed(epoch=meta.epoch + 1)
+            self.frames = _local_frames(directory, meta, confirmed, new_term(self.meta.epoch), disk, room)
+        else:
+            self.meta, self.frames = _copied_frames(directory, meta, homed, disk, room)
+        self.meta.write(directory)
+        self._nonce = self.frames.term.nonce
+        self._synced = self.frames.head
+        """Everything up to that number is durable."""
+        self._followed = self.frames.head
+        """Everything up to that number was taken up."""
+        self._is_closed = False
+
+    @property
+    def head(self) -> int:
+        """The number of the last record."""
+        return self.frames.head
+
+    @property
+    def first(self) -> int:
+        """The number from which on it is kept: the state is what everything from there on makes."""
+        return self.meta.first_retained
+
+    @property
+    def bytes(self) -> int:
+        """How much it takes, as far as it is written."""
+        return sum(segment.end for segment in self.frames.segments)
+
+    @property
+    def home(self) -> Home | None:
+        """Where it is committed; None: in its own files."""
+        return None if self._homed is None else self._homed.home
+
+    def append(self, records: Sequence[Record], *, is_durable: bool, are_copies: bool = False) -> int:
+        """Write records as one change; answers the number of the last one. A durable one makes all before it durable.
+
+        Raises DiskFull, StorageUnavailable: then nothing was written. OSError, OutcomeUnknown: then nobody knows.
+        """
+        head = Head(self.frames.head, self.frames.last_crc, self.frames.term)
+        self._nonce += 1
+        chain = Chain(self.frames.crc_seed, head.term.number, head.crc, self._synced, self._nonce)
+        recorded_at = max(self._clock(), self.frames.recorded_at)
+        frame = encode(_columns(records, are_copies), (), head.number + 1, recorded_at, chain)
+        with _as_state():
+            self.frames.append_frames([frame], head, is_durable=is_durable)
+        if is_durable:
+            self._synced = frame.last
+        return frame.last
+
+    def check_lock(self) -> None:
+        """Check that this process still holds the lock, before a file is written. Raises LockLost."""
+        self._disk.check()
+
+    def sync(self) -> None:
+        """Everything that was appended is durable when this returns. Raises what `append` does."""
+        if self._synced < self.head:
+            with _as_state():
+                self.frames.sync()
+            self._synced = self.head
+
+    def read(self, after: int) -> Iterator[Written]:
+        """The records above that number. Raises StorageCorrupted."""
+        for frame in self.frames.read(after):
+            yield from written_in(frame, after)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it is the copy of a journal that another server writes."""
+        return isinstance(self.frames, ReplicatedLog) and self.frames.is_following
+
+    def follow(self, head: Head) -> Iterator[list[Written]]:
+        """Take up what its home has, where it ends there: what each step brought. Raises as `ReplicatedLog.follow`."""
+        assert isinstance(self.frames, ReplicatedLog)
+        for _ in self.frames.follow(head):
+            yield self._news()
+
+    def take(self, content: _Content) -> list[Written] | None:
+        """Take up a frame that was committed at the home; None: see `ReplicatedLog.take`."""
+        assert isinstance(self.frames, ReplicatedLog)
+        return self._news() if self.frames.take(content) else None
+
+    def _news(self) -> list[Written]:
+        news = list(self.read(self._followed))
+        self._followed = self.head
+        return news
+
+    def begin_term(self) -> None:
+        """From now on it is written here. Raises OSError."""
+        assert isinstance(self.frames, ReplicatedLog)
+        self.frames.begin_term()
+        self._nonce = self.frames.term.nonce
+        self._synced = self.head
+        self.meta = self.meta.changed(epoch=self.frames.term.number)
+        self.meta.write(self.directory)
+
+    def forget(self, below: int) -> None:
+        """What is numbered below that is needed no more. Raises DiskFull, StorageUnavailable."""
+        meta = self.meta.changed(first_retained=below, known_from=below)
+        self.check_lock()
+        with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
+            meta.write(self.directory)
+            self.meta = meta
+            self.frames.trim(below)
+        if isinstance(self.frames, ReplicatedLog) and not self.is_following:
+            self.frames.forget_at_home(below)
+
+    def close(self) -> None:
+        """Close its files, durably. Raises OSError."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self.sync()
+            except (StorageUnavailable, OutcomeUnknown) as error:  # where it is homed
+                logger.warning("%s: changes that were not durable are lost: %s", self.directory, error)
+            finally:
+                self.frames.close()
+
+
+@contextmanager
+def _as_state() -> Iterator[None]:
+    """What a home says of its frames, as who changes the state is told."""
+    try:
+        yield
+    except HeadMoved:
+        raise NotPrimary(NAME) from None
+    except (NotKept, LockLostMeanwhile):
+        raise OutcomeUnknown(NAME) from None
+
+
+def _local_frames(directory: Path, meta: Meta, confirmed: int, term: Term, disk: Disk, room: Room) -> SegmentLog:
+    frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
+    segments = open_segments(
+        frames,
+        frames,  # it has no index
+        log_id,
+        clean=None,
+        known_durable=confirmed,
+        first_retained=meta.first_retained,
+        gaps=meta.gaps,
+        disk=disk,
+    )
+    return SegmentLog(frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor, term=term, disk=disk,
+                      room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
+
+
+def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: Room) -> tuple[Meta, ReplicatedLog]:
+    """The copy, brought up to the home, and what is to be said of it: the home may have forgotten more."""
+    frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
+    segments = open_copy(
+        frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk
+    )
+    copy = ReplicatedLog(homed, JOURNAL_KEY, frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor,
+                    disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
+    copy.catch_up()
+    meta = meta.changed(epoch=homed.home.term.number)
+    if copy.segments and (first := copy.segments[0].first) > meta.first_retained:
+        meta = meta.changed(first_retained=first, known_from=first, voids=[(1, first - 1)])
+    return meta, copy
+
+
+class _AllRoom(Room):
+    """The journal may use the last of the disk: what is acknowledged and trimmed frees some. Nobody need look first."""
+
+    def check(self) -> Standing:
+        return _PLENTY
+
+
+def make_copy(directory: Path, home: Home, clock: Callable[[], int]) -> None:
+    """Make an empty copy of a home's journal, durably, or none at all. Raises OSError.
+
+    The directory says first whose copy it is, so that nobody takes what is in it for all that there is.
+    """
+    mark_copy(directory.parent, home.incarnation)
+    unfinished = directory.with_name(UNFINISHED)
+    make_directory(unfinished / FRAMES)
+    Meta(
+        name=NAME,
+        incarnation=home.incarnation,
+        segments_id=home.incarnation,
+        id_seed=home.seed,
+        created_at=clock(),
+        partitions=1,
+        first_retained=1,
+        known_from=1,
+        voids=[],
+    ).write(unfinished)
+    sync_directory(unfinished)
+    unfinished.rename(directory)
+    sync_directory(directory.parent)
+
+
+def make_journal(
+    directory: Path,
+    after: int,
+    records: Iterator[Sequence[Record]],
+    clock: Callable[[], int],
+    incarnation: str | None = None,
+) -> None:
+    """Make a journal that begins above that number with these records, durably, or none at all.
+
+    `incarnation`: who it is; None: drawn. Raises OSError, DiskFull, StorageUnavailable.
+    """
+    unfinished = directory.with_name(UNFINISHED)
+    make_directory(unfinished / FRAMES)
+    incarnation = incarnation or uuid.uuid4().hex
+    Meta(
+        name=NAME,
+        incarnation=incarnation,
+        segments_id=incarnation,
+        id_seed=secrets.randbits(64),
+        created_at=clock(),
+        partitions=1,
+        first_retained=after + 1,
+        known_from=after + 1,
+        voids=[(1, after)] if after else [],
+    ).write(unfinished)
+    journal = Journal(unfinished, confirmed=0, disk=Disk(), clock=clock)
+    try:
+        for each in records:
+            journal.append(each, is_durable=False, are_copies=True)
+    finally:
+        journal.close()
+    sync_directory(unfinished / FRAMES)
+    sync_directory(unfinished)
+    unfinished.rename(directory)
+    sync_directory(directory.parent)
+
+
+def read_journal(directory: Path, after: int) -> Iterator[Written]:
+    """The records above that number, of a journal that another process may be writing.
+
+    Raises StorageCorrupted: they are damaged, or the journal begins behind them. Raises StorageUnavailable.
+    """
+    meta = read_meta(directory)
+    if meta.first_retained > after + 1:
+        problem = f"it begins with record {meta.first_retained}, and {after + 1} is wanted"
+        raise StorageCorrupted(str(directory), problem, REMEDY)
+    segments = [Segment(path, bytes.fromhex(meta.segments_id)) for path in segment_paths(directory / FRAMES)]
+    for segment, following in zip_longest(segments, segments[1:]):
+        ends_at = following.first - 1 if following else None
+        scan = SegmentScan(segment, meta.gaps, ends_at=ends_at)
+        scan.run()
+        if scan.bad is not None and ends_at is not None:
+            raise scan.damage(ends_at)
+        for index in range(len(segment.firsts)):
+            if (frame := segment.frame(index)).last > after:
+                yield from written_in(frame, after)
+
+
+def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
+    """Every record of a damaged journal that is whole, in order, and descriptions of the rest.
+
+    Raises WrittenByNewer.
+    """
+    found: list[Written] = []
+    lost: list[str] = []
+    with suppress(StorageCorrupted):  # a damaged one can be done without
+        read_meta(directory)
+    for path in segment_paths(directory / FRAMES):
+        try:
+            for frame in SegmentScan(Segment(path, id_in(path)), ()).good_frames():
+                expected = found[-1].number + 1 if found else frame.first
+                if frame.first > expected:
+                    lost.append(f"records {expected} to {frame.first - 1} of the journal")
+                found += written_in(frame)
+        except WrittenByNewer:
+            raise  # it is not damaged: nothing of it may be given up
+        except (StorageCorrupted, StorageUnavailable, OSError) as error:
+            lost.append(f"{JOURNAL}/{FRAMES}/{path.name}: {error}")
+    return found, lost
+
+
+def name_of(incarnation: str) -> int:
+    """What an image says whose it is: some bits of the incarnation of its journal, signed, never 0."""
+    return int.from_bytes(bytes.fromhex(incarnation)[:4], "little", signed=True) or 1
+
+
+def written_in(frame: Frame, after: int = 0) -> Iterator[Written]:
+    """The records of a frame above that number. Raises StorageCorrupted, WrittenByNewer."""
+    for event in frame.events(max(after + 1 - frame.first, 0)):
+        kind = _RECORDS.get(event.type)
+        if kind is None:
+            raise WrittenByNewer(f"record {event.sequence_number} of the journal", f"type {event.type!r}")
+        try:
+            yield Written(event.sequence_number, msgpack_decoder(kind).decode(event.data))
+        except msgspec.MsgspecError as error:
+            raise StorageCorrupted(JOURNAL, f"record {event.sequence_number} cannot be read: {error}", REMEDY) from None
+
+
+def _columns(records: Sequence[Record], are_copies: bool) -> EventColumns:
+    entry = RecordType.COPIED if are_copies else RecordType.CHANGED
+    count, empty = len(records), [""] * len(records)
+    data = [msgspec.msgpack.encode(record) for record in records]
+    types = [_TYPES.get(record.__class__, entry) for record in records]
+    nothing = [b""] * count
+    return EventColumns(
+        types, data, [()] * count, empty, empty, [{}] * count, empty, nothing, [Encoding.DATA] * count, 0
+    )

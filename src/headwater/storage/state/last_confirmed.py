@@ -1,0 +1,103 @@
+"""The witness: which change of the small state was the last one to be confirmed, told outside of what keeps the state.
+
+A store that reads a log of its own after a crash stops where that log is damaged, and takes what comes before for all
+there was. Nothing in the store contradicts it. So there is a second file, of two slots that are written in turn:
+
+    0  magic "HWITNESS" | 8  serial, u64 | 16  flags, u32 | 20  CRC32C of the 20 bytes before
+
+The slot with the higher serial counts; a slot that a loss of power tore leaves the other one. Slots are written after a
+change is durable and are not synced themselves: a kill takes nothing from them, a loss of power may take the newest,
+which makes the witness say less, never more than what is true.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+
+from ...core.errors import StorageCorrupted
+from ..disk.system import private_opener, write_whole
+
+_SLOT = struct.Struct("<8sQII")
+_MAGIC = b"HWITNESS"
+SLOT_DISTANCE = 4096
+"""The slots lie in different sectors, and in different pages, so that no write hurts both."""
+HAD_USERS = 1
+"""Flag: the state has had users, see `core.state.StateStore.had_users`."""
+
+
+class Testimony(NamedTuple):
+    """What a slot says."""
+
+    serial: int
+    had_users: bool
+
+
+class LastConfirmed:
+    """The witness of one state, open to be written to. Safe to call under the lock of that state alone."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, StorageCorrupted: it is missing, or no slot of it can be read."""
+        self.path = path
+        read_witness(path)
+        slots = read_slots(path)
+        self._next = 0 if slots[0] is None or (slots[1] is not None and slots[0].serial <= slots[1].serial) else 1
+        self._descriptor = private_opener(str(path), os.O_RDWR | os.O_CLOEXEC)
+
+    def tell(self, serial: int, had_users: bool) -> None:
+        """A change is durable: its serial number is not to be missed from now on. Raises OSError."""
+        os.pwrite(self._descriptor, _slot(serial, had_users), self._next * SLOT_DISTANCE)
+        self._next = 1 - self._next
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+        self._descriptor = -1  # that number may be another file's
+
+
+def make_witness(path: Path, serial: int, had_users: bool) -> None:
+    """Make it anew, durably, with that in both slots."""
+    slot = _slot(serial, had_users)
+    write_whole(path, slot.ljust(SLOT_DISTANCE, b"\0"), slot)
+
+
+def read_slots(path: Path) -> list[Testimony | None]:
+    """What both slots say; None for one that cannot be read. Raises OSError."""
+    content = path.read_bytes()
+    return [_read(content[at : at + _SLOT.size]) for at in (0, SLOT_DISTANCE)]
+
+
+def read_witness(path: Path) -> Testimony:
+    """What the witness says: of the newer slot. Raises OSError, StorageCorrupted: it is missing, or unreadable."""
+    try:
+        told = [slot for slot in read_slots(path) if slot is not None]
+    except FileNotFoundError:
+        raise StorageCorrupted(str(path), "the file is missing", REMEDY) from None
+    if not told:
+        raise StorageCorrupted(str(path), "neither of its two slots can be read", REMEDY)
+    return max(told)
+
+
+REMEDY = (
+    "restore a backup (headwater restore), or take what is left of the state for all there was: "
+    "headwater check --accept-state-loss"
+)
+"""What to do where the state cannot be trusted."""
+
+
+def _slot(serial: int, had_users: bool) -> bytes:
+    facts = _SLOT.pack(_MAGIC, serial, HAD_USERS if had_users else 0, 0)[:-4]
+    return facts + int(google_crc32c.value(facts)).to_bytes(4, "little")
+
+
+def _read(content: bytes) -> Testimony | None:
+    if len(content) != _SLOT.size:
+        return None
+    magic, serial, flags, crc = _SLOT.unpack(content)
+    if magic != _MAGIC or crc != google_crc32c.value(content[:-4]):
+        return None
+    return Testimony(serial, bool(flags & HAD_USERS))

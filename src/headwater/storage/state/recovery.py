@@ -1,0 +1,248 @@
+"""Opening the state of a data directory: its journal and the image in SQLite, each of which can be made from the other.
+
+The witness says which change was the last one to be confirmed. A copy that goes so far, whole, is the state, and the
+other one is brought up to it, or made anew where it is damaged, missing or behind; what it was is kept aside. If
+neither goes so far, nothing is guessed: the state is refused.
+
+A directory of an earlier version, and a backup, have no journal: it is made from the image, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ..append.clock import shown_ms
+from ..catalog.directories import LOGS
+from ..disk.locks import HeldLock
+from ..disk.system import Disk, make_directory, refusing, sync_directory
+from ..home.copy_file import home_of
+from ..home.port import HomeWentBack
+from ..home.replicated_log import CopyOutlived, Homed
+from .files import STATE_NAME, Proven, files_of, make_state, prove, witness_path
+from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, JournalSnapshot, Record, make_copy, make_journal, name_of
+from .journal_snapshot import STEP_BYTES, STEP_ENTRIES, record_of, replay
+from .journaled_state import JournalState
+from .last_confirmed import REMEDY, make_witness, read_witness
+from .rows import GUARDED_VERSION
+from .sqlite_state import SqliteState
+
+logger = logging.getLogger("headwater.storage")
+
+UNFINISHED_IMAGE = "state-new.sqlite"
+_CANNOT_MAKE = "the state cannot be opened"
+
+
+def open_journaled(
+    directory: Path,
+    *,
+    fatal: Callable[[str], None],
+    disk: Disk | None = None,
+    clock: Callable[[], int] | None = None,
+    lock: HeldLock | None = None,
+    homed: Homed | None = None,
+) -> JournalState:
+    """The state of a data directory that this process has locked; made if there is none.
+
+    `fatal` ends the process: writing failed. `clock` gives ms since 1970 UTC. `lock` is closed with the state. With
+    `homed`, the directory is a copy of that home, and is brought up to it.
+    Raises StorageUnavailable, DiskFull, StorageCorrupted: then nothing was changed.
+    """
+    if homed is None and home_of(directory) is not None:
+        raise StorageUnavailable(
+            f"{directory} is the copy of a home, which alone may change it: ask its primary, or start it with --home",
+            reason="this is a copy; ask the primary",
+        )
+    opening = _Opening(directory, disk or Disk(), clock or shown_ms)
+    with refusing(directory, _CANNOT_MAKE):
+        journal, image = opening.both() if homed is None else opening.copied(homed)
+    state = JournalState(journal, image, fatal, lock)
+    state.mended = opening.mended
+    return state
+
+
+class _Opening:
+    """The two copies of one state, and what becomes of them."""
+
+    def __init__(self, directory: Path, disk: Disk, clock: Callable[[], int]) -> None:
+        self._directory, self._disk, self._clock = directory, disk, clock
+        self._image_path, self._journal_path = directory / STATE_NAME, directory / JOURNAL
+        self.mended: list[str] = []
+        """What was made anew, and why."""
+
+    def both(self) -> tuple[Journal, SqliteState]:
+        """Journal and image, of the same content."""
+        shutil.rmtree(self._directory / UNFINISHED, ignore_errors=True)
+        self._remove_unfinished_image()
+        if not self._journal_path.exists():
+            return self._journal_from(SqliteState(self._image_path))
+        confirmed = read_witness(witness_path(self._image_path)).serial
+        proven, problems = self._proven()
+        try:
+            journal = Journal(self._journal_path, confirmed=confirmed, disk=self._disk, clock=self._clock)
+        except StorageCorrupted as error:
+            problems.append(f"{error.path}: {error.problem}")
+            if proven is None or proven.serial < confirmed or not proven.journal:
+                if proven is not None and not proven.journal:
+                    problems.append(f"{self._image_path} is not the image of this journal, but of none")
+                elif proven is not None:
+                    problem = f"ends with {proven.serial}, but change {confirmed} was confirmed: some are lost"
+                    problems.append(f"{self._image_path} {problem}")
+                raise StorageCorrupted(str(self._directory), "; ".join(problems), REMEDY) from None
+            return self._journal_anew(proven, problems)
+        is_image = proven is not None and proven.journal == name_of(journal.meta.incarnation)
+        if proven is not None and is_image and proven.serial > journal.head:
+            problems.append(f"{journal.directory} ends with {journal.head}, but {STATE_NAME} with {proven.serial}")
+            journal.close()
+            return self._journal_anew(proven, problems)
+        return journal, self._followed(journal, proven, problems)
+
+    def copied(self, homed: Homed) -> tuple[Journal, SqliteState]:
+        """Journal and image of a copy: the home is the truth, and what is behind it, or damaged, is made anew."""
+        shutil.rmtree(self._directory / UNFINISHED, ignore_errors=True)
+        self._remove_unfinished_image()
+        self._refuse_other(homed)
+        if not self._journal_path.exists():
+            make_copy(self._journal_path, homed.home, self._clock)
+        try:
+            journal = self._copied_journal(homed)
+        except (CopyOutlived, StorageCorrupted) as error:
+            logger.warning("%s; the journal is fetched whole", error)
+            self._aside([self._journal_path])
+            make_copy(self._journal_path, homed.home, self._clock)
+            journal = self._copied_journal(homed)
+        is_new = not self._image_path.exists()
+        self._renew_witness()
+        proven, problems = self._proven()
+        if proven is not None and proven.serial > journal.head:
+            journal.close()
+            went_back = HomeWentBack(str(self._image_path), proven.serial, journal.head)
+            homed.on_lost(went_back)
+            raise went_back
+        image = self._followed(journal, proven, problems)
+        image.confirm(journal.head, image.had_users())
+        if is_new:
+            self.mended.clear()
+        return journal, image
+
+    def _renew_witness(self) -> None:
+        """Of a copy the home is the witness: what stands beside it need only be readable."""
+        try:
+            read_witness(witness_path(self._image_path))
+        except StorageCorrupted:
+            witness_path(self._image_path).unlink(missing_ok=True)
+            make_witness(witness_path(self._image_path), 0, had_users=False)
+
+    def _copied_journal(self, homed: Homed) -> Journal:
+        return Journal(self._journal_path, confirmed=0, disk=self._disk, clock=self._clock, homed=homed)
+
+    def _refuse_other(self, homed: Homed) -> None:
+        """Raises StorageUnavailable if the directory is something else than a copy of that home."""
+        problem, home = None, home_of(self._directory)
+        if home is not None:
+            if home != homed.home.incarnation:
+                problem = f"it is of the home {home[:64]!r}, this one is {homed.home.incarnation}"
+        elif self._journal_path.exists() or self._image_path.exists() or any((self._directory / LOGS).glob("*")):
+            problem = "it has logs of its own"
+        if problem is not None:
+            raise StorageUnavailable(
+                f"{self._directory} is no copy of this home: {problem}; name an empty directory for the copy"
+            )
+
+    def _proven(self) -> tuple[Proven | None, list[str]]:
+        """What can be used of the image, or what is wrong with it. It is not touched."""
+        try:
+            proven = prove(self._image_path, has_journal=True)
+        except StorageCorrupted as error:
+            return None, [f"{error.path}: {error.problem}"]
+        if proven.version < GUARDED_VERSION:
+            return None, [f"{self._image_path} is missing"]
+        return proven, []
+
+    def _followed(self, journal: Journal, proven: Proven | None, problems: list[str]) -> SqliteState:
+        """The image, brought up to the journal, which is the state."""
+        try:
+            if proven is not None and proven.journal != name_of(journal.meta.incarnation):
+                problems.append(f"{self._image_path} is not the image of this journal")
+            elif proven is not None and proven.serial >= journal.first - 1:
+                image = SqliteState(self._image_path, has_journal=True, proven=proven)
+                try:
+                    replay(image, journal.read(image.serial))
+                    return image
+                except StorageCorrupted as error:
+                    image.close()
+                    problems.append(f"{error.path}: {error.problem}")
+            elif proven is not None:
+                problems.append(f"{self._image_path} ends before the journal begins")
+            return self._image_from(journal, problems)
+        except BaseException:
+            journal.close()
+            raise
+
+    def _image_from(self, journal: Journal, problems: Sequence[str]) -> SqliteState:
+        """An image made anew from the journal, which has everything."""
+        unfinished = self._directory / UNFINISHED_IMAGE
+        make_state(unfinished, (), journal.first - 1, had_users=False)
+        with closing(SqliteState(unfinished, has_journal=True)) as image:
+            replay(image, journal.read(journal.first - 1))
+            image.belong_to(name_of(journal.meta.incarnation))
+        aside = self._aside([each for each in files_of(self._image_path)[:4] if each.exists()])
+        os.replace(unfinished, self._image_path)
+        sync_directory(self._directory)
+        self._remove_unfinished_image()
+        self.mended.append(
+            f"{'; '.join(problems)}: it is made anew from the journal, which has all that was confirmed{aside}"
+        )
+        return SqliteState(self._image_path, has_journal=True)
+
+    def _journal_anew(self, proven: Proven, problems: Sequence[str]) -> tuple[Journal, SqliteState]:
+        """A journal made anew from the image, which has everything that was confirmed."""
+        aside = self._aside([self._journal_path])
+        self.mended.append(
+            f"{'; '.join(problems)}: it is made anew from {STATE_NAME}, which has all that was confirmed{aside}"
+        )
+        return self._journal_from(SqliteState(self._image_path, has_journal=True, proven=proven))
+
+    def _journal_from(self, image: SqliteState) -> tuple[Journal, SqliteState]:
+        with ExitStack() as opened:
+            opened.callback(image.close)
+            incarnation = uuid.uuid4().hex
+            image.belong_to(name_of(incarnation))  # first: an earlier version must not write it beside a journal
+            image.apply((), image.serial, image.had_users(), is_durable=True)
+            make_journal(self._journal_path, image.serial, _all_of(image), self._clock, incarnation)
+            journal = Journal(self._journal_path, confirmed=image.serial, disk=self._disk, clock=self._clock)
+            opened.callback(journal.close)
+            image.apply((), journal.head, image.had_users(), is_durable=True)
+            opened.pop_all()
+        return journal, image
+
+    def _aside(self, paths: Sequence[Path]) -> str:
+        """Move what is of no use any more out of the way; answers what to tell of it."""
+        if not paths:
+            return ""
+        aside = self._directory / f"state.damaged-{self._clock()}"
+        make_directory(aside)
+        for path in reversed(paths):  # the image last: its companions say nothing without it
+            os.rename(path, aside / path.name)
+        sync_directory(aside)
+        sync_directory(self._directory)
+        return f"; what was there is in {aside}"
+
+    def _remove_unfinished_image(self) -> None:
+        for each in files_of(self._directory / UNFINISHED_IMAGE):
+            each.unlink(missing_ok=True)
+
+
+def _all_of(image: SqliteState) -> Iterator[Sequence[Record]]:
+    """The records that make the state that an image has: a snapshot."""
+    first, after = image.serial + 1, ("", "")
+    while entries := image.after(*after, count=STEP_ENTRIES, size=STEP_BYTES):
+        yield [record_of(entry) for entry in entries]
+        after = entries[-1][:2]
+    yield [HadUsers(image.had_users()), JournalSnapshot(first, image.digest)]

@@ -1,0 +1,240 @@
+"""The socket in a data directory, through which commands reach the state while a server has it.
+
+One process writes a data directory. So a command beside it asks it: DIR/state.sock is for the directory's owner alone,
+and whoever may write the directory may do everything anyway. One call is one connection: its name and its arguments,
+then the answer, each MessagePack with its length before it. Calls are answered one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import selectors
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...core import errors
+from ...core.errors import EventLogError, NotPrimary, StorageUnavailable
+from ...core.state import StateEntry, StateStore
+from ...core.watch.threads import Threads
+from ...formats.decoders import msgpack_decoder
+from ..disk.system import FILE_MODE
+
+logger = logging.getLogger("headwater.storage")
+
+SOCKET = "state.sock"
+PATIENCE_S = 5.0
+"""So long a peer may take for its call, or for taking the answer."""
+CALL_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = 1024 * 1024 * 1024
+_LENGTH = struct.Struct("<I")
+_CALLS = frozenset({"get", "put", "delete", "delete_all", "flush", "items", "had_users", "keep_had_users"})
+"""The methods of StateStore that can be called."""
+_T = TypeVar("_T")
+
+
+class _Call(msgspec.Struct, array_like=True):
+    name: str
+    positional: list[Any]
+    named: dict[str, Any]
+
+
+class _Answer(msgspec.Struct, array_like=True):
+    """What came of a call: a result, or the name of an error of the core and what it is made of."""
+
+    result: Any = None
+    error: str = ""
+    arguments: list[Any] = []
+
+
+class StateSocket:
+    """Answers calls on a state, in a thread of its own, until `close`."""
+
+    def __init__(self, state: StateStore, directory: Path, threads: Threads) -> None:
+        """Listen; the directory is locked, so that a socket that is there is nobody's. Raises OSError."""
+        self._state, self._path = state, directory / SOCKET
+        self._path.unlink(missing_ok=True)
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _reachable(self._path) as name:
+                self._listening.bind(name)
+            self._path.chmod(FILE_MODE)
+            self._listening.listen()
+            self._inode = self._path.stat().st_ino
+        except OSError:
+            self._listening.close()
+            raise
+        self._listening.setblocking(False)
+        self._waking, self._woken = socket.socketpair()
+        self._peer: socket.socket | None = None
+        self._is_closing = threading.Event()
+        self._thread = threads.start("state-socket", self._run, self._is_closing)
+
+    def close(self) -> None:
+        """Nobody finds the socket any more, and nobody is being answered when this returns."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat().st_ino == self._inode:  # else it belongs to the process that has the directory now
+                self._path.unlink()
+        self._is_closing.set()
+        self._waking.send(b"\0")
+        if (peer := self._peer) is not None:
+            with contextlib.suppress(OSError):  # it has just been answered
+                peer.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for each in (self._listening, self._waking, self._woken):
+            each.close()
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listening, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in selector.select()}
+                if self._woken in ready:
+                    return
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    peer, _ = self._listening.accept()
+                    with peer:
+                        self._peer = peer
+                        self._serve(peer)
+                        self._peer = None
+
+    def _serve(self, peer: socket.socket) -> None:
+        peer.settimeout(PATIENCE_S)
+        try:
+            call = msgpack_decoder(_Call).decode(_receive(peer, CALL_BYTES_MAX))
+            _send(peer, msgspec.msgpack.encode(self._answer(call)))
+        except Exception as error:  # whatever a peer sends: it costs its own call alone
+            logger.warning("%s: a call was given up: %s", self._path, error)
+
+    def _answer(self, call: _Call) -> _Answer:
+        if call.name not in _CALLS:
+            return _refused(StorageUnavailable(f"the server knows no call {call.name!r}; use its own version"))
+        try:
+            result = getattr(self._state, call.name)(*call.positional, **call.named)
+        except EventLogError as error:
+            return _refused(error)
+        except Exception as error:  # whatever it is made of: the server goes on
+            return _refused(StorageUnavailable(f"the server cannot take the call: {error}; use its own version"))
+        return _Answer(list(result) if call.name == "items" else result)
+
+
+class RemoteState(StateStore):
+    """A StateStore that a server of the same data directory has open."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises StorageUnavailable: there is no such server, or it does not answer."""
+        self._path = directory / SOCKET
+        self.had_users()
+
+    def get(self, kind: str, key: str) -> StateEntry | None:
+        """See StateStore. Raises StorageUnavailable, as all that follow do, if the server is gone."""
+        return self._call("get", StateEntry | None, kind, key)  # type: ignore[arg-type]
+
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
+        return self._call("put", int, kind, key, value, expected_version, is_durable=is_durable)
+
+    def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
+        return self._call("delete", bool, kind, key, expected_version)
+
+    def delete_all(self, kind: str, keys: Iterable[str]) -> int:
+        return self._call("delete_all", int, kind, list(keys))
+
+    def flush(self) -> None:
+        self._call("flush", type(None))
+
+    def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
+        return iter(self._call("items", list[tuple[str, StateEntry]], kind, prefix))
+
+    def had_users(self) -> bool:
+        return self._call("had_users", bool)
+
+    def keep_had_users(self, had_users: bool) -> None:
+        self._call("keep_had_users", type(None), had_users)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _call(self, name: str, kind: type[_T], *positional: Any, **named: Any) -> _T:
+        call = msgspec.msgpack.encode(_Call(name, list(positional), named))
+        if len(call) > CALL_BYTES_MAX:
+            raise StorageUnavailable(f"a call of {len(call)} bytes, at most {CALL_BYTES_MAX} are allowed")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            peer.settimeout(PATIENCE_S * 2)
+            try:
+                with _reachable(self._path) as path:
+                    peer.connect(path)
+                _send(peer, call)
+                answer = msgpack_decoder(_Answer).decode(_receive(peer, ANSWER_BYTES_MAX))
+            except (OSError, ValueError) as error:  # bad MessagePack and bad UTF-8 are ValueErrors
+                problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                raise StorageUnavailable(
+                    f"{self._path.parent}: in use by another process, which does not answer on {SOCKET} ({problem}): "
+                    "it starts, stops, or is of another version; try again, or stop it first"
+                ) from None
+        if answer.error:
+            raise _error(answer)
+        return msgspec.convert(answer.result, kind)
+
+
+def _refused(error: EventLogError) -> _Answer:
+    """The error by its name, and what its parts are called, as the other side makes it again."""
+    names = inspect.signature(type(error).__init__).parameters
+    arguments = [getattr(error, name, None) for name in names if name != "self" and hasattr(error, name)]
+    if isinstance(error, StorageUnavailable) and not isinstance(error, NotPrimary):
+        arguments = [str(error)]
+    return _Answer(error=type(error).__name__, arguments=arguments)
+
+
+def _error(answer: _Answer) -> EventLogError:
+    kind: Callable[..., EventLogError] = getattr(errors, answer.error, StorageUnavailable)
+    try:
+        return kind(*answer.arguments)
+    except TypeError:
+        return StorageUnavailable(f"the server refused the call: {answer.error}")
+
+
+@contextlib.contextmanager
+def _reachable(path: Path) -> Iterator[str]:
+    """A name for a socket that is short enough for the system, however long its path is. Raises OSError."""
+    if not sys.platform.startswith("linux"):
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)
+
+
+def _send(peer: socket.socket, content: bytes) -> None:
+    peer.sendall(_LENGTH.pack(len(content)) + content)
+
+
+def _receive(peer: socket.socket, bytes_max: int) -> bytes:
+    (length,) = _LENGTH.unpack(_exactly(peer, _LENGTH.size))
+    if length > bytes_max:
+        raise OSError(f"{length} bytes announced, at most {bytes_max} are allowed")
+    return _exactly(peer, length)
+
+
+def _exactly(peer: socket.socket, length: int) -> bytes:
+    parts: list[bytes] = []
+    while length:
+        part = peer.recv(min(length, 1 << 20))
+        if not part:
+            raise ConnectionError("it ended in the middle")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,134 @@
+"""The format of a home becomes the next one by a command alone, and only when nobody is there who does not know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from headwater.core.errors import StorageUnavailable
+from headwater.homes.postgres import servers
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.schema import SCHEMA_VERSION, findings, identity_of
+from headwater.homes.postgres.servers import ServerReport
+from headwater.homes.postgres.upgrade import upgrade
+from headwater.storage.home.port import JOURNAL_KEY
+from tests.waiting import eventually
+
+from ..postgres_server import fresh_home
+from ..test_servers import command
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+NEXT = SCHEMA_VERSION + 1
+
+
+@pytest.fixture
+def url() -> str:
+    return fresh_home()
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[Connection]:
+    with psycopg.connect(url, autocommit=True) as connected:
+        yield connected
+
+
+@pytest.fixture
+def is_next(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this is the next version of Headwater, which makes one more table."""
+    monkeypatch.setattr("headwater.homes.postgres.schema.SCHEMA_VERSION", NEXT)
+    steps = {SCHEMA_VERSION: "CREATE TABLE headwater.more (x integer); INSERT INTO headwater.more VALUES (1);"}
+    monkeypatch.setattr("headwater.homes.postgres.upgrade.STEPS", steps)
+
+
+def version_of(connection: Connection) -> int:
+    [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
+    return int(version)
+
+
+def server(name: str, format: int) -> ServerReport:
+    return ServerReport(name, {}, "following", 0, 0, 0.1, "", "0.1.0", format)
+
+
+def test_a_home_of_this_version_is_left_as_it_is(connection: Connection, url: str) -> None:
+    assert upgrade(connection) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert f"nothing is to be done: the home is of version {SCHEMA_VERSION}" in command(
+        "home", "upgrade", "--home", url
+    )
+
+
+def test_a_home_that_is_too_old_or_newer_is_refused_by_servers_and_left_alone(connection: Connection, url: str) -> None:
+    for version, remedy in ((SCHEMA_VERSION - 2, "with a headwater in between"), (NEXT, "use a newer headwater")):
+        connection.execute("UPDATE headwater.home SET version = %s", (version,))
+        for refused in (
+            command("serve", "--home", url, "--data", "unused", expected=4),
+            command("home", "upgrade", "--home", url, expected=4),
+        ):
+            assert f"the home is of version {version}, " in refused
+            assert remedy in refused
+        assert version_of(connection) == version
+
+
+@pytest.mark.usefixtures("is_next")
+def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(connection: Connection, url: str) -> None:
+    home = PostgresHome(url)
+    assert home.incarnation == identity_of(connection).incarnation
+    home.close()
+    assert any("run headwater home upgrade when all servers are new" in each.text for each in findings(connection))
+    eventually(lambda: not servers.connected(connection))
+    assert f"was of version {SCHEMA_VERSION}, and is of version {NEXT}" in command("home", "upgrade", "--home", url)
+    assert version_of(connection) == NEXT
+    assert connection.execute("SELECT x FROM headwater.more").fetchall() == [(1,)]
+    assert not any("home upgrade" in each.text for each in findings(connection))
+
+
+@pytest.mark.usefixtures("is_next")
+def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_new_version(
+    connection: Connection, url: str
+) -> None:
+    servers.tell(connection, 1, server("new:1", NEXT))
+    servers.tell(connection, 2, server("old:2", SCHEMA_VERSION))
+    refused = command("home", "upgrade", "--home", url, expected=4)
+    assert f"these servers do not know version {NEXT} of the home: old:2 (headwater 0.1.0)" in refused
+    assert version_of(connection) == SCHEMA_VERSION
+    # It sleeps: nothing is heard of it, and its connections are there.
+    connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute' WHERE process = 2")
+    with psycopg.connect(url, application_name="headwater replica 2", autocommit=True):
+        assert "old:2" in command("home", "upgrade", "--home", url, expected=4)
+    eventually(lambda: not servers.connected(connection))  # its session ends a moment after its connection
+    with psycopg.connect(url, application_name="headwater primary abc", autocommit=True):
+        assert "1 processes are connected that do not tell" in command("home", "upgrade", "--home", url, expected=4)
+    eventually(lambda: not servers.connected(connection))
+    assert version_of(connection) == SCHEMA_VERSION
+    with psycopg.connect(url, application_name="headwater primary 1", autocommit=True):
+        upgrade(connection)
+    assert version_of(connection) == NEXT
+
+
+@pytest.mark.usefixtures("is_next")
+def test_a_primary_that_slept_through_an_upgrade_is_fenced_off(connection: Connection, url: str) -> None:
+    home = PostgresHome(url)
+    term = home.begin_term()
+    home.tell_of(server("it", NEXT))
+    upgrade(connection)
+    assert (head := home.head(JOURNAL_KEY)) is not None
+    assert head.term.number == term.number + 1
+    assert not home.renew_lease(term, 5)
+    assert home.begin_term().number == term.number + 2
+    home.close()
+
+
+@pytest.mark.usefixtures("is_next")
+def test_an_upgrade_that_fails_changes_nothing(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {SCHEMA_VERSION: "CREATE TABLE headwater.more (x integer); DROP TABLE headwater.none;"}
+    monkeypatch.setattr("headwater.homes.postgres.upgrade.STEPS", steps)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        upgrade(connection)
+    assert version_of(connection) == SCHEMA_VERSION
+    assert connection.execute("SELECT to_regclass('headwater.more')").fetchone() == (None,)
+    connection.execute("DROP SCHEMA headwater CASCADE")
+    with pytest.raises(StorageUnavailable, match="no home in this database yet"):
+        upgrade(connection)

@@ -1,0 +1,213 @@
+"""The configuration: precedence, origins, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from headwater.amqp.settings import AmqpSettings
+from headwater.cli.main import headwater
+from headwater.cne.settings import Settings as CneSettings
+from headwater.formats.settings.declaration import InvalidConfiguration
+from headwater.futoin.settings import Settings as FutoinSettings
+from headwater.server.config.effective import render
+from headwater.server.config.settings import SETTINGS, Config
+from headwater.server.config.sources import load
+from headwater.server.users.accounts import hash_token
+
+from ..running import SILENCE_S_MAX
+from ..running import environment as environment_with
+from ..starting import run
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def configured(
+    toml: str = "", environment: Mapping[str, str] | None = None, logs: Sequence[str] = (), **flags: object
+) -> Config:
+    if toml:
+        Path("headwater.toml").write_text(toml, encoding="utf-8")
+    return load(
+        {key.replace("__", "."): value for key, value in flags.items()}, logs=logs, environment=environment or {}
+    )
+
+
+def complaint(
+    toml: str = "", environment: Mapping[str, str] | None = None, logs: Sequence[str] = (), **flags: object
+) -> str:
+    with pytest.raises(InvalidConfiguration) as caught:
+        configured(toml, environment, logs, **flags)
+    return str(caught.value)
+
+
+def test_nothing_given_is_a_server_on_loopback_with_one_log() -> None:
+    config = configured()
+    assert (config.host, config.http.port, config.data) == ("127.0.0.1", 8080, Path("headwater-data"))
+    assert config.logs == {"default": {}}
+    assert config.origins == {}
+
+
+def test_environment_wins_over_file_and_flags_win_over_both() -> None:
+    toml = "host = '10.0.0.1'\n[http]\nport = 1\nbody_bytes_max = '1MiB'\n"
+    config = configured(toml, {"HEADWATER_HTTP_PORT": "2", "HEADWATER_HOST": "10.0.0.2"}, host="10.0.0.3")
+    assert (config.http.body_bytes_max, config.http.port, config.host) == (2**20, 2, "10.0.0.3")
+    assert config.origins == {
+        "http.body_bytes_max": "headwater.toml",
+        "http.port": "HEADWATER_HTTP_PORT",
+        "host": "--host",
+    }
+
+
+def test_every_setting_has_its_three_names() -> None:
+    setting = SETTINGS["limits.disk_reserve_bytes"]
+    assert (setting.variable, setting.flag) == ("HEADWATER_LIMITS_DISK_RESERVE_BYTES", "--limits-disk-reserve-bytes")
+
+
+def test_a_named_file_is_read_and_its_relative_paths_start_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    file = tmp_path / "etc" / "server.toml"
+    file.write_text("data = 'logs'\n", encoding="utf-8")
+    assert load({}, file=file, environment={}).data == tmp_path / "etc" / "logs"
+    assert load({}, environment={"HEADWATER_CONFIG": str(file)}).data == tmp_path / "etc" / "logs"
+
+
+def test_a_named_file_must_be_there() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"nowhere.toml: cannot be read: No such file"):
+        load({}, file=Path("nowhere.toml"), environment={})
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; the nearest known one is http.port"),
+        ("hots = 'x'", "headwater.toml: hots: unknown key hots; the nearest known one is host"),
+        ("[htpp]\nport = 1", "headwater.toml: htpp: unknown key htpp"),
+        (
+            "[logs.a]\npartition = 1",
+            "headwater.toml: logs.a.partition: unknown key partition; the nearest known one is",
+        ),
+        ("[http]\nport = 'x'", "headwater.toml: http.port: 'x' given, a whole number from 0 to 65535 is allowed"),
+        ("http = 1", "headwater.toml: http: a table is expected"),
+        ("host = =", "headwater.toml: is not TOML: Invalid value (at line 1, column 8)"),
+        ("[logs.a]\npartitions = 0", "headwater.toml: logs.a.partitions: 0 given"),
+        ("[logs.a]\npartitions = 5000", "logs.a.partitions: 5000 given, a whole number from 1 to 1024 is allowed"),
+        ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: 'x' given, allowed:"),
+        ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not fit"),
+        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash that"),
+        ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: 'write:*' given, allowed is"),
+        ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: at least 16 bytes in base64"),
+        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash that"),
+        ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed are"),
+        ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS needs both"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_where_it_stands(toml: str, said: str) -> None:
+    assert said in complaint(toml)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "headwater.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidConfiguration, match="is not UTF-8"):
+        load({}, environment={})
+
+
+def test_a_mistake_in_the_environment_names_the_variable() -> None:
+    assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith("HEADWATER_HTTP_PORT: 'x' given")
+    said = complaint(environment={"HEADWATER_HTTP_PROT": "1"})
+    assert said == "environment: unknown variable HEADWATER_HTTP_PROT; the nearest known one is HEADWATER_HTTP_PORT"
+
+
+def test_variables_of_clients_are_passed_over() -> None:
+    of_commands: set[str] = set()
+    commands: list[click.Command] = [headwater]
+    while commands:
+        command = commands.pop()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            commands += filter(None, (command.get_command(context, name) for name in command.list_commands(context)))
+        of_commands |= {each.envvar for each in command.params if isinstance(each.envvar, str)}
+    applications = {"HEADWATER_LOG", "HEADWATER_CREATE_LOG", "HEADWATER_CA_FILE", "HEADWATER_FLIGHT_URL"}
+    assert {"HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_USER"} <= of_commands
+    configured(environment={"HOME": "/", **dict.fromkeys(of_commands | applications, "http://127.0.0.1:1")})
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: Path) -> None:
+    forms = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "80", "SERVICE_PORT_WEB": "80", "PORT": "tcp://10.0.0.1:80"}
+    forms |= {"PORT_80_TCP": "tcp://10.0.0.1:80", "PORT_80_TCP_ADDR": "10.0.0.1", "PORT_80_TCP_PORT": "80"}
+    forms |= {"PORT_80_TCP_PROTO": "tcp", "PORT_53_UDP": "udp://10.0.0.1:53"}
+    services = ("HEADWATER", "HEADWATER_HTTP", "HEADWATER_AMQP", "HEADWATER_EVENT_LOG")
+    set_by_kubernetes = {f"{service}_{form}": value for service in services for form, value in forms.items()}
+    variables = environment_with(**set_by_kubernetes)
+    shown = run(["config"], cwd=tmp_path, env=variables, timeout=SILENCE_S_MAX)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "port = 8080" in shown.stdout
+    for name, value in (
+        ("HEADWATER_HTTP_PORT", "http://10.0.0.1:80"),
+        ("HEADWATER_SERVICE", "10.0.0.1"),
+        ("HEADWATER_SERVICE_HOSTS", "10.0.0.1"),
+        ("HEADWATER_PORT", "8080"),
+        ("HEADWATER_PORT_80", "8080"),
+        ("HEADWATER_HOST_TCP", "tcp://10.0.0.1:80"),
+    ):
+        assert name in complaint(environment={name: value})
+
+
+def test_a_mistake_in_a_flag_names_the_flag() -> None:
+    assert complaint(http__port="70000").startswith("--http-port: '70000' given, a whole number from 0 to 65535")
+    assert complaint(logs=["orders:many"]).startswith("--log orders:many: 'many' given")
+    assert complaint(logs=["no good"]).startswith("--log: 'no good' does not fit")
+
+
+def test_logs_of_all_sources_add_up_setting_by_setting() -> None:
+    toml = "[logs.orders]\npartitions = 2\nretention_ms = '7d'\nretention_bytes = '1GiB'\nkeeps_history = false\n"
+    config = configured(toml, {"HEADWATER_LOGS": "audit, orders:3"}, ["orders:4", "plain"])
+    assert config.logs == {
+        "orders": {"partitions": 4, "retention_ms": 604_800_000, "retention_bytes": 2**30, "keeps_history": False},
+        "audit": {},
+        "plain": {},
+    }
+    assert config.origins["logs.orders.partitions"] == "--log"
+    assert config.origins["logs.orders.retention_ms"] == "headwater.toml"
+
+
+def test_users_come_from_the_file() -> None:
+    config = configured(f"[users.bob]\ntokens = ['{hash_token('t')}']\ngrants = ['read,append:orders-*', 'all:mine']\n")
+    bob = config.users["bob"].user
+    assert bob.may("append", "orders-1") and not bob.may("manage", "orders-1")  # type: ignore[arg-type]
+    assert bob.may("manage", "mine")  # type: ignore[arg-type]
+
+
+def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() -> None:
+    toml = f"[logs.a]\nretention_ms = '2d'\n[users.bob]\ntokens = ['{hash_token('t')}']\ngrants = ['read:*']\n"
+    lines = list(render(configured(toml, {"HEADWATER_HTTP_PORT": "0"})))
+    text = "\n".join(lines)
+    tables = tomllib.loads(text)
+    assert tables["http"]["port"] == 0 and tables["limits"]["waiting_bytes_max"] == "64MiB"
+    assert tables["logs"] == {"a": {"retention_ms": "2d"}}
+    assert tables["users"] == {"bob": {"grants": ["read:*"], "tokens": "(not shown)"}}
+    assert hash_token("t") not in text
+    assert any(line.split("#") == [line.split("#")[0], " HEADWATER_HTTP_PORT"] for line in lines)
+    assert any("# key is not set" in line for line in lines)
+    assert any(line.startswith("host = ") and line.endswith("# default") for line in lines)
+
+
+def test_aliases_are_shown_as_they_are_given() -> None:
+    config = configured("[futoin]\naliases = [' orders:a:b=c=A_B', '*:x=X_']\n")
+    assert tomllib.loads("\n".join(render(config)))["futoin"]["aliases"] == ["orders:a:b=c=A_B", "*:x=X_"]
+    assert "headwater.toml: futoin.aliases: 'x' given, LOGS:TYPE=ALIAS is allowed" in complaint(
+        "[futoin]\naliases = ['x']"
+    )
+
+
+def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_room() -> None:
+    config = configured("[amqp]\ncredit = 7\n[cne]\nhosts = ['*']\n")
+    assert config.amqp == AmqpSettings(credit=7)
+    assert config.cne == CneSettings(hosts=("*",))
+    assert config.futoin == FutoinSettings()
