@@ -98,5 +98,5 @@ def test_the_night_holds_every_folder_of_tests_and_every_file_of_spark_once() ->
     given = [argument for step in steps for argument in step.command if argument.startswith("tests/")]
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "tests").glob("*/**/test_*.py")}
     rooms = {f"tests/{folder.parts[1]}" for folder in folders} - {"tests/spark"}
-    spark = {f"tests/spark/{path.name}" for path in (ROOT / "tests" / "spark").glob("test_*.py")}
+    spark = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "spark").rglob("test_*.py")}
     assert sorted(given) == sorted(rooms | spark)

@@ -287,7 +287,7 @@ def test_names_and_origins_are_checked_when_they_are_read(tmp_path: Path, flag: 
 def test_pages_of_allowed_origins_may_read_every_header_field_that_an_answer_has() -> None:
     source = Path(headwater.__file__).parent
     rooms = ("http", "dcb", "cne", "futoin", "management", "server")
-    texts = [path.read_text() for room in rooms for path in (source / room).glob("*.py")]
+    texts = [path.read_text() for room in rooms for path in (source / room).rglob("*.py")]
     found = {name for text in texts for name in re.findall(r'(?<!get)\(b"([a-z][a-z-]+)", ', text)}
     found -= READABLE_BY_ALL | OF_THE_CONNECTION | OF_CORS | {"host", "cross-site", "ce-specversion"}  # of requests
     found -= {"content-security-policy", "x-content-type-options"}  # for the browser itself
