@@ -290,6 +290,13 @@ def test_a_client_that_was_not_told_to_go_on_does_not_have_its_next_request_take
     assert written.count(b"HTTP/1.1 401 ") == 2 and not is_closed
 
 
+@pytest.mark.parametrize(("version", "told"), [(b"1.1", 1), (b"1.0", 0)])
+def test_only_a_client_that_knows_interim_answers_is_told_to_go_on(version: bytes, told: int) -> None:
+    head = b"POST /a HTTP/%b\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n" % version
+    requests, written, _ = asked([head, b"body"])
+    assert len(requests) == 1 and written.count(b" 100 Continue\r\n") == told
+
+
 def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_that_end_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

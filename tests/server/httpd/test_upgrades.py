@@ -13,6 +13,7 @@ import pytest
 
 from headwater.server.config.settings import Http
 from headwater.server.httpd.server import HttpServer
+from headwater.server.httpd.upgrades import upgrade_of
 from headwater.server.process.sockets import listen
 
 from ..running import SILENCE_S_MAX, RunningServer
@@ -105,3 +106,12 @@ def test_curl_with_http2_appends_and_reads(tmp_path: Path) -> None:
         assert curl("/logs/orders/append", json.dumps({"events": events}))["sequence_number"] == 2
         found = curl("/logs/orders/read", '{"query": {"items": [{"types": ["B"], "tags": []}]}}')
         assert found[0]["event"]["data"] == large
+
+
+@pytest.mark.parametrize(
+    "values", [[b"Upgrade"], [b"keep-alive, Upgrade"], [b"Upgrade", b"keep-alive"], [b"x", b"upgrade"]]
+)
+def test_several_fields_of_one_name_are_one_list(values: list[bytes]) -> None:
+    fields = [(b"upgrade", b"WebSocket"), *((b"connection", value) for value in values)]
+    assert upgrade_of(fields) == b"websocket"
+    assert upgrade_of(fields[:1]) is None

@@ -50,7 +50,9 @@ class Head:
         }
         """What ASGI has of the request alone; whoever gets it changes nothing in it."""
         self.keeps_alive = keeps_alive and version != "1.0"
-        self.expects_continue = any(name == b"expect" and value.lower() == b"100-continue" for name, value in fields)
+        self.expects_continue = version >= "1.1" and any(  # of HTTP/1.0 it is ignored (RFC 9110, 10.1.1)
+            name == b"expect" and value.lower() == b"100-continue" for name, value in fields
+        )
         self.length = length
 
 

@@ -59,8 +59,8 @@ def upgrade_of(fields: Iterable[Field]) -> bytes | None:
     """The protocol that a head asks to go on in, in lower case, if the connection is to be told of it."""
     upgrade, tokens = None, [b""]
     for name, value in fields:
-        if name == b"connection":
-            tokens = [token.strip() for token in value.lower().split(b",")]
+        if name == b"connection":  # several are one list (RFC 9110, 5.3): a proxy may add its own
+            tokens += [token.strip() for token in value.lower().split(b",")]
         elif name == b"upgrade":
             upgrade = value.lower()
     return upgrade if b"upgrade" in tokens else None
