@@ -211,9 +211,9 @@ def test_the_witness_tells_of_durable_changes_alone_and_after_them(
         assert read_witness(tmp_path / WITNESS).serial == serial
         state.flush()
         assert read_witness(tmp_path / WITNESS).serial == serial + 2
-        monkeypatch.setattr(state._witness, "tell", lambda *_: pytest.fail("told of what is not durable"))
+        monkeypatch.setattr(state._last_confirmed, "tell", lambda *_: pytest.fail("told of what is not durable"))
         state.put("a", "b", b"3", is_durable=False)
-        monkeypatch.setattr(state._witness, "tell", lambda *_: None)
+        monkeypatch.setattr(state._last_confirmed, "tell", lambda *_: None)
         state.put("a", "b", b"4")  # killed before the witness was told
         image(tmp_path, tmp_path / "killed")
     with closing(SqliteState(tmp_path / "killed" / NAME)) as state:
