@@ -20,9 +20,18 @@ from headwater.storage import Engine, StoredLog
 from headwater.storage.disk import checked_file
 from headwater.storage.frames.encoding import encode_body
 from headwater.storage.repair.check import check_staged
+from headwater.storage.staging import batches, segments
 from headwater.storage.staging import rows as rows_module
-from headwater.storage.staging import segments
-from headwater.storage.staging.batches import ORPHAN_AGE_S, STAGED, Staging, batch_directory, drop_orphans, remove_batch
+from headwater.storage.staging.batches import (
+    ORPHAN_AGE_S,
+    STAGED,
+    BatchManifest,
+    Staging,
+    batch_directory,
+    drop_orphans,
+    remove_batch,
+    write_manifest,
+)
 from headwater.storage.staging.reader import make_plain, staged_batches, staged_rows
 from headwater.storage.staging.segments import SEGMENT_SUFFIX, TABLE_SUFFIX
 
@@ -202,6 +211,23 @@ def test_what_nobody_commits_is_forgotten_the_table_first(log: StoredLog) -> Non
     assert not files(log, TABLE_SUFFIX)
     drop_orphans(log.directory, later)
     assert files(log, "") == []
+
+
+def test_a_batch_is_forgotten_in_an_order_that_a_power_cut_cannot_change(
+    log: StoredLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the names removed between two syncs a disk may keep any. A manifest without its table is damage to `check`."""
+    directory = batch_directory(log.directory, "w", 1)
+    write_manifest(log.directory, directory, BatchManifest("w", 1, [stage(log, PLAIN)]))
+    synced: list[set[str]] = []
+
+    def sync(path: Path) -> None:
+        synced.append({"".join(found.suffixes[-1:]) for found in path.iterdir()})
+
+    monkeypatch.setattr(batches, "sync_directory", sync)
+    remove_batch(log.directory, directory)
+    assert synced == [{TABLE_SUFFIX, SEGMENT_SUFFIX}, {SEGMENT_SUFFIX}]
+    assert not directory.exists()
 
 
 def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:

@@ -329,14 +329,16 @@ def give_up_batch(log_directory: Path, directory: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove the files of a batch. Its manifest goes first: what is left by an interruption will not be committed.
+    """Remove the files of a batch: durably its manifest first, then its tables, then the rest.
 
-    So do tables: what one names is there.
+    So an interruption, of power too, leaves nothing that a commit would go on with, and no table without its segments.
     """
     (directory / MANIFEST_NAME).unlink(missing_ok=True)
-    for path in directory.glob(f"*{TABLE_SUFFIX}"):
-        path.unlink()
     sync_directory(directory)
+    if tables := list(directory.glob(f"*{TABLE_SUFFIX}")):
+        for path in tables:
+            path.unlink()
+        sync_directory(directory)
     for path in directory.iterdir():
         path.unlink(missing_ok=True)
 
