@@ -220,10 +220,16 @@ def test_a_clock_that_is_off_takes_no_lease_and_keeps_none(off_s):
 def test_a_clock_is_judged_by_what_is_sure():
     one = One().following()
     assert one.tell(events.ClockCompared(2.4, 1.0)) == []
-    assert one.tell(events.ClockCompared(3600.0, 20.0)) == []
+    assert one.tell(events.ClockCompared(8.0, 20.0)) == []
     assert told(one.tell(events.ClockCompared(2.6, 1.0))) == ["clock-off"]
     assert told(one.tell(events.ClockCompared(0.0, 0.1))) == ["clock-off"]
     assert one.roles.obstacles == set()
+
+
+def test_a_slow_answer_too_shows_a_clock_that_is_an_hour_off():
+    """A primary with such answers alone went on for as long as they came in time."""
+    one = One().primary()
+    assert actions.RefuseAppends in kinds(one.tell(events.ClockCompared(3600.0, 4.0)))
 
 
 def test_a_clock_that_was_never_compared_takes_no_lease():

@@ -228,15 +228,16 @@ class Roles:
 
     def _clock_compared(self, event: events.ClockCompared) -> None:
         most = self.times.clock_off_max_s
-        if event.round_trip_s > most:
-            return
+        is_off = abs(event.off_s) - event.round_trip_s / 2 > most
+        if event.round_trip_s > most and not is_off:
+            return  # it may be off, and may be right
         self._is_compared = True
-        if abs(event.off_s) - event.round_trip_s / 2 <= most:
-            self._remove("clock-off")
-        else:
+        if is_off:
             self._obstruct(
                 "clock-off", f"this clock is {event.off_s:+.1f} s off the home's, at most {most:g} s are allowed"
             )
+        else:
+            self._remove("clock-off")
 
     def _copy_failed(self, event: events.CopyFailed) -> None:
         self._obstruct("copy-failed", event.why)
