@@ -68,8 +68,7 @@ from .httpd.websocket import MESSAGE_BYTES_MAX
 from .monitoring import room_metrics
 from .monitoring.console_samples import Lags, Measuring
 from .monitoring.loop_watchdog import LoopWatchdog
-from .monitoring.metrics import ServerCollector
-from .monitoring.metrics_page import Metrics
+from .monitoring.metrics import Metrics, ServerCollector
 from .monitoring.notifications import Notifications
 from .monitoring.protocol_traffic import protocol_traffic
 from .monitoring.tracing import open_spans
