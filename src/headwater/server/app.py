@@ -357,17 +357,9 @@ class ServerRun:
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
-            store,
-            guard,
-            self._config.amqp,
-            ports.amqp,
-            ports.amqp_read,
-            ports.tls,
-            elsewhere,
-            self._threads,
-            bus=self._bus,
-            turns=turns,
-        )
+            store, guard, self._config.amqp, ports.amqp, ports.amqp_read, ports.tls, elsewhere, self._threads,
+            bus=self._bus, turns=turns,
+        )  # fmt: skip
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
@@ -438,17 +430,8 @@ class ServerRun:
         guard.refused_lately.listen(self._bus)
         server_entity = ServerEntity(container, store, self.unready, self.troubles, config.http.connections_max)
         reports = None if self._membership is None else self._membership.driver.asked.servers
-        serve_management(
-            management,
-            guard,
-            store.state,
-            clouds,
-            http,
-            bulk,
-            self._readers,
-            server_entity,
-            HomeServers(guard, reports),
-        )
+        homes = HomeServers(guard, reports)
+        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, server_entity, homes)
         front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:
             ending.push_async_callback(front_end.close)
