@@ -162,7 +162,7 @@ class Nodes:
 
 
 class SuspendedLinks:
-    """Deliveries of detached links that were accepted, and that their senders have not settled; and where to."""
+    """Deliveries of detached links that were accepted and not settled, and where to, for a recovery (2.6.13)."""
 
     def __init__(self) -> None:
         self._by_key: dict[LinkKey, _Suspended] = {}
