@@ -361,7 +361,7 @@ def test_many_that_ask_for_information_at_once_cost_one_look_at_the_log(
 
 
 def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.amqp.streams.suspended.DELIVERIES_MAX", 25)
+    monkeypatch.setattr("headwater.amqp.streams.nodes.DELIVERIES_MAX", 25)
     container = served.container
     with served.client() as client:
         for _ in range(5):

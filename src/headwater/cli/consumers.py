@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
+from . import output
 from .consent import when_agreed, yes_option
-from .output import (
-    examples,
-    json_option,
-    server_options,
-    server_options_of_group,
-    show_json,
-    show_nothing,
-    show_table,
-    show_time,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +28,11 @@ def _consumer_arguments(function: F) -> F:
 
 
 @click.group(
-    epilog=examples("headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0")
+    epilog=output.examples(
+        "headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0"
+    )
 )
-@server_options_of_group
+@output.server_options_of_group
 def consumers() -> None:
     """List, register and move the reliable consumers of a log.
 
@@ -48,30 +41,30 @@ def consumers() -> None:
     """
 
 
-@consumers.command("list", epilog=examples("headwater consumers list orders --json"))
+@consumers.command("list", epilog=output.examples("headwater consumers list orders --json"))
 @click.argument("log")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def list_consumers(server: Server, log: str, as_json: bool) -> None:
     """List the consumers of LOG: how many events they are behind, and how old the next event is for them."""
     lags = [_Lag.of(server, log, consumer) for consumer in server.log(log).consumers()]
     if as_json:
-        show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
+        output.show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
     elif not lags:
-        show_nothing(
+        output.show_nothing(
             f"no consumers of {log}; `headwater consumers register {log} OWNER COMPONENT` makes one, and so does a "
             "FutoIn consumer, an archive, or an AMQP consumer group by itself"
         )
     else:
         columns = ["owner", "component", "acknowledged", "behind", "age", "epoch", "last heard of"]
-        show_table(columns, [lag.row for lag in lags])
+        output.show_table(columns, [lag.row for lag in lags])
 
 
-@consumers.command(epilog=examples("headwater consumers register orders alice Billing --after 0"))
+@consumers.command(epilog=output.examples("headwater consumers register orders alice Billing --after 0"))
 @_consumer_arguments
 @click.option("--after", type=click.IntRange(min=0), help="It starts after that number.  [default: the last event]")
 @yes_option
-@server_options
+@output.server_options
 def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
     """Register a consumer, so that it needs no right to do so itself. One that is known keeps its position."""
     target = server.log(log)
@@ -81,22 +74,22 @@ def register(server: Server, log: str, owner: str, component: str, after: int | 
     click.echo(f"{owner} {component} is registered, and goes on after {consumer.acknowledged:,}")
 
 
-@consumers.command(epilog=examples("headwater consumers reset orders spark archiver --after 0"))
+@consumers.command(epilog=output.examples("headwater consumers reset orders spark archiver --after 0"))
 @_consumer_arguments
 @click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
 @yes_option
-@server_options
+@output.server_options
 def reset(server: Server, log: str, owner: str, component: str, after: int, yes: bool) -> None:
     """Set a consumer's position, back or forth."""
     _reset(server.log(log), owner, component, after, yes)
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 
-@consumers.command(epilog=examples("headwater consumers skip orders alice Billing --events 1"))
+@consumers.command(epilog=output.examples("headwater consumers skip orders alice Billing --events 1"))
 @_consumer_arguments
 @click.option("--events", type=click.IntRange(min=1), help="So many of the next ones.  [default: all there are]")
 @yes_option
-@server_options
+@output.server_options
 def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
     """Let a consumer pass over its next events: one that it cannot digest, or all that it lags behind."""
     target = server.log(log)
@@ -110,10 +103,10 @@ def skip(server: Server, log: str, owner: str, component: str, events: int | Non
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 
-@consumers.command(epilog=examples("headwater consumers unregister orders spark archiver"))
+@consumers.command(epilog=output.examples("headwater consumers unregister orders spark archiver"))
 @_consumer_arguments
 @yes_option
-@server_options
+@output.server_options
 def unregister(server: Server, log: str, owner: str, component: str, yes: bool) -> None:
     """Forget a consumer: it holds trimming back no more."""
     target = server.log(log)
@@ -145,7 +138,7 @@ class _Lag(NamedTuple):
     def row(self) -> tuple[object, ...]:
         consumer = self.consumer
         age = _duration(self.age_ms // 1000) if self.age_ms else "-"
-        seen = show_time(consumer.seen_at)
+        seen = output.show_time(consumer.seen_at)
         return (consumer.owner, consumer.component, consumer.acknowledged, self.behind, age, consumer.epoch, seen)
 
 

@@ -14,20 +14,7 @@ from ..core.event import Event, SequencedEvent
 from ..core.query import Query
 from ..formats.envelope import encode_event, ndjson_events
 from ..formats.querytext import parse_query
-from .output import (
-    check_bounds,
-    counted,
-    examples,
-    json_option,
-    pair,
-    partition_option,
-    query_options,
-    server_options,
-    show_event,
-    show_json,
-    show_table,
-    show_time,
-)
+from . import output
 
 if TYPE_CHECKING:
     from ..client import Server
@@ -36,7 +23,7 @@ STDIN = "-"
 
 
 @click.command(
-    epilog=examples(
+    epilog=output.examples(
         "headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'",
         "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'",
         "headwater append orders --events - < events.ndjson",
@@ -54,8 +41,8 @@ STDIN = "-"
 @click.option("--fail-if-match", metavar="QUERY", help="Append nothing if an event matches.")
 @click.option("--after", type=click.IntRange(min=0), help="Of --fail-if-match: only events after that number.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def append(
     server: Server,
     log: str,
@@ -87,53 +74,55 @@ def append(
     else:
         assert type is not None
         payload = sys.stdin.buffer.read() if data == STDIN else data.encode()
-        named = dict(pair(attribute, "--attribute") for attribute in attributes)
+        named = dict(output.pair(attribute, "--attribute") for attribute in attributes)
         given = [Event(type, payload, tuple(tags), id, source, named, group_key)]
     condition = AppendCondition(parse_query(fail_if_match), after or 0) if fail_if_match is not None else None
     result = server.log(log).append(given, condition, partition=partition)
     if as_json:
-        show_json(result._asdict())
+        output.show_json(result._asdict())
     else:
         numbers = f"event {result.first}" if len(given) == 1 else f"events {result.first} to {result.last}"
         click.echo(f"{numbers} {'was there already' if result.was_stored else 'appended'}")
 
 
 @click.command(
-    epilog=examples(
+    epilog=output.examples(
         "headwater read orders --tag order:17",
         "headwater read orders --backwards --limit 5",
         "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson",
     )
 )
 @click.argument("log")
-@query_options
+@output.query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
 @click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
 @click.option("--upto", type=click.IntRange(min=0), help="End with that number, also backwards.")
 @click.option("--backwards", is_flag=True, help="Newest first.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
-@partition_option
-@json_option
-@server_options
+@output.partition_option
+@output.json_option
+@output.server_options
 def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -> None:
     """Read the events of a log.
 
     Those that match, up to the present end of the log, one on a line.
     """
-    check_bounds(bounds)
+    output.check_bounds(bounds)
     _show_all(server.log(log).read(query, **bounds), as_json)
 
 
-@click.command(epilog=examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json"))
+@click.command(
+    epilog=output.examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json")
+)
 @click.argument("log")
 @click.option(
     "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="So many newest events."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until interrupted.")
-@query_options
-@partition_option
-@json_option
-@server_options
+@output.query_options
+@output.partition_option
+@output.json_option
+@output.server_options
 def tail(
     server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
 ) -> None:
@@ -150,13 +139,15 @@ def tail(
 
 
 @click.command(
-    epilog=examples("headwater query orders all", "headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'")
+    epilog=output.examples(
+        "headwater query orders all", "headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'"
+    )
 )
 @click.argument("log")
 @click.argument("text", metavar="QUERY")
-@partition_option
-@json_option
-@server_options
+@output.partition_option
+@output.json_option
+@output.server_options
 def query(server: Server, log: str, text: str, partition: int | None, as_json: bool) -> None:
     """Count what matches: how many, of which types, since when.
 
@@ -169,15 +160,15 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
     """
     summary = _Summary(server.log(log).read(parse_query(text), partition=partition))
     if as_json:
-        show_json(summary.as_json())
+        output.show_json(summary.as_json())
         return
-    click.echo(f"{counted(summary.count, 'event')} {'matches' if summary.count == 1 else 'match'}")
+    click.echo(f"{output.counted(summary.count, 'event')} {'matches' if summary.count == 1 else 'match'}")
     for word, event in (("first", summary.first), ("last", summary.last)):
         if event is not None:
-            click.echo(f"{word:>5}: {event.sequence_number:,}, recorded {show_time(event.recorded_at)}")
+            click.echo(f"{word:>5}: {event.sequence_number:,}, recorded {output.show_time(event.recorded_at)}")
     if summary.count:
         click.echo()
-        show_table(["type", "events", "first", "last"], summary.rows())
+        output.show_table(["type", "events", "first", "last"], summary.rows())
 
 
 class _Summary:
@@ -216,7 +207,7 @@ def _show_all(events: Iterable[SequencedEvent], as_json: bool, *, follows: bool 
     out = sys.stdout.buffer
     for event in events:
         if not as_json:
-            show_event(event)
+            output.show_event(event)
             continue
         out.write(encode_event(event) + b"\n")
         if follows:

@@ -23,17 +23,7 @@ from ..formats import cloudevents
 from ..formats.envelope import encode_event
 from ..formats.files.csv_rows import COLUMNS, row_of
 from ..formats.settings.path_argument import LocalPath
-from .output import (
-    check_bounds,
-    console,
-    counted,
-    examples,
-    json_option,
-    partition_option,
-    query_options,
-    server_options,
-    show_json,
-)
+from . import output
 
 if TYPE_CHECKING:
     from ..client import Server
@@ -47,7 +37,7 @@ Write = Callable[[list[SequencedEvent]], object]
 
 
 @click.command(
-    epilog=examples(
+    epilog=output.examples(
         "headwater export orders orders.ndjson.gz",
         "headwater export orders orders.parquet --tag vip",
         "headwater export orders - --format csv | head",
@@ -58,14 +48,14 @@ Write = Callable[[list[SequencedEvent]], object]
 @click.option("--format", "format", type=click.Choice(sorted(set(FORMATS.values()))),
               help="What FILE shall hold.  [default: by its ending]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
-@query_options
+@output.query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
 @click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
 @click.option("--upto", type=click.IntRange(min=0), help="End with that number.  [default: the present end]")
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
-@partition_option
-@json_option
-@server_options
+@output.partition_option
+@output.json_option
+@output.server_options
 def export(
     server: Server,
     log: str,
@@ -81,7 +71,7 @@ def export(
     Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
     one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
     """
-    check_bounds(bounds)
+    output.check_bounds(bounds)
     _check_place(file, overwrite)
     format = format or _format_of(file)
     started = time.perf_counter()
@@ -94,11 +84,10 @@ def export(
             show(count)
     seconds = time.perf_counter() - started
     if as_json:
-        show_json({"events": count, "head": reading.head})
+        output.show_json({"events": count, "head": reading.head})
     elif str(file) != STDOUT:
-        click.echo(
-            f"{counted(count, 'event')}; {file.stat().st_size:,} bytes; {seconds:.1f} s ({count / seconds:,.0f}/s)"
-        )
+        rate = f"{seconds:.1f} s ({count / seconds:,.0f}/s)"
+        click.echo(f"{output.counted(count, 'event')}; {file.stat().st_size:,} bytes; {rate}")
 
 
 @contextmanager
@@ -187,6 +176,7 @@ def _progress_bar(file: Path) -> Iterator[Callable[[int], object]]:
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn(f"{file.name}: {{task.completed:,}} events"))
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    stderr = output.console(stderr=True)
+    with Progress(*columns, console=stderr, transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None)
         yield lambda count: bar.update(task, completed=count)

@@ -11,18 +11,8 @@ import click
 from ..core.access import Forbidden
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.settings import EARLIEST, LATEST, LogSettings
+from . import output
 from .consent import ask, when_agreed, yes_option
-from .output import (
-    counted,
-    examples,
-    json_option,
-    server_options,
-    server_options_of_group,
-    show_json,
-    show_nothing,
-    show_table,
-    show_time,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +45,11 @@ def _changeable(function: F) -> F:
 
 @click.group(
     invoke_without_command=True,
-    epilog=examples("headwater logs list", "headwater logs create orders --partitions 4", "headwater logs show orders"),
+    epilog=output.examples(
+        "headwater logs list", "headwater logs create orders --partitions 4", "headwater logs show orders"
+    ),
 )
-@server_options_of_group
+@output.server_options_of_group
 @click.pass_context
 def logs(ctx: click.Context) -> None:
     """List, create, change, trim and delete logs.
@@ -69,9 +61,9 @@ def logs(ctx: click.Context) -> None:
             list_logs.invoke(inner)
 
 
-@logs.command("list", epilog=examples("headwater logs list --json"))
-@json_option
-@server_options
+@logs.command("list", epilog=output.examples("headwater logs list --json"))
+@output.json_option
+@output.server_options
 def list_logs(server: Server, as_json: bool) -> None:
     """List the logs that you may read. One that cannot be opened is shown as stopped, with its problem."""
     infos: list[LogInfo] = []
@@ -83,10 +75,10 @@ def list_logs(server: Server, as_json: bool) -> None:
             stopped[name] = str(error)
     if as_json:
         problems = [{"name": name, "problem": problem} for name, problem in stopped.items()]
-        show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
+        output.show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
     if not infos and not stopped:
-        show_nothing("no logs that you may read; `headwater logs create NAME` makes one")
+        output.show_nothing("no logs that you may read; `headwater logs create NAME` makes one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
@@ -95,25 +87,25 @@ def list_logs(server: Server, as_json: bool) -> None:
     rows.sort(key=itemgetter(0))
     for name, problem in stopped.items():
         click.echo(f"{name}: {problem}", err=True)
-    show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
+    output.show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
 
 
-@logs.command(epilog=examples("headwater logs show orders"))
+@logs.command(epilog=output.examples("headwater logs show orders"))
 @click.argument("log")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def show(server: Server, log: str, as_json: bool) -> None:
     """Show identity, settings and extent of LOG."""
     _show(server.log(log).info(), as_json)
 
 
-@logs.command(epilog=examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
+@logs.command(epilog=output.examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
 @click.argument("log")
 @click.option("--partitions", type=click.IntRange(1, 1024), help="How many; fixed at creation.  [default: 1]")
 @click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
 @_changeable
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     """Create LOG. If it is there with the same settings, nothing happens."""
     is_new = server.ensure(log, LogSettings(**_given(settings)))
@@ -121,12 +113,12 @@ def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     _show(server.log(log).info(), as_json)
 
 
-@logs.command("set", epilog=examples("headwater logs set orders --retention-ms 604800000"))
+@logs.command("set", epilog=output.examples("headwater logs set orders --retention-ms 604800000"))
 @click.argument("log")
 @_changeable
 @yes_option
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) -> None:
     """Change settings of LOG; those that are not named stay as they are.
 
@@ -137,13 +129,13 @@ def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) ->
 
 
 @logs.command(
-    epilog=examples("headwater logs trim orders --below 100000", "headwater logs trim orders --below 9 --yes")
+    epilog=output.examples("headwater logs trim orders --below 100000", "headwater logs trim orders --below 9 --yes")
 )
 @click.argument("log")
 @click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None:
     """Drop the oldest events of LOG, as far as its registered consumers allow.
 
@@ -155,7 +147,7 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
     first = target.trim(below)
     holders = _holders(target, first) if first < below else []
     if as_json:
-        show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
+        output.show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
         return
     click.echo(f"{log} begins at {first:,} now")
     for each in holders:
@@ -183,28 +175,28 @@ def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:
         return []
 
 
-@logs.command(epilog=examples("headwater logs delete orders --yes"))
+@logs.command(epilog=output.examples("headwater logs delete orders --yes"))
 @click.argument("log")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@server_options
+@output.server_options
 def delete(server: Server, log: str, yes: bool) -> None:
     """Delete LOG with all its events."""
     events = server.log(log).info().events
     if not yes:
-        ask(f"{log} with its {counted(events, 'event')}", "delete")
+        ask(f"{log} with its {output.counted(events, 'event')}", "delete")
     server.delete(log)
     click.echo(f"{log} is deleted")
 
 
 def _show(info: LogInfo, as_json: bool) -> None:
     if as_json:
-        show_json(asdict(info))
+        output.show_json(asdict(info))
         return
-    facts: dict[str, Any] = asdict(info) | {"created_at": show_time(info.created_at)}
+    facts: dict[str, Any] = asdict(info) | {"created_at": output.show_time(info.created_at)}
     facts |= facts.pop("settings")
     facts["partition_events"] = " ".join(map(str, info.partition_events))
     rows = [(name, _readable(value)) for name, value in facts.items() if value is not None]
-    show_table(["of the log", info.name], rows[1:])
+    output.show_table(["of the log", info.name], rows[1:])
 
 
 def _readable(value: object) -> object:

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import output
 from .consent import ask, when_agreed, yes_option
-from .output import (
-    examples,
-    json_option,
-    pair,
-    server_options,
-    server_options_of_group,
-    show_json,
-    show_nothing,
-    show_table,
-    show_value,
-)
 
 if TYPE_CHECKING:
     from ..client import Server
@@ -32,13 +22,13 @@ class _Operations(click.Group):
 
 @click.group(
     cls=_Operations,
-    epilog=examples(
+    epilog=output.examples(
         "headwater manage types",
         "headwater manage query link --attributes name,linkName,lag --filter log=orders",
         "headwater manage update consumer orders/spark/archiver acknowledged=4711",
     ),
 )
-@server_options_of_group
+@output.server_options_of_group
 def manage() -> None:
     """See and change all that can be managed, by type and name.
 
@@ -46,69 +36,71 @@ def manage() -> None:
     """
 
 
-@manage.command(epilog=examples("headwater manage types --json"))
-@json_option
-@server_options
+@manage.command(epilog=output.examples("headwater manage types --json"))
+@output.json_option
+@output.server_options
 def types(server: Server, as_json: bool) -> None:
     """List the types, with what can be done with their entities."""
     found = server.management.types()
     if as_json:
-        show_json(found)
+        output.show_json(found)
         return
     rows = [(type, " ".join(known["operations"]), len(known["attributes"])) for type, known in found.items()]
-    show_table(["type", "operations", "attributes"], rows)
+    output.show_table(["type", "operations", "attributes"], rows)
 
 
-@manage.command(epilog=examples("headwater manage query log --attributes name,head --filter problem=null --json"))
+@manage.command(
+    epilog=output.examples("headwater manage query log --attributes name,head --filter problem=null --json")
+)
 @click.argument("type")
 @click.option("--attributes", metavar="NAME,...", help="Only those.  [default: all]")
 @click.option("--filter", metavar="NAME=VALUE,...", help="Only entities of which that holds; != for which it does not.")
 @click.option("--offset", type=click.IntRange(min=0), help="Pass over so many.")
 @click.option("--count", type=click.IntRange(min=0), help="So many at most.")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def query(server: Server, type: str, attributes: str | None, as_json: bool, **given: Any) -> None:
     """List the entities of TYPE that you may see: `log`, `connection`, or any other of `headwater manage types`."""
     names = attributes.split(",") if attributes else ()
     found = server.management.query(type, *names, **given)
     if as_json:
-        show_json(found.entities)
+        output.show_json(found.entities)
     elif not found.rows:
-        show_nothing(f"no entities of type {type} that you may see, or that the filter lets through")
+        output.show_nothing(f"no entities of type {type} that you may see, or that the filter lets through")
     else:
-        show_table(found.names, [[show_value(value) for value in row] for row in found.rows])
+        output.show_table(found.names, [[output.show_value(value) for value in row] for row in found.rows])
 
 
-@manage.command(epilog=examples("headwater manage read connection 7", "headwater manage READ log orders --json"))
+@manage.command(epilog=output.examples("headwater manage read connection 7", "headwater manage READ log orders --json"))
 @click.argument("type")
 @click.argument("name")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def read(server: Server, type: str, name: str, as_json: bool) -> None:
     """Show all attributes of the entity NAME of TYPE."""
     _show(server.management.read(type, name), as_json)
 
 
-@manage.command(epilog=examples("headwater manage create log clicks partitions=4 retentionMs=86400000"))
+@manage.command(epilog=output.examples("headwater manage create log clicks partitions=4 retentionMs=86400000"))
 @click.argument("type")
 @click.argument("name")
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
 @yes_option
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def create(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Make the entity NAME of TYPE, with those attributes. A list is written as JSON: grants='["read:*"]'."""
     create_one, given = server.management.create, _given(attributes)
     _show(when_agreed(lambda drops: create_one(type, name, given, drops_at_most=drops), yes), as_json)
 
 
-@manage.command(epilog=examples("headwater manage update log clicks retentionMs=null"))
+@manage.command(epilog=output.examples("headwater manage update log clicks retentionMs=null"))
 @click.argument("type")
 @click.argument("name")
 @click.argument("attributes", nargs=-1, required=True, metavar="ATTRIBUTE=VALUE...")
 @yes_option
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def update(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Change attributes of the entity NAME of TYPE. The value `null` takes one away.
 
@@ -118,11 +110,11 @@ def update(server: Server, type: str, name: str, attributes: tuple[str, ...], ye
     _show(when_agreed(lambda drops: update_one(type, name, given, drops_at_most=drops), yes), as_json)
 
 
-@manage.command(epilog=examples("headwater manage delete durableLink orders/my-container/my-link --yes"))
+@manage.command(epilog=output.examples("headwater manage delete durableLink orders/my-container/my-link --yes"))
 @click.argument("type")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@server_options
+@output.server_options
 def delete(server: Server, type: str, name: str, yes: bool) -> None:
     """Delete the entity NAME of TYPE: a log with its events, a user; a connection or a link is closed."""
     if not yes:
@@ -133,13 +125,13 @@ def delete(server: Server, type: str, name: str, yes: bool) -> None:
 
 def _given(attributes: tuple[str, ...]) -> dict[str, str | None]:
     """Attributes of a command line; the server makes of each text what its type has there. Raises InvalidInput."""
-    pairs = [pair(text, "ATTRIBUTE=VALUE") for text in attributes]
+    pairs = [output.pair(text, "ATTRIBUTE=VALUE") for text in attributes]
     return {name: None if value == "null" else value for name, value in pairs}
 
 
 def _show(attributes: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        show_json(attributes)
+        output.show_json(attributes)
     else:
-        rows = [(name, show_value(value)) for name, value in attributes.items() if value is not None]
-        show_table(["attribute", "value"], rows)
+        rows = [(name, output.show_value(value)) for name, value in attributes.items() if value is not None]
+        output.show_table(["attribute", "value"], rows)

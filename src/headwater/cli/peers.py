@@ -7,25 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import (
-    counted,
-    examples,
-    json_option,
-    server_options,
-    server_options_of_group,
-    show_json,
-    show_nothing,
-    show_table,
-    show_time,
-    show_value,
-)
+from . import output
 
 if TYPE_CHECKING:
     from ..client import Server
 
 
-@click.group(epilog=examples("headwater connections list", "headwater connections close 7"))
-@server_options_of_group
+@click.group(epilog=output.examples("headwater connections list", "headwater connections close 7"))
+@output.server_options_of_group
 def connections() -> None:
     """List and close AMQP connections.
 
@@ -33,9 +22,9 @@ def connections() -> None:
     """
 
 
-@connections.command("list", epilog=examples("headwater connections list --json"))
-@json_option
-@server_options
+@connections.command("list", epilog=output.examples("headwater connections list --json"))
+@output.json_option
+@output.server_options
 def list_connections(server: Server, as_json: bool) -> None:
     """List the AMQP connections."""
     columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
@@ -44,16 +33,16 @@ def list_connections(server: Server, as_json: bool) -> None:
     _list(server, "connection", columns, as_json, nothing)
 
 
-@connections.command("close", epilog=examples("headwater connections close 7 8"))
+@connections.command("close", epilog=output.examples("headwater connections close 7 8"))
 @click.argument("names", nargs=-1, required=True, metavar="CONNECTION...")
-@server_options
+@output.server_options
 def close_connections(server: Server, names: tuple[str, ...]) -> None:
     """Close connections, by the names that the list shows. Clients may connect again."""
     _close(server, "connection", names)
 
 
-@click.group(epilog=examples("headwater links list --log orders", "headwater links close 7/1/3"))
-@server_options_of_group
+@click.group(epilog=output.examples("headwater links list --log orders", "headwater links close 7/1/3"))
+@output.server_options_of_group
 def links() -> None:
     """List and close AMQP links.
 
@@ -62,10 +51,10 @@ def links() -> None:
     """
 
 
-@links.command("list", epilog=examples("headwater links list --log orders --json"))
+@links.command("list", epilog=output.examples("headwater links list --log orders --json"))
 @click.option("--log", help="Only those of that log.")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def list_links(server: Server, log: str | None, as_json: bool) -> None:
     """List the AMQP links."""
     columns = {"name": "link", "log": "log", "role": "role", "containerId": "container", "linkName": "name",
@@ -75,24 +64,24 @@ def list_links(server: Server, log: str | None, as_json: bool) -> None:
     _list(server, "link", columns, as_json, nothing, _terms(log=log))
 
 
-@links.command("close", epilog=examples("headwater links close 7/1/3"))
+@links.command("close", epilog=output.examples("headwater links close 7/1/3"))
 @click.argument("names", nargs=-1, required=True, metavar="LINK...")
-@server_options
+@output.server_options
 def close_links(server: Server, names: tuple[str, ...]) -> None:
     """Detach links, by the names that the list shows. Clients may attach again."""
     _close(server, "link", names)
 
 
-@click.group(epilog=examples("headwater groups list", "headwater groups close orders/workers"))
-@server_options_of_group
+@click.group(epilog=output.examples("headwater groups list", "headwater groups close orders/workers"))
+@output.server_options_of_group
 def groups() -> None:
     """List and move AMQP consumer groups, and close their members' links."""
 
 
-@groups.command("list", epilog=examples("headwater groups list --log orders --json"))
+@groups.command("list", epilog=output.examples("headwater groups list --log orders --json"))
 @click.option("--log", help="Only those of that log.")
-@json_option
-@server_options
+@output.json_option
+@output.server_options
 def list_groups(server: Server, log: str | None, as_json: bool) -> None:
     """List the consumer groups of the logs that you may read or manage, and how far behind they are."""
     columns = {"name": "group", "members": "members", "positions": "positions", "lags": "behind", "owners": "owners"}
@@ -100,9 +89,9 @@ def list_groups(server: Server, log: str | None, as_json: bool) -> None:
     _list(server, "consumerGroup", columns, as_json, nothing, _terms(log=log))
 
 
-@groups.command("close", epilog=examples("headwater groups close orders/workers"))
+@groups.command("close", epilog=output.examples("headwater groups close orders/workers"))
 @click.argument("names", nargs=-1, required=True, metavar="LOG/GROUP...")
-@server_options
+@output.server_options
 def close_groups(server: Server, names: tuple[str, ...]) -> None:
     """Detach the links of all members of groups, by the names that the list shows. What a group has read stays known:
     `headwater manage delete consumerGroup LOG/GROUP` forgets that, when it has no members.
@@ -113,14 +102,14 @@ def close_groups(server: Server, names: tuple[str, ...]) -> None:
         members = [row[0] for row in server.management.query("link", "name", filter=terms).rows]
         for member in members:
             server.management.delete("link", member)
-        click.echo(f"{counted(len(members), 'member')} of {name} closed")
+        click.echo(f"{output.counted(len(members), 'member')} of {name} closed")
 
 
-@groups.command("reset", epilog=examples("headwater groups reset orders/workers --after 4711"))
+@groups.command("reset", epilog=output.examples("headwater groups reset orders/workers --after 4711"))
 @click.argument("name", metavar="LOG/GROUP")
 @click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only in that partition.  [default: in all of them]")
-@server_options
+@output.server_options
 def reset_group(server: Server, name: str, after: int, partition: int | None) -> None:
     """Set the position of a consumer group that has no members, back or forth."""
     group = server.management.read("consumerGroup", name)
@@ -136,17 +125,18 @@ def _list(
 ) -> None:
     """The entities of a type: all of each as JSON, or some attributes, by what their columns are called."""
     if as_json:
-        show_json(server.management.query(type, filter=terms).entities)
+        output.show_json(server.management.query(type, filter=terms).entities)
         return
     found = server.management.query(type, *columns, filter=terms)
     if not found.rows:
-        show_nothing(nothing)
+        output.show_nothing(nothing)
         return
-    shown: dict[str, Callable[[Any], object]] = {"openedAt": show_time}
+    shown: dict[str, Callable[[Any], object]] = {"openedAt": output.show_time}
     rows = [
-        [shown.get(name, show_value)(value) for name, value in zip(found.names, row, strict=True)] for row in found.rows
+        [shown.get(name, output.show_value)(value) for name, value in zip(found.names, row, strict=True)]
+        for row in found.rows
     ]
-    show_table([columns[name] for name in found.names], rows)
+    output.show_table([columns[name] for name in found.names], rows)
 
 
 def _close(server: Server, type: str, names: tuple[str, ...]) -> None:

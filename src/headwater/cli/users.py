@@ -17,19 +17,7 @@ import click
 from ..core.errors import EventLogError, InvalidInput, StateConflict
 from ..formats.settings.declaration import toml
 from ..server.config.settings import Config
-from ..server.users.accounts import (
-    EVERYBODY,
-    KIND,
-    Account,
-    check_user_name,
-    decode_entry,
-    encode_account,
-    hash_password,
-    hash_token,
-    new_token,
-    read_grant,
-    show_grant,
-)
+from ..server.users import accounts
 from .options import config_option, load_config, setting_options
 from .output import examples
 
@@ -104,15 +92,15 @@ def add(
     tokens are stored; a secret key is stored as it is, because signatures are computed with it.
     """
     config = load_config(file, flags)
-    check_user_name(name)
-    its_grants = tuple(map(read_grant, grants))
+    accounts.check_user_name(name)
+    its_grants = tuple(map(accounts.read_grant, grants))
     password = _password(password_stdin) if password_stdin or not wants_token else None
-    token = new_token() if wants_token else None
-    account = Account(
+    token = accounts.new_token() if wants_token else None
+    account = accounts.Account(
         name,
         its_grants,
-        password=hash_password(password) if password is not None else None,
-        tokens=(hash_token(token),) if token else (),
+        password=accounts.hash_password(password) if password is not None else None,
+        tokens=(accounts.hash_token(token),) if token else (),
         key=secrets.token_bytes(32) if wants_key else None,
     )
     if only_prints:
@@ -122,11 +110,11 @@ def add(
     else:
         with _state(config) as state:
             try:
-                state.put(KIND, name, encode_account(account), None if replace else 0)
+                state.put(accounts.KIND, name, accounts.encode_account(account), None if replace else 0)
                 state.flush()
             except StateConflict:
                 raise UserExists(name) from None
-        click.echo(f"user {name} may {', '.join(map(show_grant, its_grants))}", err=True)
+        click.echo(f"user {name} may {', '.join(map(accounts.show_grant, its_grants))}", err=True)
     if token:
         click.echo(f"token: {token}", err=only_prints)
     if account.key and not only_prints:
@@ -141,15 +129,15 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
     """List the users of the data directory and of the configuration."""
     config = load_config(file, flags)
     with _state(config) as state:
-        stored = [decode_entry(item) for item in state.items(KIND)]
+        stored = [accounts.decode_entry(item) for item in state.items(accounts.KIND)]
         nobody = (
             f"no users any more: {_CLOSED}"
             if state.had_users()
             else "no users: everything is allowed, on loopback only"
         )
-    accounts = {account.name: (account, "data directory") for account in stored}
-    accounts |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
-    rows = [_Row.of(account, origin) for _, (account, origin) in sorted(accounts.items())]
+    found = {account.name: (account, "data directory") for account in stored}
+    found |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
+    rows = [_Row.of(account, origin) for _, (account, origin) in sorted(found.items())]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     elif not rows:
@@ -167,10 +155,10 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
     """Remove a user of the data directory."""
     config = load_config(file, flags)
     with _state(config) as state:
-        if not state.delete(KIND, name):
+        if not state.delete(accounts.KIND, name):
             raise UserNotFound(name, config.data)
         state.flush()
-        has_users = bool(config.users) or any(True for _ in state.items(KIND))
+        has_users = bool(config.users) or any(True for _ in state.items(accounts.KIND))
     click.echo(f"user {name} is removed", err=True)
     if not has_users:
         click.echo(f"it was the last one: {_CLOSED}", err=True)
@@ -187,10 +175,10 @@ def allow_everybody(file: Path | None, **flags: object) -> None:
     """
     config = load_config(file, flags)
     with _state(config) as state:
-        names = sorted({name for name, _ in state.items(KIND)} | set(config.users))
+        names = sorted({name for name, _ in state.items(accounts.KIND)} | set(config.users))
         if names:
             raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
-        state.put(*EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
+        state.put(*accounts.EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
         state.keep_had_users(False)
     click.echo(f"{config.data}: on loopback, everything is allowed to everybody", err=True)
 
@@ -205,9 +193,9 @@ class _Row(NamedTuple):
     origin: str
 
     @staticmethod
-    def of(account: Account, origin: str) -> _Row:
+    def of(account: accounts.Account, origin: str) -> _Row:
         kinds = {"password": account.password, "token": account.tokens or account.access_tokens, "key": account.key}
-        grants = [show_grant(grant) for grant in account.grants]
+        grants = [accounts.show_grant(grant) for grant in account.grants]
         return _Row(account.name, grants, [kind for kind, value in kinds.items() if value], origin)
 
 

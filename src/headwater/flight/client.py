@@ -224,8 +224,7 @@ class BulkClient(Closing):
                 tries.failed(error)
 
     def lender(self, ticket: Ticket, uid: int) -> wire.Lender:
-        """Who lends the segments of a ticket with fixed bounds to a process of that user; see
-        `calls.segment_sharing.take`.
+        """Who lends the segments of a ticket with fixed bounds to a process of that user: see `segment_sharing.take`.
 
         Raises InvalidInput where an older server has no such action.
         """

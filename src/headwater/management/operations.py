@@ -176,9 +176,8 @@ class Management:
         for each in self.types:
             if identity_of(each.name, name) == f"{word}/{name}":
                 if type not in (None, each.name):
-                    raise OperationRefused(
-                        Status.NOT_FOUND, f"{show(identity)} is of type {each.name}, not {show(type)}"
-                    )
+                    problem = f"{show(identity)} is of type {each.name}, not {show(type)}"
+                    raise OperationRefused(Status.NOT_FOUND, problem)
                 return each, name
         raise OperationRefused(Status.NOT_FOUND, f"there is no entity with the identity {show(identity)}")
 
@@ -196,9 +195,8 @@ class Management:
         if identity is not None:
             raise OperationRefused(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
         if name not in (None, SELF):
-            raise OperationRefused(
-                Status.NOT_FOUND, f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
-            )
+            problem = f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
+            raise OperationRefused(Status.NOT_FOUND, problem)
         return await perform(request)
 
     async def _query(self, request: Request) -> Answer:
@@ -301,9 +299,8 @@ class Management:
         if wanted is None:
             return _answered(Status.OK, found)
         if wanted not in found:
-            raise OperationRefused(
-                Status.NOT_FOUND, f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all"
-            )
+            problem = f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all"
+            raise OperationRefused(Status.NOT_FOUND, problem)
         return _answered(Status.OK, {wanted: found[wanted]})
 
     def _asked_for(self, request: Request) -> list[EntityType]:
@@ -381,13 +378,11 @@ def _attribute_names(body: object) -> list[str]:
     if names is None:
         return []
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise OperationRefused(
-            Status.BAD_REQUEST, f"attributeNames: a list of strings is expected, {show(names)} given"
-        )
+        problem = f"attributeNames: a list of strings is expected, {show(names)} given"
+        raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(names) > NAMES_MAX:
-        raise OperationRefused(
-            Status.BAD_REQUEST, f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed"
-        )
+        problem = f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed"
+        raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(set(names)) < len(names):
         raise OperationRefused(Status.BAD_REQUEST, "attributeNames: no name may be there twice")
     return [str(name) for name in names]

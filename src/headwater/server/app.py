@@ -68,8 +68,7 @@ from .httpd.websocket import MESSAGE_BYTES_MAX
 from .monitoring import room_metrics
 from .monitoring.console_samples import Lags, Measuring
 from .monitoring.loop_watchdog import LoopWatchdog
-from .monitoring.metrics import ServerCollector
-from .monitoring.metrics_page import Metrics
+from .monitoring.metrics import Metrics, ServerCollector
 from .monitoring.notifications import Notifications
 from .monitoring.protocol_traffic import protocol_traffic
 from .monitoring.tracing import open_spans
@@ -358,17 +357,9 @@ class ServerRun:
         ending.push_async_callback(data.close)
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
-            store,
-            guard,
-            self._config.amqp,
-            ports.amqp,
-            ports.amqp_read,
-            ports.tls,
-            elsewhere,
-            self._threads,
-            bus=self._bus,
-            turns=turns,
-        )
+            store, guard, self._config.amqp, ports.amqp, ports.amqp_read, ports.tls, elsewhere, self._threads,
+            bus=self._bus, turns=turns,
+        )  # fmt: skip
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
@@ -439,17 +430,8 @@ class ServerRun:
         guard.refused_lately.listen(self._bus)
         server_entity = ServerEntity(container, store, self.unready, self.troubles, config.http.connections_max)
         reports = None if self._membership is None else self._membership.driver.asked.servers
-        serve_management(
-            management,
-            guard,
-            store.state,
-            clouds,
-            http,
-            bulk,
-            self._readers,
-            server_entity,
-            HomeServers(guard, reports),
-        )
+        homes = HomeServers(guard, reports)
+        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, server_entity, homes)
         front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:
             ending.push_async_callback(front_end.close)

@@ -21,8 +21,7 @@ from headwater.futoin.host import Statistics
 from headwater.server.front.gate import Gate
 from headwater.server.front.health import HEALTH_PATHS, Health
 from headwater.server.front.meter import RequestMeter
-from headwater.server.monitoring.metrics import ServerCollector, scrape
-from headwater.server.monitoring.metrics_page import Metrics
+from headwater.server.monitoring.metrics import Metrics, ServerCollector, scrape
 from headwater.server.monitoring.room_metrics import futoin_metrics, storage_metrics, thread_metrics
 from headwater.server.users.accounts import Account, AccountDirectory, hash_token, new_token, read_grant, show_grant
 from headwater.server.users.guard import AccountGuard

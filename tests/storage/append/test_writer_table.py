@@ -29,8 +29,7 @@ from headwater.storage.append.writer_table import (
 )
 from headwater.storage.disk import checked_file
 from headwater.storage.frames.frame_log import Head, HeadMoved
-from headwater.storage.frames.layout import MARKS_FEATURE, Column
-from headwater.storage.frames.mark import FrameMark
+from headwater.storage.frames.layout import MARKS_FEATURE, Column, FrameMark
 from headwater.storage.memory import MemoryState
 from headwater.storage.segments.meta import META_NAME
 

@@ -120,10 +120,7 @@ class ConsumerGroups(ReadOnly):
 
 
 def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
-    """Positions by partition, as an UPDATE gives them.
-
-    Raises OperationRefused, PositionTrimmed, PositionOfOtherIncarnation.
-    """
+    """Positions by partition, as given. Raises OperationRefused, PositionTrimmed, PositionOfOtherIncarnation."""
     head, afters = node.log.head(), dict[int, int]()
     partitions = {str(number): number for number in range(node.partitions)}
     for key, after in given.items():

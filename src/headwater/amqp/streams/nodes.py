@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.access import Right
 from ...core.clocks import wall_clock_ms
@@ -16,7 +16,7 @@ from ...core.errors import EventLogError
 from ...core.limits import show
 from ...core.store import LogStore
 from ..connections.addresses import parse_address, shown_address
-from ..connections.shared import Shared
+from ..connections.shared import LinkKey, Shared
 from ..connections.transport import Transport
 from ..positions import downtime
 from ..positions.downtime import UptimeRun
@@ -24,9 +24,13 @@ from ..positions.stored import Positions, load
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from .node import EventLogNode
-from .suspended import SuspendedLinks
 
 _logger = logging.getLogger("headwater.amqp")
+
+LINKS_MAX = 1000
+DELIVERIES_MAX = 100_000
+SUSPENDED_S = 600.0
+"""How many detached links are remembered, with how many deliveries in all, and for how long."""
 
 
 class Nodes:
@@ -155,3 +159,44 @@ class Nodes:
         )  # fmt: skip
         self._nodes[name] = node
         return node
+
+
+class SuspendedLinks:
+    """Deliveries of detached links that were accepted and not settled, and where to, for a recovery (2.6.13)."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[LinkKey, _Suspended] = {}
+        """The oldest first."""
+
+    def put(self, key: LinkKey, accepted: dict[bytes, None], now: float, address: str | None = None) -> None:
+        """Keep the tags of a link to that address that is detached; `now` is the loop's time."""
+        self._by_key.pop(key, None)
+        count = len(accepted) + sum(len(each.accepted) for each in self._by_key.values())
+        while self._by_key and (len(self._by_key) >= LINKS_MAX or count > DELIVERIES_MAX):
+            count -= len(self._by_key.pop(next(iter(self._by_key))).accepted)
+        self._by_key[key] = _Suspended(accepted, now + SUSPENDED_S, address)
+
+    def take(self, key: LinkKey) -> dict[bytes, None]:
+        """The tags of a link that is attached again, which are kept no longer; empty if there are none."""
+        found = self._by_key.pop(key, None)
+        return {} if found is None else found.accepted
+
+    def holds(self, key: LinkKey) -> bool:
+        """Whether something is kept of that link."""
+        return key in self._by_key
+
+    def address(self, key: LinkKey) -> str | None:
+        """Where the link led; None for one that is not kept, or had no target address."""
+        found = self._by_key.get(key)
+        return None if found is None else found.address
+
+    def tick(self, now: float) -> None:
+        """Time has passed: forget what was kept long enough."""
+        while self._by_key and next(iter(self._by_key.values())).until < now:
+            del self._by_key[next(iter(self._by_key))]
+
+
+class _Suspended(NamedTuple):
+    accepted: dict[bytes, None]
+    until: float
+    address: str | None

@@ -1,5 +1,4 @@
-"""The work of one process in a group, by threads: see `protocol.share`. One says that it is alive, one has the
-batches."""
+"""One process's work in a group, by threads (see `protocol.share`): one says that it is alive, one has the batches."""
 
 from __future__ import annotations
 

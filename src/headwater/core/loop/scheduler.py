@@ -2,8 +2,7 @@
 
 A step is a callable that scans for about half a millisecond (`BatchSizer` says how much that is) and asks for another
 turn if there is more: it may do so for ever. Each turn of the loop has 2 ms of CPU time for all steps; everything else
-on the loop gets its turn in between. Long jobs that end, because their input is bounded, run in slices instead
-(`slices`).
+on the loop gets its turn in between. Long jobs that end, as their input is bounded, run in `slices` instead.
 
 Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: users, and the connections of each user. A flow (a
 user, or a connection) has a start: the virtual time since which it is due.

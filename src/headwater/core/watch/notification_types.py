@@ -1,5 +1,4 @@
-"""The types of notification, by name. What each carries, and who may see it, is in
-`management.notifications.catalog`."""
+"""The types of notification, by name. For what each carries, and who may see it, see `management.notifications`."""
 
 from __future__ import annotations
 

@@ -19,18 +19,10 @@ from ...formats import jsontext
 from ...http import Exchange
 from ...http.errors import InvalidParameter
 from ...http.exchange import whole_number
+from .. import wire
 from ..event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from ..host import Host
 from ..queries import check_query, query_of
-from ..wire import (
-    BucketOut,
-    EventBucketOut,
-    EventHistogramIn,
-    EventHistogramOut,
-    HistogramIn,
-    HistogramOut,
-    PositionOut,
-)
 from .count import Tally
 from .work_budget import Work
 
@@ -40,7 +32,7 @@ TYPES, TYPES_MAX = 5, 20
 HISTOGRAM_S_MAX = 1.0
 """CPU time for all buckets."""
 
-Given = TypeVar("Given", HistogramIn, EventHistogramIn)
+Given = TypeVar("Given", wire.HistogramIn, wire.EventHistogramIn)
 
 
 class Asked(NamedTuple, Generic[Given]):
@@ -78,7 +70,7 @@ def _checked(given: int | None, default: int, most: int, name: str, least: int) 
     return given
 
 
-_decoder = msgspec.json.Decoder(HistogramIn)
+_decoder = msgspec.json.Decoder(wire.HistogramIn)
 
 
 async def position(host: Host, exchange: Exchange) -> None:
@@ -88,7 +80,7 @@ async def position(host: Host, exchange: Exchange) -> None:
     if at is None:
         raise InvalidParameter("at", "is missing; give a time in ms since 1970 UTC")
     found = await asyncio.to_thread(opened.log.sequence_number_at, at)
-    await exchange.answer_json(200, PositionOut(found, opened.log.head(), opened.view.incarnation))
+    await exchange.answer_json(200, wire.PositionOut(found, opened.log.head(), opened.view.incarnation))
 
 
 async def histogram(host: Host, exchange: Exchange) -> None:
@@ -111,7 +103,7 @@ async def histogram(host: Host, exchange: Exchange) -> None:
     is_complete = len(tallies) == len(times) - 1 and all(
         tally.upto >= high - 1 for tally, high in zip(tallies, numbers[1:], strict=False)
     )
-    answer = HistogramOut(begin, end, buckets, is_complete, selection.head, opened.view.incarnation)
+    answer = wire.HistogramOut(begin, end, buckets, is_complete, selection.head, opened.view.incarnation)
     await exchange.answer_json(200, answer, opened.view.headers(selection.head))
 
 
@@ -137,14 +129,14 @@ def _numbers(log: LocalLog, times: list[int], head: int) -> Iterator[int]:
         yield min(log.sequence_number_at(time), head + 1)
 
 
-def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max: int | None) -> list[BucketOut]:
+def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max: int | None) -> list[wire.BucketOut]:
     """The buckets; by type, those that have most events in all of them."""
     total = Tally(by_type=True)
     for tally in tallies:
         total.include(tally)
     names = total.shown(types_max or 0)[0]
     return [
-        BucketOut(
+        wire.BucketOut(
             times[index],
             numbers[index],
             tally.events,
@@ -154,7 +146,7 @@ def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max
     ]
 
 
-_event_decoder = msgspec.json.Decoder(EventHistogramIn)
+_event_decoder = msgspec.json.Decoder(wire.EventHistogramIn)
 
 
 async def event_histogram(host: Host, exchange: Exchange) -> None:
@@ -179,7 +171,7 @@ async def event_histogram(host: Host, exchange: Exchange) -> None:
                 total = totals.setdefault(name, [0] * (len(times) - 1))
                 for bucket, events in buckets:
                     total[bucket] += events
-    answer = EventHistogramOut(
+    answer = wire.EventHistogramOut(
         begin, end, _shown_events(totals, times, types_max), seen.events, seen.low, seen.high,
         seen.is_complete, selection.head, incarnation,
     )  # fmt: skip
@@ -203,12 +195,12 @@ def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[in
     return begin, max(begin, latest) + 1 if end is None else end
 
 
-def _shown_events(totals: dict[str, list[int]], times: list[int], types_max: int | None) -> list[EventBucketOut]:
+def _shown_events(totals: dict[str, list[int]], times: list[int], types_max: int | None) -> list[wire.EventBucketOut]:
     """The buckets; by type, those that have most events in all of them."""
     sums = {name: sum(total) for name, total in totals.items() if name != OTHERS}
     names = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))[: types_max or 0]
     return [
-        EventBucketOut(
+        wire.EventBucketOut(
             times[index],
             sum(total[index] for total in totals.values()),
             msgspec.UNSET

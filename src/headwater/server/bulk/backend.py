@@ -119,8 +119,7 @@ class BulkBackend(Backend):
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """What a process gets, which counts as sent to it. Raises as `flight.server.reads.span_of`, and
-        MappedLog.scan."""
+        """What a process gets, counted as sent. Raises as `flight.server.reads.span_of`, and MappedLog.scan."""
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)

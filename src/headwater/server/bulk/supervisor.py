@@ -1,7 +1,6 @@
 """Starts the bulk process, answers it, and starts another where it dies: the server goes on without it meanwhile.
 
-Until it serves, its port is held by a listening socket on which clients wait; the process takes them over
-(`early_connections`).
+Until it serves, a listening socket holds its port, and clients wait there; it takes them over (`early_connections`).
 """
 
 from __future__ import annotations

@@ -50,14 +50,12 @@ class Tokens(ReadOnly):
 
         def with_token(account: Account) -> Account:
             if label in _tokens(account):
-                raise OperationRefused(
-                    Status.CONFLICT, f"user {account.name!r} has a token {label!r} already; delete that first"
-                )
+                problem = f"user {account.name!r} has a token {label!r} already; delete that first"
+                raise OperationRefused(Status.CONFLICT, problem)
             kept = tuple(each for each in account.access_tokens if not each.is_over(now))
             if len(kept) + len(account.tokens) >= TOKENS_MAX:
-                raise OperationRefused(
-                    Status.CONFLICT, f"user {account.name!r} has {TOKENS_MAX} tokens, and may have no more"
-                )
+                problem = f"user {account.name!r} has {TOKENS_MAX} tokens, and may have no more"
+                raise OperationRefused(Status.CONFLICT, problem)
             return replace(account, access_tokens=(*kept, token))
 
         changed = await self._users.change(account.name, with_token)

@@ -88,9 +88,8 @@ class Users(ReadOnly):
         async with self._changing:
             self._check_stored(name)
             if len(self._directory.current().by_name) == 1:
-                raise OperationRefused(
-                    Status.CONFLICT, "it is the last user; without users every request would be refused"
-                )
+                problem = "it is the last user; without users every request would be refused"
+                raise OperationRefused(Status.CONFLICT, problem)
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
             self._directory.current()

@@ -1,11 +1,13 @@
 """`/metrics`: what the open logs, the guard and the gate count, in the text format of Prometheus.
 
 Nothing is kept here: each scrape reads the counters where they stand. The names are documented, one by one, in
-docs/reference/metrics.md.
+docs/reference/metrics.md. They name logs and consumers, so whoever sees them is an authenticated user as soon as there
+are users: any, or, with `http.metrics_need_right`, one with `metrics:*` or `manage:*`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ... import __version__
+from ...core.access import Forbidden, Guard, LoginNotChecked, Right, Unauthenticated, User
 from ...core.build import BUILD
 from ...core.consumer import Consumer
 from ...core.errors import Closed, LogNotFound
@@ -23,7 +26,10 @@ from ...core.followers import Lag, lag_of
 from ...core.local import LocalLog
 from ...core.log import LogInfo, LogStatistics
 from ...core.store import LogStore
+from ...http import Exchange, Host, Receive, Scope, Send
+from ...http.problems import problem_of
 from ..front.gate import Gate, State
+from ..front.health import METRICS, NO_STORE, Page
 from ..front.meter import Histogram
 
 Samples = Iterable[tuple[Sequence[str], float]]
@@ -161,6 +167,36 @@ def scrape(collector: ServerCollector) -> bytes:
     registry.register(_PROCESS)
     registry.register(collector)
     return generate_latest(registry)
+
+
+class Metrics(Page):
+    """The ASGI application behind METRICS."""
+
+    def __init__(self, guard: Guard, collector: ServerCollector, *, needs_right: bool = False) -> None:
+        """`needs_right`: a user without the right to see them, or to manage the server, is refused."""
+        self._host, self._collector, self._needs_right = Host(guard), collector, needs_right
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; it is counted."""
+        scope["route"] = METRICS
+        await super().__call__(scope, receive, send)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """The metrics, to who may see them."""
+        try:
+            self._check(await self._host.user(exchange))
+        except (Unauthenticated, LoginNotChecked, Forbidden) as error:
+            problem = problem_of(error)
+            assert problem is not None, error
+            await exchange.answer_problem(problem)
+            return
+        body = await asyncio.to_thread(scrape, self._collector)
+        await exchange.answer(200, body, CONTENT_TYPE.encode(), (NO_STORE,))
+
+    def _check(self, user: User) -> None:
+        """Raises Forbidden."""
+        if self._needs_right and not user.may(Right.MANAGE, "*"):
+            self._host.guard.authorize(user, Right.METRICS, "*")
 
 
 def _logs(samples: list[_LogSample]) -> Iterator[Metric]:

@@ -443,8 +443,7 @@ def _plain(progress: Any) -> Mapping[str, Any]:
 
 
 class _Committed:
-    """What the target of a query has of its newest batch. The query's id is the writer's name there: see
-    `sink.data_sink`."""
+    """What the target has of a query's newest batch. The query's id is the writer's name: see `sink.data_sink`."""
 
     def __init__(self, server: Server, target: Target | None, query: str) -> None:
         self._server, self._target, self._query = server, target, query

@@ -43,9 +43,8 @@ def read_slice(
 
 def typed(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Rows of that schema, made of the columns of a log, with payloads as columns."""
-    from ..columns.payload_reader import (
-        PayloadReader,  # its constants alone make Arrow import pandas: a quarter of a second
-    )
+    # Its constants alone make Arrow import pandas: a quarter of a second.
+    from ..columns.payload_reader import PayloadReader
 
     shape = to_arrow_schema(schema, timezone="UTC")
     reader = PayloadReader(shape.field(PAYLOAD).type)

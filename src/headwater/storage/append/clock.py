@@ -42,7 +42,7 @@ MADE_AT_MS = 1_767_225_600_000
 
 
 def shown_ms() -> int:
-    """What the system's clock shows, in ms since 1970 UTC. Here and not in `core.clocks`, as each append asks it."""
+    """The system's clock, in ms since 1970 UTC. With that of `core.clocks`, appends would pass one file more."""
     return time.time_ns() // 1_000_000
 
 

@@ -20,7 +20,7 @@ from ...core.settings import LogSettings
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import Frame
 from ..frames.frame_log import FrameLog
-from ..frames.mark import FrameMark, frame_mark
+from ..frames.layout import FrameMark, frame_mark
 from ..index.ids import IdHashes, are_distinct, as_list, hashes_of, hashes_of_frame
 from ..index.index import Index
 from ..index.matches import first_match

@@ -12,7 +12,7 @@ from ...core.mark import Mark
 from ...formats.arrow.columns import ArrowColumns
 from ..frames.encoding import Chain, EncodedFrame
 from ..frames.frame_log import NotAdopted
-from ..frames.mark import FrameMark
+from ..frames.layout import FrameMark
 from ..index.ids import Hashes
 from ..index.runs import SortedRun
 

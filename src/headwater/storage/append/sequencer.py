@@ -32,7 +32,7 @@ from ...core.log import AppendRequest, LogStatistics
 from ..disk.locks import LockLostMeanwhile
 from ..frames.encoding import Chain, EncodedFrame, encode
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, NotKept
-from ..frames.mark import FrameMark
+from ..frames.layout import FrameMark
 from .prepared import PreparedColumns
 
 logger = logging.getLogger("headwater.storage")

@@ -22,7 +22,7 @@ from ...core.state import StateStore, kinds_of_log
 from ...formats.decoders import json_decoder
 from ..disk.checked_file import CheckedFile, earlier_struct
 from ..disk.system import refusing
-from ..frames.mark import FrameMark
+from ..frames.layout import FrameMark
 from ..segments.meta import Meta
 from ..segments.segment_log import SegmentLog
 

@@ -28,8 +28,8 @@ from .layout import (
     MARKS_FEATURE,
     Column,
     Control,
+    FrameMark,
 )
-from .mark import FrameMark
 
 JOINED_BYTES_MAX = 1024 * 1024
 """The buffers of a larger frame are written from where they lie: a copy costs more than they do one by one."""

@@ -32,8 +32,8 @@ from .layout import (
     REQUIRED_FEATURES,
     Column,
     Control,
+    FrameMark,
 )
-from .mark import FrameMark
 from .random_access import pick, pick_plain
 
 _ARROW_MIN = 32

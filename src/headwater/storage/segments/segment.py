@@ -164,8 +164,7 @@ class Segment:
         return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
 
     def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """Append the events of these numbers of the frame of that index: see `frames.random_access.pick`. Raises
-        StorageCorrupted.
+        """Append events of the frame of that index by their numbers: see `random_access.pick`. Raises StorageCorrupted.
 
         The header is read in place, so there is nothing to be kept, however many frames there are.
         """

@@ -19,7 +19,7 @@ from ...formats.arrow.lazy import pa
 from ..append.prepared import PreparedColumns
 from ..frames.encoding import AdoptedFile, Chain, EncodedBody, EncodedFrame, encode_head
 from ..frames.frame_log import NotAdopted
-from ..frames.mark import FrameMark
+from ..frames.layout import FrameMark
 from ..home.replicated_log import ReplicatedLog
 from ..index.ids import are_distinct, hashes_of
 from ..index.runs import SortedRun

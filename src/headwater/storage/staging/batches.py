@@ -5,9 +5,8 @@
     LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
     LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more is staged of the batch
 
-WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`commit`). How
-the rows of a part lie in its files, and how it is known that they are those that were staged, is in `part` and
-`segments`.
+WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`commit`). How the
+rows of a part lie in its files, and how it is known that they are those that were staged, is in `part` and `segments`.
 """
 
 from __future__ import annotations
