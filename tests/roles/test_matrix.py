@@ -45,6 +45,7 @@ def check(
 ) -> None:
     refused = [role for role in roles if not need.is_met(role.has)]
     if refused:
+        world.victim = ""  # that of an earlier call may be on its way out
         target = prepare()
         before = world.state()
         for role in refused:
