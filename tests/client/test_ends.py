@@ -137,6 +137,29 @@ def test_a_subscription_whose_stream_is_cut_anywhere_goes_on(served: ServedMemor
             gateway.cuts.clear()
 
 
+def test_an_iteration_over_a_subscription_that_failed_never_looks_finished(
+    served: ServedMemory, filled: RemoteLog
+) -> None:
+    async def scenario(gateway: Gateway) -> None:
+        async with aio.connect(gateway.url, retry_s=0) as client, await client.log("orders").subscribe() as following:
+            gateway.cuts += [0, 0]
+            iteration = aiter(following)
+            for _ in range(2):
+                with pytest.raises(ServerUnreachable):
+                    await anext(iteration)
+            assert [(await anext(iteration)).sequence_number for _ in ALL] == ALL
+
+    with Gateway(served.port) as gateway, connect(gateway.url, retry_s=0) as client:
+        with client.log("orders").subscribe() as subscription:
+            gateway.cuts += [0, 0]
+            iteration = iter(subscription)
+            for _ in range(2):
+                with pytest.raises(ServerUnreachable):
+                    next(iteration)
+            assert [next(iteration).sequence_number for _ in ALL] == ALL
+        asyncio.run(scenario(gateway))
+
+
 def test_a_whole_answer_that_is_cut_is_asked_for_again(served: ServedMemory, filled: RemoteLog) -> None:
     with (
         Gateway(served.port, http="1.1", framing=Framing.CONNECTION) as gateway,
