@@ -58,7 +58,7 @@ def _by_a_read_model(log: EventLog) -> int:
         Taken, lambda transaction, taken: transaction.execute("INSERT INTO {ticket} VALUES (?)", (taken.number,))
     )
     with closing(sqlite3.connect(":memory:", isolation_level="DEFERRED")) as connection:
-        assert Runner(log, connection, model).catch_up() == EVENTS
+        assert Runner(log, connection, model).run_once() == EVENTS
         return int(connection.execute("SELECT count(*) FROM ticket_1").fetchone()[0])
 
 
