@@ -1,10 +1,13 @@
-"""A proxy of HTTP between client and server, as nginx is by default: it asks its server with HTTP/1.0."""
+"""A proxy of HTTP between client and server, as nginx is by default: it asks its server with HTTP/1.0. It can be
+another one, and cut what it passes on."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from collections import deque
+from collections.abc import Iterator
+from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
@@ -21,13 +24,30 @@ class Failure(NamedTuple):
     body: bytes = b"<html>\r\n<head><title>Bad day</title></head>\r\n</html>\r\n"
 
 
+class Framing(Enum):
+    """How the end of an answer is said that came without a length."""
+
+    CHUNKED = "chunked"
+    LENGTH = "length"
+    """It is collected, and has the length of what came."""
+    CONNECTION = "connection"
+    """It ends with the connection: HTTP/1.0."""
+
+
 class Gateway:
     """A context manager. What its server breaks off is passed on as it came, and ends as if it were whole, where
     nothing said how long it is. Where the server is away, the answer is 502.
     """
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, *, http: str = "1.0", framing: Framing = Framing.CHUNKED) -> None:
+        """`http` is the version with which it asks."""
         self.upstream_port = upstream_port
+        self.upstream = {"1.0": _Upstream, "1.1": HTTPConnection}[http]
+        self.framing = framing
+        self.cuts: deque[int] = deque()
+        """Of the next bodies so many bytes are passed on, and that looks whole, where nothing said how long it is."""
+        self.demands_end = True
+        """Whether the server is asked for an end of the form; otherwise it answers as one of 0.1.x."""
         self.failures: deque[Failure] = deque()
         """What is answered to the next requests."""
         self.has_failed = threading.Event()
@@ -74,7 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(failure)
             return
         fields = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
-        upstream = _Upstream("127.0.0.1", gateway.upstream_port)
+        if not gateway.demands_end and "accept" in fields:
+            fields["accept"] = fields["accept"].partition(";")[0]
+        upstream = gateway.upstream("127.0.0.1", gateway.upstream_port)
         try:
             upstream.request(self.command, self.path, body, fields)
             answer = upstream.getresponse()
@@ -94,25 +116,39 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self, answer: HTTPResponse) -> None:
         length = answer.getheader("content-length")
-        is_chunked = length is None and answer.status != 204
+        framing = self.gateway.framing if length is None and answer.status != 204 else None
+        pieces = self._pieces(answer)
+        if framing is Framing.CONNECTION:
+            self.protocol_version, self.close_connection = "HTTP/1.0", True
         self.send_response(answer.status)
         for name, value in answer.getheaders():
-            if name.lower() not in ("connection", "server", "date"):
+            if name.lower() not in ("connection", "server", "date", "transfer-encoding"):
                 self.send_header(name, value)
-        if is_chunked:
+        if framing is Framing.CHUNKED:
             self.send_header("transfer-encoding", "chunked")
+        elif framing is Framing.LENGTH:
+            body = b"".join(pieces)
+            self.send_header("content-length", str(len(body)))
+            pieces = iter([body])
         self.end_headers()
         sent = 0
-        while piece := answer.read1(PIECE_BYTES):
+        for piece in pieces:
             sent += len(piece)
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
-            if self.gateway.pauses and answer.status == 200:
-                self.gateway.is_paused.set()
-                self.gateway.go.wait()
-        if is_chunked:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if framing is Framing.CHUNKED else piece)
+        if framing is Framing.CHUNKED:
             self.wfile.write(b"0\r\n\r\n")
         elif length is not None and sent < int(length):
             self.close_connection = True
+
+    def _pieces(self, answer: HTTPResponse) -> Iterator[bytes]:
+        """What is passed on of a body."""
+        left = self.gateway.cuts.popleft() if self.gateway.cuts and answer.status == 200 else None
+        while left != 0 and (piece := answer.read1(PIECE_BYTES if left is None else min(left, PIECE_BYTES))):
+            left = None if left is None else left - len(piece)
+            yield piece
+            if self.gateway.pauses and answer.status == 200:
+                self.gateway.is_paused.set()
+                self.gateway.go.wait()
 
     def _fail(self, failure: Failure) -> None:
         self.send_response(failure.status)

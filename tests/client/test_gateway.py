@@ -125,7 +125,11 @@ def test_a_decision_whose_answers_are_lost_is_taken_once(gateway: Gateway, log: 
     assert (decided.first, decided.last, log.head()) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503)], ids=named)
+FOREIGN = Failure(503, True, b'{"type": "https://gateway.example/unavailable", "title": "Upstream is away"}')
+"""A problem document, and none of ours."""
+
+
+@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503), FOREIGN], ids=named)
 def test_an_append_that_is_given_up_is_not_called_failed(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
     events = [Event("A", id="1"), Event("B", id="2")]
     with connect(gateway.url, retry_s=0) as client:

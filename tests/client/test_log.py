@@ -144,7 +144,7 @@ def test_a_read_that_is_closed_in_the_middle_of_a_page_ends(log: RemoteLog) -> N
     log.append([Event("A", b"x" * 1000) for _ in range(5000)])
     reading = log.read()
     next(reading)
-    while reading._read.is_between_pages:
+    while not reading._read._parser._size:
         assert reading._stream is not None
         reading._read.receive_data(reading._stream.read())
     reading.close()

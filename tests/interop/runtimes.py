@@ -534,7 +534,7 @@ class HaProxy(Runtime):
 
 
 class Nginx(HaProxy):
-    """No client either: the proxy through which the application of `test_nginx.py` asks its server."""
+    """No client either: a proxy through which the application of `test_proxies.py` asks its server."""
 
     name = "nginx"
     programs = ("nginx",)
@@ -552,6 +552,27 @@ class Nginx(HaProxy):
     def program() -> str | None:
         """Where it is: in a directory that only root has on the path."""
         return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+class Caddy(HaProxy):
+    """No client either: a proxy that passes a cut answer on as a whole one (2.6)."""
+
+    name = "caddy"
+    programs = ("caddy",)
+    debian = ("caddy",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        return None if self.program() is not None else "no caddy here; on Debian: apt-get install caddy"
+
+    def command(self) -> list[str]:
+        """See Runtime; the configuration is added."""
+        return [self.program() or "caddy", "run", "--adapter", "caddyfile", "--config"]
+
+    @staticmethod
+    def program() -> str | None:
+        """Where it is."""
+        return shutil.which("caddy")
 
 
 class Recorder(Runtime):
@@ -583,7 +604,7 @@ class Recorder(Runtime):
 
 RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, VertX, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
-    PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy, Nginx,
+    PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy, Nginx, Caddy,
 )  # fmt: skip
 
 

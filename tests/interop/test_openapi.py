@@ -11,6 +11,9 @@ import subprocess
 
 import pytest
 
+from headwater.client import connect
+from headwater.core import Event
+from tests.client.gateway import Gateway
 from tests.night import night
 
 from .install import unavailable
@@ -85,6 +88,21 @@ class TestTheProgramOfTheGuide:
                 assert following.communicate(timeout=60)[0] == "1 CopyLent\n"
             finally:
                 following.kill()
+
+    def test_a_read_that_broke_off_behind_a_proxy_decides_nothing(self, kind: type[Generated], broker: Broker) -> None:
+        program, log = built(kind).lending(), broker.log()
+        with connect(broker.url) as client:
+            orders = client.log(log)
+            orders.append([Event("CopyReturned", tags=("copy:17",))] * 1500)
+            last = orders.append([Event("CopyLent", b'{"member": "ann"}', ("copy:17",))]).last
+            with Gateway(int(broker.url.rpartition(":")[2])) as gateway:
+                command = [*program, gateway.url, log, "lend", "17", "bob"]
+                assert ran(command) == (1, "refused: copy 17 is lent to ann\n")
+                for cut in (0, 100, 50_000):
+                    gateway.cuts.append(cut)
+                    done, said = ran(command)
+                    assert done != 0 and "lent to" not in said
+            assert orders.head() == last
 
     def test_the_guide_shows_it_to_the_letter(self, kind: type[Generated]) -> None:
         [source] = [path for path in kind().sources.rglob("*") if path.name in ("Lend.java", "lend.ts", "main.go")

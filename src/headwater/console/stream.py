@@ -95,7 +95,8 @@ def _without_place(host: ConsoleHost, user: User) -> str | None:
 
 
 async def _tell(host: ConsoleHost, exchange: Exchange, user: User, logs: list[LocalLog]) -> None:
-    await exchange.start(EVENT_STREAM, [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")])
+    fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+    await exchange.start(EVENT_STREAM, fields, proves_itself=True)
     one = _Stream(host, exchange, user, logs)
     gone, stopping = (asyncio.ensure_future(each) for each in (exchange.disconnected(), host.stopping.wait()))
     running = asyncio.ensure_future(one.run())

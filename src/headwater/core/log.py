@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from .closing import Closing
@@ -30,6 +31,7 @@ class Subscription(Closing):
         """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
         While it is iterated, that is the event last given out."""
         self.is_closed = False
+        self._came: Sequence[SequencedEvent] | None = None
 
     @abstractmethod
     def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
@@ -40,12 +42,24 @@ class Subscription(Closing):
         return self._next_events(timeout_s) or ()
 
     def __iter__(self) -> Iterator[SequencedEvent]:
-        while (events := self._next_events(None)) is not None:
-            reached = self.cursor
-            for event in events:
-                self.cursor = event.sequence_number
-                yield event
-            self.cursor = max(self.cursor, reached)
+        return chain.from_iterable(self._pages())
+
+    def _pages(self) -> Iterator[Iterator[SequencedEvent]]:
+        while True:
+            yield iter(self._turn, None)  # no generator asks: an error would end it, and the log look deleted
+            if self._came is None:
+                return
+            yield self._given(self._came)
+
+    def _turn(self) -> None:
+        self._came = self._next_events(None)
+
+    def _given(self, events: Sequence[SequencedEvent]) -> Iterator[SequencedEvent]:
+        reached = self.cursor
+        for event in events:
+            self.cursor = event.sequence_number
+            yield event
+        self.cursor = max(self.cursor, reached)
 
     def close(self) -> None:
         """End it: a waiting iteration stops."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from .event import SequencedEvent
@@ -53,13 +54,25 @@ class PagedReading:
 
     def __init__(self, log: PagedLog, query: Query, selection: Selection) -> None:
         self.head = selection.head
-        self._events = chain.from_iterable(page.events for page in read_pages(log, query, selection))
+        self._events = chain.from_iterable(_lasting(page.events for page in read_pages(log, query, selection)))
 
     def __iter__(self) -> Iterator[SequencedEvent]:
         return self._events
 
     def __next__(self) -> SequencedEvent:
         return next(self._events)
+
+
+def _lasting(pages: Iterator[Sequence[SequencedEvent]]) -> Iterator[Iterable[SequencedEvent]]:
+    """The pages; where one cannot be read, what raises that error each time, and never looks like the end."""
+    try:
+        yield from pages
+    except Exception as error:
+        yield iter(partial(_fail, error), None)
+
+
+def _fail(error: Exception) -> None:
+    raise error
 
 
 def read_pages(log: PagedLog, query: Query, selection: Selection) -> Iterator[Page]:

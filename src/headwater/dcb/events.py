@@ -62,16 +62,26 @@ class Rendering(NamedTuple):
     closing: bytes
     page: Callable[[Sequence[SequencedEvent]], bytes]
     """The bytes of a page that is not empty."""
+    proves_itself: bool = False
+    """Whether the reader demanded an end, and looks for it, whatever HTTP says."""
 
 
-def ndjson(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
-    """One envelope per line; with `data_bytes_max`, a preview."""
+NDJSON, NDJSON_WITH_END = "application/x-ndjson", "application/x-ndjson;end=line"
+"""The second one ends with a line that is an object with the member `end` alone: the head that bounds the read."""
+
+
+def ndjson(
+    *, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None, end: int | None = None
+) -> Rendering:
+    """One envelope per line; with `data_bytes_max`, a preview; `end` is the head, where its line is demanded."""
     made = envelopes if data_bytes_max is None else partial(previews, data_bytes_max)
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
         return _encoder.encode_lines(made(events, has_partitions, in_seed_form))
 
-    return Rendering(b"application/x-ndjson", b"", b"", b"", page)
+    if end is None:
+        return Rendering(NDJSON.encode(), b"", b"", b"", page)
+    return Rendering(NDJSON_WITH_END.encode(), b"", b"", b'{"end":%d}\n' % end, page, proves_itself=True)
 
 
 def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
@@ -84,9 +94,12 @@ def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int 
     return Rendering(b"application/json", b"[", b",", b"]", page)
 
 
-def packed_pages() -> Rendering:
-    """MessagePack, for programs in a hurry: ids as they are stored."""
-    return Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page)
+PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page)
+"""MessagePack, for programs in a hurry: ids as they are stored."""
+PACKED_WITH_END = Rendering(
+    packed.MEDIA_TYPE_WITH_END.encode(), b"", b"", packed.END, packed.encode_page, proves_itself=True
+)
+"""The same with an empty page at its end."""
 
 
 def arrow_stream() -> Rendering:

@@ -3,7 +3,8 @@
 An event is an array of its fields in the order of `core.Event` (what a log added comes first, as in
 `core.SequencedEvent`); fields at the end that say nothing may be left out. Payloads are bytes as they are, and no
 field is spelt out, so that a thousand events take a quarter of the time that their JSON takes. A page is an array of
-events, wrapped into a `bin 32`: whoever reads a stream of pages sees from five bytes how long the next one is.
+events, wrapped into a `bin 32`: whoever reads a stream of pages sees from five bytes how long the next one is. An empty
+page is the end, for readers who demanded one: without it the stream broke off, whatever its transport says.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from . import jsontext
 T = TypeVar("T")
 
 MEDIA_TYPE = "application/vnd.msgpack"
+MEDIA_TYPE_WITH_END = f"{MEDIA_TYPE};end=page"
+"""What demands an empty page as the end, and says that there is one."""
 
 _LEAD = struct.Struct(">BI")
 _BIN_32 = 0xC6
@@ -36,6 +39,10 @@ def encode_page(events: Sequence[SequencedEvent]) -> bytes:
     return _LEAD.pack(_BIN_32, len(page)) + page
 
 
+END = encode_page(())
+"""The empty page."""
+
+
 class PageParser:
     """Bytes in, pages of stored events out."""
 
@@ -44,6 +51,8 @@ class PageParser:
         self._size = 0
         self._needed = _LEAD.size
         """How many bytes it takes until there is more to know."""
+        self.has_ended = False
+        """Whether an empty page has come: nothing follows."""
 
     @property
     def is_between_pages(self) -> bool:
@@ -51,18 +60,26 @@ class PageParser:
         return not self._size
 
     def receive_data(self, data: bytes) -> list[SequencedEvent]:
-        """The events of the pages that are whole now. Raises InvalidInput for what is no page."""
-        if not self._pieces and data[:1] == _PAGE_BEGINS and int.from_bytes(data[1:5], "big") == len(data) - _LEAD.size:
-            return decode(_decoder, memoryview(data)[_LEAD.size :])  # one page, and nothing else
+        """The events of the pages that are whole now. Raises InvalidInput for what is no page, or follows the end."""
+        if not self._pieces and data[:1] == _PAGE_BEGINS and not self.has_ended:
+            size = int.from_bytes(data[1:5], "big")
+            rest = len(data) - _LEAD.size - size
+            if rest == 0 or (rest == len(END) and data.endswith(END)):  # one page, or all that there is
+                events = decode(_decoder, memoryview(data)[_LEAD.size : _LEAD.size + size])
+                self.has_ended = rest > 0 or not events
+                return events
         self._pieces.append(data)
         self._size += len(data)
-        events: list[SequencedEvent] = []
+        events = []
         if self._size < self._needed:
             return events
         content = memoryview(data if len(self._pieces) == 1 else b"".join(self._pieces))
         while len(content) >= (needed := _page_bytes(content)):
+            if self.has_ended:
+                raise InvalidInput("a page follows the empty one, which is the end")
             page = decode(_decoder, content[_LEAD.size : needed])
             events = events + page if events else page
+            self.has_ended = not page
             content = content[needed:]
         self._pieces = [bytes(content)] if content else []
         self._size, self._needed = len(content), needed

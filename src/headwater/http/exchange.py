@@ -45,15 +45,18 @@ ACCEPT_BYTES_MAX = 4096
 def preferred(accept: bytes | None, offered: Mapping[str, str], otherwise: str) -> str:
     """The form that an Accept header prefers; `otherwise` where it prefers none.
 
-    `offered` has the forms by media type, in lower case; several may stand for one form. Of the header
-    no more than ACCEPT_BYTES_MAX counts.
+    `offered` has the forms by media type, in lower case; several may stand for one form. One with a parameter
+    (`type/subtype;name=value`) is taken where the header has that parameter; others of the header count for nothing. Of
+    the header no more than ACCEPT_BYTES_MAX counts.
     """
     best, best_quality = otherwise, 0.0
-    for part in (accept or b"")[:ACCEPT_BYTES_MAX].decode("latin-1").lower().split(","):
+    for part in (accept or b"")[:ACCEPT_BYTES_MAX].decode("latin-1").lower().replace('"', "").split(","):
         media_range, *parameters = [piece.strip() for piece in part.split(";")]
         quality = next((_quality(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
-        if media_range in offered and quality > best_quality:
-            best, best_quality = offered[media_range], quality
+        forms = [f"{media_range};{each}" for each in parameters]
+        found = next((each for each in (*forms, media_range) if each in offered), None)
+        if found is not None and quality > best_quality:
+            best, best_quality = offered[found], quality
     return best
 
 
@@ -73,8 +76,7 @@ _LONG_BYTES = 4 * 1024 * 1024
 COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 """Of a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
-"""Such an answer has no end, and its reader goes on where it was: HTTP/1.0 gets it piece by piece, too. Its events are
-always UTF-8; without the parameter some clients read it as any other text, as Latin-1."""
+"""Its events are always UTF-8; without the parameter some clients read it as any other text, as Latin-1."""
 HOLD_KEY = "headwater.hold"
 """The key in the scope of the function that counts the bytes of a collected answer; it may give the request up."""
 
@@ -257,17 +259,18 @@ class Exchange:
         if self.has_started:
             raise RuntimeError(f"the answer broke off: {problem}")
 
-    async def start(self, media_type: bytes, headers: Iterable[Header] = ()) -> None:
+    async def start(self, media_type: bytes, headers: Iterable[Header] = (), *, proves_itself: bool = False) -> None:
         """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off.
 
         HTTP/1.0 has no chunks: a streamed answer that broke off would look whole. So an answer to HTTP/1.0 is
-        collected, and `finish` sends it with its length. Until then another answer may still replace it.
+        collected, and `finish` sends it with its length. Until then another answer may still replace it. One that
+        `proves_itself` streams: its reader demanded an end in its form, or goes on where it was, as there is none.
 
         Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
         """
         fields = [(b"content-type", media_type), *headers]
         self._collected: _Collected | None = None
-        if self.scope.get("http_version", "1.1") < "1.1" and media_type != EVENT_STREAM and not self.is_head:
+        if not proves_itself and self.scope.get("http_version", "1.1") < "1.1" and not self.is_head:
             self._collected = _Collected(fields, self.scope.get(HOLD_KEY))
             return
         self.has_started = True

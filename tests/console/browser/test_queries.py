@@ -141,9 +141,10 @@ def test_events_that_come_while_a_log_is_opened_are_in_its_list(
             route.continue_()
             return
         shortened.append(route.request.url)
-        lines = route.fetch().text().splitlines(keepends=True)
+        *lines, end = route.fetch().text().splitlines(keepends=True)
         left = lines[-kept:] if order == "newest" else lines[:kept]
-        route.fulfill(status=200, content_type="application/x-ndjson", body="".join(left) if kept else "")
+        body = "".join([*(left if kept else ()), end])
+        route.fulfill(status=200, content_type="application/x-ndjson;end=line", body=body)
 
     seen.page.route("**/logs/flights/read", lacks_some_at_first)
     page = seen.open(f"{address}order={order}")
@@ -166,6 +167,32 @@ def test_a_page_of_rows_that_fails_leaves_the_counts_and_says_why(seen: Seen) ->
     page = seen.open("/logs/flights")
     seen.toast("the frame at 17 is damaged")
     assert "400 events" in page.locator("hw-log h2").first.inner_text()
+
+
+@pytest.mark.parametrize("kept", [0, 0.5, -1])
+def test_events_of_an_answer_that_broke_off_are_not_shown_as_all(seen: Seen, kept: float) -> None:
+    def cut(route: Route) -> None:
+        whole = route.fetch().body()
+        body = whole[: int(kept * len(whole))] if kept >= 0 else whole[: whole.rindex(b'{"end"')]
+        route.fulfill(status=200, content_type="application/x-ndjson;end=line", body=body)
+
+    seen.page.route("**/logs/flights/read", cut)
+    seen.open("/logs/flights").get_by_text("The answer broke off").first.wait_for()
+    seen.page.unroute_all(behavior="wait")
+
+
+def test_an_export_of_an_answer_that_broke_off_makes_no_file(seen: Seen) -> None:
+    page = seen.open("/logs/flights")
+    page.locator(".line[data-number]").first.wait_for()
+    seen.page.route("**/logs/flights/read", lambda route: route.fulfill(status=200, body=route.fetch().body()[:-20]))
+    for form in ("NDJSON", "CloudEvents", "CSV"):
+        page.get_by_role("button", name="Export").click()
+        dialog = page.get_by_role("dialog", name="Export")
+        dialog.get_by_label("Form").select_option(form)
+        dialog.get_by_role("button", name="Save a file").click()
+        dialog.get_by_text("A part of it came").wait_for()
+        dialog.get_by_role("button", name="Cancel").click()
+    seen.page.unroute_all(behavior="wait")
 
 
 def test_what_is_shown_as_a_command_gives_the_same(seen: Seen, server: RunningServer, tmp_path: Path) -> None:

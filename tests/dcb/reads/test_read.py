@@ -94,6 +94,12 @@ def test_accept_chooses_between_ndjson_array_and_cloudevents(five):
     (b"application/json, application/x-ndjson;q=0.9", "application/json"),
     (b"application/json;q=0", "application/x-ndjson"), (b"application/json;q=x", "application/x-ndjson"),
     (b"Application/JSON; charset=utf-8", "application/json"),
+    (b"application/vnd.msgpack;end=page", "application/vnd.msgpack;end=page"),
+    (b'application/vnd.msgpack ; END="page";q=0.5', "application/vnd.msgpack;end=page"),
+    (b"application/vnd.msgpack;q=0.4;end=page, application/x-ndjson;q=0.5;end=line", "application/x-ndjson;end=line"),
+    (b"application/ndjson; end=line", "application/x-ndjson;end=line"),
+    (b"application/vnd.msgpack;end=line", "application/vnd.msgpack"),
+    (b"application/json;end=line", "application/json"),
 ])  # fmt: skip
 def test_preferred_form_is_taken(accept, form):
     assert accepted_form(accept) == form
@@ -111,6 +117,21 @@ def test_programs_read_messagepack_or_arrow(five, store):
     assert [tables.events_of(batch) for batch in pa.ipc.open_stream(read(tables.STREAM))] == [stored]
     with pa.ipc.open_stream(read(tables.STREAM, limit=0)) as nothing:
         assert nothing.schema.equals(tables.SCHEMA) and list(nothing) == []
+
+
+def test_whoever_demands_an_end_gets_it_and_is_told_so(five):
+    def read(accept, **body):
+        answer = five.post("/logs/courses/read", {"query": "all", **body}, headers={"accept": accept})
+        assert answer.headers["content-type"] == accept
+        return answer
+
+    *events, end = read("application/x-ndjson;end=line", after=3).lines
+    assert (numbers(events), end) == ([4, 5], {"end": 5})
+    assert read("application/x-ndjson;end=line", limit=0).lines == [{"end": 5}]
+    assert read("application/x-ndjson;end=line", data_bytes_max=0).lines[-1] == {"end": 5}
+    whole = read(packed.MEDIA_TYPE_WITH_END).body
+    assert whole == read(packed.MEDIA_TYPE).body + packed.END
+    assert read(packed.MEDIA_TYPE_WITH_END, limit=0).body == packed.END
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "application/json"])

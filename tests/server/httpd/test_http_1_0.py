@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from headwater.client import ServerUnreachable, UnexpectedAnswer, connect
+from headwater.client import ServerUnreachable, connect
 from headwater.core import Event
+from headwater.formats import packed
 from tests.client.gateway import Gateway
 
 from ..running import RunningServer
@@ -131,11 +132,23 @@ def test_a_read_behind_a_proxy_is_never_short_where_its_server_is_killed(tmp_pat
         assert found in (-1, EVENTS)
 
 
-def test_a_client_behind_a_proxy_is_told_what_is_wrong_with_it(server: RunningServer) -> None:
+def test_a_client_behind_a_proxy_reads_what_is_longer_because_it_demands_the_end(server: RunningServer) -> None:
     with Gateway(port_of(server)) as gateway, connect(gateway.url) as client:
-        assert sum(1 for _ in client.log("pages").read()) == EVENTS
-        with pytest.raises(UnexpectedAnswer, match=r"proxy_http_version 1\.1"):
-            client.log("long").read()
+        for name in ("pages", "long"):
+            assert sum(1 for _ in client.log(name).read()) == EVENTS
+
+
+@pytest.mark.parametrize(("accept", "end"), [
+    ("application/vnd.msgpack;end=page", packed.END), ("application/x-ndjson;end=line", b'\n{"end":%d}\n' % EVENTS),
+])  # fmt: skip
+@pytest.mark.parametrize("log", ["pages", "long"])
+def test_who_demands_an_end_is_streamed_to(server: RunningServer, log: str, accept: str, end: bytes) -> None:
+    old, new = (each(server.url, f"/logs/{log}/read", ALL, accept) for each in (ask, ask_newer))
+    assert (old.status, new.status) == (200, 200)
+    assert not {"transfer-encoding", "content-length"} & set(old.fields)
+    assert old.fields["content-type"] == new.fields["content-type"] == accept
+    assert old.body == new.body
+    assert old.body.endswith(end)
 
 
 def port_of(server: RunningServer) -> int:

@@ -82,13 +82,8 @@ class Subscription(ABC):
         """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
         return await self._next_events(timeout_s) or ()
 
-    async def __aiter__(self) -> AsyncIterator[SequencedEvent]:
-        while (events := await self._next_events(None)) is not None:
-            reached = self.cursor
-            for event in events:
-                self.cursor = event.sequence_number
-                yield event
-            self.cursor = max(self.cursor, reached)
+    def __aiter__(self) -> AsyncIterator[SequencedEvent]:
+        return _Following(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,3 +94,23 @@ class Subscription(ABC):
     def close(self) -> None:
         """End it: a waiting iteration stops."""
         self.is_closed = True
+
+
+class _Following(AsyncIterator[SequencedEvent]):
+    """An iteration over a subscription. It is no generator: an error would end it, and the log look deleted."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._rest: Iterator[SequencedEvent] = iter(())
+        self._reached = 0
+
+    async def __anext__(self) -> SequencedEvent:
+        subscription = self._subscription
+        while True:
+            for event in self._rest:
+                subscription.cursor = event.sequence_number
+                return event
+            subscription.cursor = max(subscription.cursor, self._reached)
+            if (events := await subscription._next_events(None)) is None:
+                raise StopAsyncIteration
+            self._rest, self._reached = iter(events), subscription.cursor

@@ -16,7 +16,7 @@ from ..protocol.dispatch import Asking, Opened, Sending, Sent, Trying
 from ..protocol.handshakes import why_hopeless
 from ..protocol.request import Request
 from ..protocol.targets import Target
-from ..protocol.terms import PASSING, Terms
+from ..protocol.terms import PASSING, Terms, meaning
 from .connection import Connection
 from .primitives import Places, in_worker, sleep
 
@@ -39,6 +39,8 @@ class Transport(Sending[Connection]):
         while True:
             try:
                 sent = await self._sent(request, is_whole=True)
+                self.give_back(*sent)
+                return meaning(request, sent.answer)
             except PASSING as error:
                 trying = trying or Trying(self, request)
                 await sleep(trying.pause_s(error))
@@ -46,9 +48,6 @@ class Transport(Sending[Connection]):
                 if trying is not None:
                     trying.check_settled(error)
                 raise
-            else:
-                self.give_back(*sent)
-                return request.decode(sent.answer)
 
     async def open(self, request: Request[T]) -> Stream:
         """An answer whose head has come, for its caller to read and close; one attempt.

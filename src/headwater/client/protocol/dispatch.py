@@ -18,7 +18,7 @@ from .problems import GatewayFailed, UnexpectedAnswer, outcome_unknown
 from .request import Request
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
-from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, Terms, refusal
+from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, Terms, meaning, refusal
 
 
 class Closable(Protocol):
@@ -115,7 +115,7 @@ class Sending(Generic[C]):
                 return target
         self.give_back(target, connection, answer)
         try:
-            identity.prove(target, failures, *question.decode(answer))
+            identity.prove(target, failures, *meaning(question, answer))
         except core.PositionOfOtherIncarnation as error:  # another address may have the log that is meant
             self.targets.failed(target, ConnectionLost(str(error)))
             raise

@@ -19,7 +19,7 @@ import msgspec
 from ...core import errors as core
 from ...core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
 from ...core.limits import show
-from ...formats.problem import TYPE_PREFIX
+from ...formats.problem import ABOUT_BLANK, TYPE_PREFIX
 
 _Members = dict[str, Any]
 _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[core.InvalidInput]], ...] = (
@@ -64,8 +64,8 @@ class Refused(core.EventLogError):
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> core.EventLogError:
     """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
 
-    A 503 that is a problem document without a code is one of a server that starts or stops: Closed. Any other 503, and
-    a 408, 502, 504 or 520 to 526 without a code, is a proxy's: GatewayFailed. Both are repeated.
+    A 503 that is a problem document of no type is one of a server that starts or stops: Closed. Any other 503, and a
+    408, 502, 504 or 520 to 526 without a code, is a proxy's: GatewayFailed. Both are repeated.
     """
     try:
         members = msgspec.json.decode(body, type=_Members)
@@ -76,7 +76,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
     type = str(members.get("type", ""))
     build = _TABLE.get(type.removeprefix(TYPE_PREFIX))
     if build is None:
-        return _uncoded(status, detail, log, is_problem=bool(type))
+        return _uncoded(status, detail, log, is_ours=type == ABOUT_BLANK)
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
     except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
@@ -106,8 +106,8 @@ def outcome_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
     return unknown
 
 
-def _uncoded(status: int, detail: str, log: str, *, is_problem: bool) -> core.EventLogError:
-    if status in OF_GATEWAYS or (status == SERVICE_UNAVAILABLE and not is_problem):
+def _uncoded(status: int, detail: str, log: str, *, is_ours: bool) -> core.EventLogError:
+    if status in OF_GATEWAYS or (status == SERVICE_UNAVAILABLE and not is_ours):
         return GatewayFailed(log, status, detail)
     if status != SERVICE_UNAVAILABLE:
         return UnexpectedAnswer(status, detail)

@@ -35,7 +35,7 @@ class LogRoutes:
         self._path = path = f"/logs/{name}"
         self._identity = Identity(name)
         self._append = Route("POST", f"{path}/append", packed.MEDIA_TYPE)
-        self._read = Route("POST", f"{path}/read", accept=packed.MEDIA_TYPE)
+        self._read = Route("POST", f"{path}/read", accept=packed.MEDIA_TYPE_WITH_END)
         self._head = Request(Route("GET", f"{path}/head"), b"", name, wire.head, self._identity)
 
     def info(self) -> Request[LogInfo]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from ...core.errors import EventLogError
 from ...formats.clients import retry
@@ -12,8 +14,10 @@ from ...formats.clients.address import urls_of
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address, address_of
-from .problems import error_of
+from .problems import UnexpectedAnswer, error_of
 from .request import Request
+
+T = TypeVar("T")
 
 IDLE_CONNECTIONS_MAX = 32
 CONNECT_S_MAX = 5.0
@@ -77,6 +81,19 @@ def terms_of(
         return address_of(url, user, password, token, ca_file, is_verified)
 
     return Terms(tuple(map(address_at, urls_of(url))), address_at, timeout_s, retry_s, on_waiting)
+
+
+def meaning(request: Request[T], answer: Answer) -> T:
+    """What a whole answer below 300 means. Raises ConnectionLost for JSON without its end, and for anything else that
+    is no JSON: it broke off behind a proxy, or is none of the server's. Raises UnexpectedAnswer for JSON of another
+    shape.
+    """
+    try:
+        return request.decode(answer)
+    except msgspec.ValidationError as error:
+        raise UnexpectedAnswer(answer.status, str(error)) from None
+    except msgspec.DecodeError as error:
+        raise ConnectionLost(f"the answer is not whole: {error}") from None
 
 
 def refusal(request: Request[Any], answer: Answer) -> EventLogError:

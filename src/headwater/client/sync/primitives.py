@@ -34,6 +34,7 @@ class Pages(Iterator[SequencedEvent]):
     """The events of pages that come one after the other."""
 
     _page: Iterator[SequencedEvent] = iter(())
+    _events: Sequence[SequencedEvent] = ()
 
     @abstractmethod
     def next_page(self) -> Sequence[SequencedEvent]:
@@ -49,8 +50,13 @@ class Pages(Iterator[SequencedEvent]):
         return next(self._page)
 
     def _pages(self) -> Iterator[Iterator[SequencedEvent]]:
+        yield self._page
         while True:
-            yield self._page
-            if not (events := self.next_page()):
+            yield iter(self._turn, None)  # no generator asks: an error would end it, and the next event look like none
+            if not self._events:
                 return
-            self._page = iter(events)
+            self._page = iter(self._events)
+            yield self._page
+
+    def _turn(self) -> None:
+        self._events = self.next_page()

@@ -10,7 +10,7 @@ from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
 from ...formats.clients.retry import Attempts
 from ..protocol.pages import PagedRead
-from ..protocol.terms import PASSING, ConnectionLost
+from ..protocol.terms import PASSING
 from .primitives import Pages
 from .transport import Stream, Transport
 
@@ -43,13 +43,14 @@ class RemoteReading(Pages):
             try:
                 stream = self._stream = self._stream or self._opened()
                 while not self._is_over and (piece := stream.read()):
-                    if events := self._read.receive_data(piece):
+                    events = self._read.receive_data(piece)
+                    self._is_over = self._is_over or self._read.has_ended
+                    if events:
                         if self._attempts is not None:
                             self._attempts.succeeded()
                         return events
-                if not self._is_over and not self._read.is_between_pages:
-                    raise ConnectionLost("the answer ends in the middle of a page")
-                self._is_over = True
+                self._is_over = self._is_over or self._read.receive_end()
+                self._drop_stream()
             except PASSING as error:
                 if (broken := self._taken()) is not None:  # otherwise it was closed meanwhile
                     broken.give_up(error)

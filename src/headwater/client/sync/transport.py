@@ -17,7 +17,7 @@ from ..protocol.dispatch import Asking, Opened, Sending, Sent, Trying
 from ..protocol.handshakes import why_hopeless
 from ..protocol.request import Request
 from ..protocol.targets import Target
-from ..protocol.terms import PASSING, Terms
+from ..protocol.terms import PASSING, Terms, meaning
 from .connection import Connection
 from .primitives import Places, in_worker, sleep
 
@@ -40,6 +40,8 @@ class Transport(Sending[Connection]):
         while True:
             try:
                 sent = self._sent(request, is_whole=True)
+                self.give_back(*sent)
+                return meaning(request, sent.answer)
             except PASSING as error:
                 trying = trying or Trying(self, request)
                 sleep(trying.pause_s(error))
@@ -47,9 +49,6 @@ class Transport(Sending[Connection]):
                 if trying is not None:
                     trying.check_settled(error)
                 raise
-            else:
-                self.give_back(*sent)
-                return request.decode(sent.answer)
 
     def open(self, request: Request[T]) -> Stream:
         """An answer whose head has come, for its caller to read and close; one attempt.

@@ -37,6 +37,7 @@ import {
   plural,
   put,
   rate,
+  readEvents,
   remark,
   say,
   segment,
@@ -533,16 +534,12 @@ class HwConsumers extends View {
       return;
     }
     try {
-      const answer = await fetched("POST", logPath(each.log, "/read"), {
-          body: { query: { all: true }, after: BigInt(each.position), limit: 1, data_bytes_max: 0 },
-          signal: this.leaving.signal,
-        }),
-        text = (await answer.text()).trim();
-      if (!text) {
+      const body = { query: { all: true }, after: BigInt(each.position), limit: 1, data_bytes_max: 0 },
+        [found] = await readEvents(each.log, body, this.leaving.signal);
+      if (!found) {
         put(node, "nothing yet");
         return;
       }
-      const found = JSON.parse(text);
       put(
         node,
         `${found.event.type}, `,

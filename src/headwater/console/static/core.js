@@ -464,8 +464,7 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
 /** The JSON of an answer. */
 export async function ask(method, path, body, ending) {
   const answer = await fetched(method, path, { body, signal: ending, accept: "application/json" });
-  const text = await answer.text();
-  return text ? parse(text) : null;
+  return answer.status === 204 ? null : whole(await answer.text());
 }
 export const get = (path, ending) => ask("GET", path, undefined, ending);
 
@@ -475,9 +474,29 @@ export const get = (path, ending) => ask("GET", path, undefined, ending);
     @param {AbortSignal} [ending]
     @returns {Promise<any[] & {head: string | null}>} */
 export async function readEvents(log, body, ending) {
-  const answer = await fetched("POST", logPath(log, "/read"), { body, signal: ending }),
+  const answer = await fetched("POST", logPath(log, "/read"), { body, signal: ending, accept: LINES }),
     lines = (await answer.text()).split("\n").filter(Boolean);
+  if (!isEnd(lines.pop())) throw brokenOff();
   return Object.assign(lines.map(parse), { head: answer.headers.get("Headwater-Head") });
+}
+
+/** Events as lines, with one more at their end: a proxy may end an answer that broke off as if it were whole. */
+export const LINES = "application/x-ndjson;end=line";
+/** @param {string | undefined} line the last one of such an answer */
+export const isEnd = (line) => /^\{"end":\d+\}$/.test(line ?? "");
+export const brokenOff = () =>
+  new Problem(0, {
+    title: "The answer broke off",
+    detail: "A part of it came. The server, or the way to it, is away: try again.",
+  });
+
+/** The value of a text that is JSON, whole. Raises Problem. */
+export function whole(text) {
+  try {
+    return parse(text);
+  } catch {
+    throw brokenOff();
+  }
 }
 
 /** What was asked for while this page was loaded (`early.js`): each is taken once. */

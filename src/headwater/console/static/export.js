@@ -1,6 +1,6 @@
 /* What matches, as a file: through this page, or by the command. */
 
-import { complain, count, fetched, formDialog, h, headwater, logPath, parse } from "./core.js";
+import { brokenOff, complain, count, fetched, formDialog, h, headwater, isEnd, LINES, logPath, parse } from "./core.js";
 import { asJson, options, ranged } from "./query.js";
 
 /** Ask for the form, and save all that matches in the range of the page. */
@@ -36,11 +36,11 @@ export async function exporting(page) {
       const ending = new AbortController();
       dialog.addEventListener("close", () => ending.abort());
       const answer = await fetched("POST", logPath(page.log, "/read"), {
-          accept: kind.value === "cloudevents" ? "application/cloudevents-batch+json" : "application/x-ndjson",
+          accept: kind.value === "cloudevents" ? "application/cloudevents-batch+json" : LINES,
           body: { query: asJson(items), from: range?.[0], upto: range?.[1] },
           signal: AbortSignal.any([ending.signal, page.leaving.signal]),
         }),
-        blob = await (kind.value === "csv" ? new Response(answer.body.pipeThrough(rows())) : answer).blob(),
+        blob = await (kind.value === "cloudevents" ? bracketed(answer) : lined(answer, kind.value === "csv")),
         url = URL.createObjectURL(blob);
       h("a", { href: url, download: name() }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10000);
@@ -53,22 +53,35 @@ const quote = (text) =>
   /[",\r\n]|^[=+\-@\t]/.test(text) ? `"${(/^[=+\-@\t]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"` : text;
 const line = (cells) => `${cells.map(quote).join(",")}\r\n`;
 
-/** What makes a table of lines of events, as they come. */
-function rows() {
+/** The file of an array that is whole. Raises Problem. */
+async function bracketed(answer) {
+  const blob = await answer.blob();
+  if ((await blob.slice(-1).text()) !== "]") throw brokenOff();
+  return blob;
+}
+
+/** The file of lines of events as they come, or of a table of them, without their end. Raises Problem. */
+async function lined(answer, inTable) {
   const decoder = new TextDecoder(),
     encoder = new TextEncoder();
-  let rest = "";
-  return new TransformStream({
-    start: (out) => out.enqueue(encoder.encode(line(["sequence_number", "recorded_at", ...COLUMNS]))),
+  let rest = "",
+    last = "";
+  const lines = new TransformStream({
+    start: (out) => inTable && out.enqueue(encoder.encode(line(["sequence_number", "recorded_at", ...COLUMNS]))),
     transform(piece, out) {
-      const [end, ...lines] = decoder.decode(piece, { stream: true }).split("\n");
+      const [end, ...found] = decoder.decode(piece, { stream: true }).split("\n");
       rest += end; // of a line that may be long: it is looked at once
-      if (!lines.length) return;
-      lines.unshift(rest);
-      rest = lines.pop();
-      out.enqueue(encoder.encode(lines.map((each) => line(cells(parse(each)))).join("")));
+      if (!found.length) return;
+      found.unshift(rest);
+      rest = found.pop();
+      if (isEnd(found.at(-1))) last = found.pop();
+      const written = inTable ? found.map((each) => line(cells(parse(each)))) : found.map((each) => `${each}\n`);
+      out.enqueue(encoder.encode(written.join("")));
     },
   });
+  const blob = await new Response(answer.body.pipeThrough(lines)).blob();
+  if (!last || rest) throw brokenOff();
+  return blob;
 }
 
 const COLUMNS = ["type", "tags", "id", "source", "data"];

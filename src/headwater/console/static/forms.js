@@ -1,7 +1,7 @@
 /* An event in its forms: JSON by its tokens (a number is shown to the digit, never read as a double), CloudEvent,
    bytes. */
 
-import { bytes, command, entityTypes, fetched, h, logPath, put, readEvents, shell } from "./core.js";
+import { bytes, command, entityTypes, fetched, h, logPath, put, readEvents, shell, whole } from "./core.js";
 
 export const SHOWN_BYTES = 256 * 1024;
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\.)*"/.source;
@@ -165,8 +165,9 @@ async function cloudEvent(log, number, ending) {
     body: { query: { all: true }, from: BigInt(number), limit: 1 },
     signal: ending,
   });
-  const text = await answer.text();
-  return text.trim().replace(/^\[/, "").replace(/\]$/, "");
+  const text = (await answer.text()).trim();
+  whole(text);
+  return text.replace(/^\[/, "").replace(/\]$/, "");
 }
 
 /** The command that reads one form of an event, however large it is. */

@@ -20,19 +20,32 @@ from ...formats import cloudevents, jsontext, packed
 from ...http import Exchange
 from ...http.exchange import preferred
 from ..counts.count import check_upto
-from ..events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
+from ..events import (
+    NDJSON,
+    NDJSON_WITH_END,
+    PACKED,
+    PACKED_WITH_END,
+    Rendering,
+    arrow_stream,
+    cloudevents_batch,
+    json_array,
+    ndjson,
+)
 from ..host import Host, Opened
 from ..queries import check_query, is_in_seed_form, query_of
 from ..wire import ARROW, HeadOut, ReadIn
 
 _read_decoder = msgspec.json.Decoder(ReadIn)
 
-_NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
+_JSON, _CLOUDEVENTS = "application/json", cloudevents.BATCH
 _OFFERED = {
-    "application/x-ndjson": _NDJSON,
-    "application/ndjson": _NDJSON,
+    NDJSON: NDJSON,
+    NDJSON_WITH_END: NDJSON_WITH_END,
+    "application/ndjson": NDJSON,
+    "application/ndjson;end=line": NDJSON_WITH_END,
     "application/json": _JSON,
     packed.MEDIA_TYPE: packed.MEDIA_TYPE,
+    packed.MEDIA_TYPE_WITH_END: packed.MEDIA_TYPE_WITH_END,
     ARROW: ARROW,
     cloudevents.BATCH: _CLOUDEVENTS,
     cloudevents.STRUCTURED: _CLOUDEVENTS,
@@ -53,9 +66,8 @@ async def read(host: Host, exchange: Exchange) -> None:
     form = accepted_form(exchange.header(b"accept"))
     if given.data_bytes_max is not None:
         check_data_bytes_max(given.data_bytes_max, form)
-    rendering = _rendering(
-        form, exchange.arguments[0], opened, is_in_seed_form(given.query), data_bytes_max=given.data_bytes_max
-    )
+    name, in_seed_form = exchange.arguments[0], is_in_seed_form(given.query)
+    rendering = _rendering(form, name, opened, in_seed_form, selection.head, data_bytes_max=given.data_bytes_max)
     await answer_events(host, exchange, opened, query, selection, rendering)
 
 
@@ -88,7 +100,7 @@ async def answer_events(
         await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
         return
     has_events = bool(first.events)
-    await exchange.start(rendering.media_type, headers)
+    await exchange.start(rendering.media_type, headers, proves_itself=rendering.proves_itself)
     gone = asyncio.ensure_future(exchange.disconnected())
     turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering, traffic)
     try:
@@ -117,27 +129,29 @@ def _next_rendered(pages: Iterator[Page], rendering: Rendering, traffic: Traffic
 @remembered(256)
 def accepted_form(accept: bytes | None) -> str:
     """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
-    return preferred(accept, _OFFERED, _NDJSON)
+    return preferred(accept, _OFFERED, NDJSON)
 
 
-def check_data_bytes_max(value: int, form: str = _NDJSON) -> None:
+def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
     """Raises InvalidInput: out of range, or in a form that says no sizes."""
     if not 0 <= value <= APPEND_BYTES_MAX:
         raise InvalidInput(f"{show(value)} given, 0 to {APPEND_BYTES_MAX} is allowed", "data_bytes_max")
-    if form not in (_NDJSON, _JSON):
-        raise InvalidInput(f"{form} has all of the data; {_NDJSON} and {_JSON} can have less", "data_bytes_max")
+    if form not in (NDJSON, NDJSON_WITH_END, _JSON):
+        raise InvalidInput(f"{form} has all of the data; {NDJSON} and {_JSON} can have less", "data_bytes_max")
 
 
 def _rendering(
-    form: str, log: str, opened: Opened, in_seed_form: bool, *, data_bytes_max: int | None = None
+    form: str, log: str, opened: Opened, in_seed_form: bool, head: int, *, data_bytes_max: int | None = None
 ) -> Rendering:
     if form == _CLOUDEVENTS:
         return cloudevents_batch(default_source(log))
+    if form == packed.MEDIA_TYPE_WITH_END:
+        return PACKED_WITH_END
     if form == packed.MEDIA_TYPE:
-        return packed_pages()
+        return PACKED
     if form == ARROW:
         return arrow_stream()
-    make = json_array if form == _JSON else ndjson
+    make = json_array if form == _JSON else partial(ndjson, end=head if form == NDJSON_WITH_END else None)
     return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form, data_bytes_max=data_bytes_max)
 
 

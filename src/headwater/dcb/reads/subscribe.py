@@ -56,7 +56,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
     data_bytes_max = _data_bytes_max(parameters)
     selection = _selection(exchange, opened, parameters)
     fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
-    await exchange.start(EVENT_STREAM, fields)
+    await exchange.start(EVENT_STREAM, fields, proves_itself=True)
     texts = partial(
         envelope_texts,
         has_partitions=opened.view.has_partitions,

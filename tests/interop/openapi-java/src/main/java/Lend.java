@@ -53,9 +53,14 @@ public class Lend {
         while (true) {
             var read = ask(HttpRequest.newBuilder(URI.create(url + "/logs/" + log + "/read"))
                     .header("content-type", "application/json")
+                    .header("accept", "application/x-ndjson;end=line")
                     .POST(BodyPublishers.ofByteArray(mapper.writeValueAsBytes(new Read().query(boundary(copy))))));
+            var lines = read.body().toList();
+            if (lines.isEmpty() || !lines.get(lines.size() - 1).startsWith("{\"end\":")) {
+                throw new IllegalStateException("read: it broke off"); // a proxy may end it as if it were whole
+            }
             String holder = null;
-            for (var line : (Iterable<String>) read.body()::iterator) {
+            for (var line : lines.subList(0, lines.size() - 1)) {
                 var event = mapper.readValue(line, Envelope.class).getEvent();
                 var isLent = event.getType().equals("CopyLent");
                 holder = isLent ? mapper.readTree(event.getData()).get("member").asText() : null;

@@ -1,0 +1,88 @@
+"""When a read is whole, and when it is not: what its answers say of that, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.client.protocol.pages import PagedRead
+from headwater.client.protocol.problems import UnexpectedAnswer
+from headwater.client.protocol.routes import LogRoutes
+from headwater.client.protocol.terms import ConnectionLost
+from headwater.client.protocol.wire import ReadBody
+from headwater.core import Event
+from headwater.core.event import SequencedEvent
+from headwater.formats import packed
+from headwater.formats.clients.answer import Answer
+
+HEAD = 4
+WITH_END = "application/vnd.msgpack;end=page"
+
+
+def page(*numbers: int) -> bytes:
+    return packed.encode_page([SequencedEvent(each, 0, 0, *Event("A", id=str(each))) for each in numbers])
+
+
+def begun(content_type: str, length: str = "transfer-encoding: chunked", **asked: int) -> PagedRead:
+    """A read whose first answer has that head."""
+    read = PagedRead(LogRoutes("orders"), ReadBody({"all": True}, **asked))
+    again(read, content_type, length)
+    return read
+
+
+def again(read: PagedRead, content_type: str, length: str = "transfer-encoding: chunked") -> None:
+    answer = Answer()
+    head = f"content-type: {content_type}\r\nheadwater-head: {HEAD}\r\nheadwater-incarnation: a\r\n{length}"
+    answer.receive_data(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode())
+    read.begin(answer)
+
+
+def test_an_empty_page_ends_a_read_in_whatever_pieces_it_comes() -> None:
+    whole = page(1, 2) + page(3) + packed.END
+    for size in range(1, len(whole) + 1):
+        read, numbers = begun(WITH_END), []
+        for start in range(0, len(whole), size):
+            assert not read.has_ended
+            numbers += [each.sequence_number for each in read.receive_data(whole[start : start + size])]
+        assert (numbers, read.has_ended, read.receive_end()) == ([1, 2, 3], True, True)
+
+
+@pytest.mark.parametrize("length", ["transfer-encoding: chunked", "content-length: 9"])
+@pytest.mark.parametrize("body", [b"", page(1, 2, 3, 4), page(1) + packed.END[:-1]])
+def test_an_answer_that_said_that_it_has_an_end_and_has_none_broke_off(length: str, body: bytes) -> None:
+    read = begun(WITH_END, length)
+    read.receive_data(body)
+    assert not read.has_ended
+    with pytest.raises(ConnectionLost, match="does not have its end"):
+        read.receive_end()
+
+
+def test_a_server_of_earlier_versions_is_asked_on_until_an_answer_has_its_length() -> None:
+    read = begun(packed.MEDIA_TYPE)
+    read.receive_data(page(1, 2))
+    assert not read.receive_end()
+    assert b'"after":2' in read.request().body
+    again(read, packed.MEDIA_TYPE, "content-length: 9")
+    assert read.receive_end()
+
+
+def test_a_server_of_earlier_versions_that_says_nothing_at_all_is_not_believed() -> None:
+    read = begun(packed.MEDIA_TYPE)
+    with pytest.raises(ConnectionLost, match=r"its server is older than 0\.2\.0"):
+        read.receive_end()
+
+
+@pytest.mark.parametrize("content_type", [WITH_END, packed.MEDIA_TYPE])
+def test_a_read_is_over_with_its_limit_and_behind_its_head(content_type: str) -> None:
+    limited = begun(content_type, limit=2)
+    limited.receive_data(page(1, 2))
+    assert limited.receive_end()
+    read = begun(content_type)
+    assert [each.sequence_number for each in read.receive_data(page(3, 4, 5))] == [3, 4]
+    assert read.has_ended
+
+
+def test_nothing_follows_the_end() -> None:
+    read = begun(WITH_END)
+    read.receive_data(packed.END)
+    with pytest.raises(UnexpectedAnswer, match="a page follows the empty one"):
+        read.receive_data(page(1))
