@@ -21,6 +21,7 @@ from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from . import jsontext
+from .embedding import is_embeddable
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -44,7 +45,6 @@ _Members = dict[str, msgspec.Raw]
 _object_decoder = msgspec.json.Decoder(_Members)
 _array_decoder = msgspec.json.Decoder(list[_Members])
 _value_decoder = msgspec.json.Decoder()
-_raw_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
@@ -184,10 +184,17 @@ def _structured_payload(event: SequencedEvent) -> _Members | None:
     if event.attributes.get("datacontenttype", "").partition(";")[0].strip().lower() != STRUCTURED:
         return None
     try:
+        jsontext.check_utf8(event.data)
         members = jsontext.decode(_object_decoder, event.data)
+        payload: _Members = {name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members}
+        if all(map(is_embeddable, map(bytes, payload.values()))):
+            return payload
+        inner = _event_from_members(members)
     except InvalidInput:
         return None
-    return {name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members}
+    media_type = inner.attributes.get("datacontenttype")
+    named = {} if media_type is None else {"datacontenttype": msgspec.Raw(msgspec.json.encode(media_type))}
+    return named | {"data_base64": msgspec.Raw(msgspec.json.encode(inner.data))}
 
 
 def _event_from_members(members: _Members) -> Event:
@@ -237,7 +244,7 @@ def _from_json_value(text: bytes, media_type: str | None) -> bytes:
 def _data_members(data: bytes, media_type: str | None, encoding: Encoding) -> dict[str, object]:
     if encoding == Encoding.DATA:
         if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
-            if _is_json(data):
+            if is_embeddable(data):
                 return {"data": msgspec.Raw(data)}
         else:
             try:
@@ -245,15 +252,6 @@ def _data_members(data: bytes, media_type: str | None, encoding: Encoding) -> di
             except UnicodeDecodeError:
                 pass  # bytes, then
     return {"data_base64": data}
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        jsontext.check_utf8(data)
-        jsontext.decode(_raw_decoder, data)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _header_value(name: str, value: bytes) -> str:

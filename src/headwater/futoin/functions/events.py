@@ -14,8 +14,8 @@ from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
+from ...formats.embedding import is_embeddable
 from ...formats.tracing import headers_of
-from ..messages.json_values import is_json
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected
 from ..settings import PAGE_EVENTS
@@ -112,7 +112,7 @@ def encode_event(
 
 def data_of(event: SequencedEvent) -> bytes:
     """The event's data as JSON: as it is, or {"data_base64": ...}."""
-    if event.encoding is Encoding.DATA and is_json(event.data):
+    if event.encoding is Encoding.DATA and is_embeddable(event.data):
         return event.data
     return b'{"data_base64":"%b"}' % base64.b64encode(event.data)
 
