@@ -186,7 +186,9 @@ def _structured_payload(event: SequencedEvent) -> _Members | None:
     try:
         jsontext.check_utf8(event.data)
         members = jsontext.decode(_object_decoder, event.data)
-        payload: _Members = {name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members}
+        payload: _Members = {
+            name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members
+        }
         if all(map(is_embeddable, map(bytes, payload.values()))):
             return payload
         inner = _event_from_members(members)
