@@ -51,7 +51,7 @@ class Quarantine:
         """How many are in it."""
 
     def events(self, rows: Iterable[Row]) -> Iterator[Event]:
-        """The events among the rows. Raises InvalidInput, with its place, for a row that is none, if there is no file."""
+        """The events among the rows. Without a file, raises InvalidInput for a row that is none."""
         for place, raw, found in rows:
             if isinstance(found, Event):
                 self._recent.append(place)
