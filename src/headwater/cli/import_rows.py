@@ -76,8 +76,8 @@ class Quarantine:
 class Opened:
     """A file being read: its bytes, unpacked, and how far it is, packed."""
 
-    def __init__(self, raw: IO[bytes], unpacked: io.BufferedReader, size: int) -> None:
-        self.raw, self.unpacked, self.size = raw, unpacked, size
+    def __init__(self, raw: IO[bytes], unpacked: io.BufferedReader, size: int, *, is_packed: bool) -> None:
+        self.raw, self.unpacked, self.size, self.is_packed = raw, unpacked, size, is_packed
         self.text: io.TextIOWrapper | None = None
 
     def lines(self) -> Iterable[str]:
@@ -94,10 +94,11 @@ class Opened:
 def opened_file(file: Path) -> Iterator[Opened]:
     """The file, unpacked. Raises InvalidInput around reading, where it is no gzip file or no UTF-8."""
     with file.open("rb") as raw:
-        unpacked: Any = gzip.GzipFile(fileobj=raw) if file.name.endswith(".gz") else raw
+        is_packed = file.name.endswith(".gz")
+        unpacked: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
         buffered = io.BufferedReader(unpacked, BEGINNING_BYTES)
         try:
-            yield Opened(raw, buffered, file.stat().st_size)
+            yield Opened(raw, buffered, file.stat().st_size, is_packed=is_packed)
         except (gzip.BadGzipFile, EOFError) as error:
             raise InvalidInput(f"the gzip file is truncated or damaged: {error}", str(file)) from None
         except UnicodeDecodeError as error:
@@ -130,7 +131,8 @@ def _array(opened: Opened) -> Iterator[Row]:
     """A batch of CloudEvents: one JSON array."""
     text = opened.unpacked.read()
     jsontext.check_utf8(text)
-    for index, raw in enumerate(map(bytes, jsontext.decode(_array_decoder, text))):
+    elements: list[msgspec.Raw] = jsontext.decode(_array_decoder, text)
+    for index, raw in enumerate(map(bytes, elements)):
         yield Row(f"[{index}]", raw, _found(lambda raw: taken_back(cloudevents.event_from_json(raw)), raw))
 
 
@@ -157,6 +159,6 @@ def _ocel(opened: Opened, source: str) -> Iterator[Row]:
 def _parquet(opened: Opened) -> Iterator[Row]:
     from ..formats.files.event_rows import parquet_events
 
-    source = opened.raw if opened.unpacked.raw is opened.raw else io.BytesIO(opened.unpacked.read())
+    source = io.BytesIO(opened.unpacked.read()) if opened.is_packed else opened.raw
     for number, event in enumerate(parquet_events(source), 1):
         yield Row(f"row {number}", b"", event)
