@@ -98,6 +98,9 @@ class Page(NamedTuple):
     """The number of the last durable event when the page was read; 0 in an empty log."""
     is_last: bool
     """Whether nothing (below the bound that was asked for) is left after this page."""
+    is_gated: bool = False
+    """Whether all of its events are known to have passed all checks; else who hands on what can hurt checks them: see
+    `formats.handing_on`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
 from ...formats.embedding import is_embeddable
+from ...formats.handing_on import handed_on
 from ...formats.tracing import headers_of
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected
@@ -78,7 +79,7 @@ async def group_after(
     while True:
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
-        for event in page.events:
+        for event in handed_on(page):
             one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
             size += len(one) + _BETWEEN_BYTES
             if size > together and encoded:
