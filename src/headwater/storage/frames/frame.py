@@ -78,7 +78,7 @@ class Frame:
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
             raise BadFrame(f"length {self.length} does not fit")
         self.offset = offset
-        self.is_gated = bool(optional & GATED_FEATURE)
+        self.is_gated = optional & GATED_FEATURE != 0
         """Whether its events passed all checks when they were appended."""
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]

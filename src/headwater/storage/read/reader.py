@@ -13,6 +13,7 @@ from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.log import Page
 from ...core.query import Query
 from ..frames.frame import Frame
+from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
 from ..segments.segment import Segment
@@ -156,7 +157,8 @@ class Reader:
             if not after:  # its segment begins with lost ones, and the loss was accepted
                 position = stop
                 continue
-            is_gated = is_gated and segment.is_gated(after - 1)
+            if not segment.buffer[segment.offsets[after - 1] + OPTIONAL_AT] & GATED_FEATURE:
+                is_gated = False
             following = firsts[after] if after < len(firsts) else below
             if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
                 stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)

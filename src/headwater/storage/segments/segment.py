@@ -21,7 +21,6 @@ from ...core.event import SequencedEvent
 from ...formats.newer import WrittenByNewer
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
-from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
 from ..frames.random_access import pick
 
 logger = logging.getLogger("headwater.storage")
@@ -173,10 +172,6 @@ class Segment:
         if not self._verified[index]:
             self.frame(index)
         return pick(self.map, self.offsets[index], numbers, events, budget)
-
-    def is_gated(self, index: int) -> bool:
-        """Whether the events of the frame of that index passed all checks when they were appended."""
-        return bool(self.map[self.offsets[index] + OPTIONAL_AT] & GATED_FEATURE)
 
     def index_of(self, number: int) -> int:
         """The index of the frame that has that number, or would have it; -1 below the first."""
