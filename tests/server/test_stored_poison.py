@@ -73,7 +73,7 @@ def amqp_url(server: RunningServer) -> str:
 
 
 def check_data(id: str, data: bytes) -> None:
-    """A stub for what is poison, and else the data."""
+    """A stub for poison, and else the data."""
     if id in BAD:
         said = json.loads(data)["unfit"]
         assert said["reason"].startswith(("envelope: no message of AMQP: ", "data: no message of AMQP: "))

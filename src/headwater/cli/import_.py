@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1000, show_default=True, help="Events of one append.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @click.option("--quarantine", type=LocalPath(dir_okay=False, path_type=Path),
-              help="Where to keep what is no event, or is refused, with its place; the rest is imported.  "
+              help="A file for rows that are no events, or are refused, with their places; the others are imported.  "
                    "[default: the first one ends the import]")  # fmt: skip
 @click.option("--sort", "is_sorted", is_flag=True, help="Order the events by their time first (in memory).")
 @click.option("--type-column", metavar="COLUMN", help="CSV: the event type.  [default: guessed by name]")

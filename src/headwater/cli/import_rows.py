@@ -1,4 +1,4 @@
-"""What `headwater import` reads: the rows of a file of any format, and where those go that are no events."""
+"""The rows of a file that `headwater import` reads, in any format, and the quarantine of rows that are no events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Row(NamedTuple):
-    """One event of a file, or what is wrong with it."""
+    """One event of a file, or the fault of a row that is none."""
 
     place: str
     """In the file: its line, row, or element."""
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Quarantine:
-    """A file of NDJSON of what is no event, or is none that a log takes, with its place and the reason.
+    """A file of NDJSON with the rows that are no events, or that a log refuses, their places and the reasons.
 
     Without a file the first such row ends the import. Places of accepted rows are kept while they may be refused.
     """
@@ -106,7 +106,7 @@ def opened_file(file: Path) -> Iterator[Opened]:
 
 
 def rows_of(opened: Opened, format: str, mapping: TableMapping) -> Iterator[Row]:
-    """The rows of a file of that format. Raises InvalidInput for what is no such file."""
+    """The rows of a file of that format. Raises InvalidInput for another file."""
     if format == "csv":
         csv.field_size_limit(APPEND_BYTES_MAX)  # as large as an event may be, not 128 KiB
         return _table(opened, mapping)

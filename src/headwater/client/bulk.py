@@ -152,7 +152,7 @@ class _Sending:
         )
 
     def _without(self, batch: list[Event], places: Sequence[int], index: int, error: InvalidInput) -> _Piece:
-        """Append the others of a batch. What comes before the event is known to break no rule, and goes with them."""
+        """Append the others of a batch: those before the event break no rule, and go with those after it."""
         assert self._on_refused is not None
         error.move(_EVENT_INDEX.sub("", error.where).removeprefix("."))
         self._on_refused(places[index], batch[index], error)

@@ -83,7 +83,7 @@ class EventColumns:
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
         self.is_gated = is_gated
-        """Whether all of them passed all checks, also those of messages: then who reads them checks them no more."""
+        """Whether all of them passed all checks, also those of messages: then no reader checks them again."""
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """Those of the events, in that order."""

@@ -99,8 +99,8 @@ class Page(NamedTuple):
     is_last: bool
     """Whether nothing (below the bound that was asked for) is left after this page."""
     is_gated: bool = False
-    """Whether all of its events are known to have passed all checks; else who hands on what can hurt checks them: see
-    `formats.handing_on`."""
+    """Whether all of its events are known to have passed all checks. Other pages are checked by front ends that hand on
+    messages and documents: see `formats.handing_on`."""
 
 
 @dataclass(frozen=True, slots=True)

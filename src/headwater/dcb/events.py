@@ -65,7 +65,7 @@ class Rendering(NamedTuple):
     events: Callable[[Sequence[SequencedEvent]], bytes]
     """The bytes of some events, one at least."""
     is_checked: bool = False
-    """Whether it hands on what may hurt its readers, and not just what is stored."""
+    """Whether its readers could be hurt by stored events: then those are checked."""
 
     def page(self, page: Page) -> bytes:
         """The bytes of a page that is not empty."""

@@ -76,7 +76,7 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
 
 
 def attribute_fault(name: str, value: str) -> str | None:
-    """What is wrong with a context attribute in its canonical string form, by the specification (3.1), or None."""
+    """The fault of a context attribute in its canonical string form, by the specification (3.1), or None."""
     if not value and name in _NOT_EMPTY:
         return "this attribute must not be empty"
     if name == "time" and not _TIME.fullmatch(value):

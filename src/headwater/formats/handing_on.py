@@ -1,9 +1,9 @@
-"""Who hands on events that may hurt: those that were stored before all checks were made, checked as they are read.
+"""Stored events that may hurt their readers, checked as they are handed on: an earlier version let them in.
 
-A message that its receivers cannot decode ends many of them each time they come to it, and a group of them never gets
-past it. What is written now was checked, and its frames say so (`core.log.Page.is_gated`). Of all else an event that
-fails is handed on as a stub that says why: its number, type, tags, id, source and group key, and no more of it. Where
-only an attribute is none of CloudEvents, the event comes without that, and says which.
+Some messages end the process of every receiver that decodes them, and a group never gets past one. Appends are checked
+now, and frames say so (`core.log.Page.is_gated`). Events of other frames are checked here. One that fails becomes a
+stub that says why, with its number, type, tags, id, source and group key. An event with an attribute that CloudEvents
+does not know comes without it, and names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import cloudevents
 _REASON_CHARS_MAX = 1000
 _STUB_ATTRIBUTES = {"datacontenttype": "application/json"}
 UNFIT = "headwaterunfit"
-"""The attribute that names those that were left out, joined with commas."""
+"""The attribute that names the attributes that were left out, joined with commas."""
 
 
 def handed_on(page: Page) -> Sequence[SequencedEvent]:

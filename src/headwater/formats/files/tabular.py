@@ -61,8 +61,8 @@ def table_rows(
 ) -> Iterator[tuple[int, Sequence[str], Event | InvalidInput]]:
     """The rows of a table whose first line names the columns: the line where each ends, its cells, and the event.
 
-    In place of an event is what is wrong with the row: it has another length, an empty type or id, or a time that
-    cannot be read. Raises InvalidInput, with the line, for a column that is not there, and for what is no table.
+    In place of an event is the fault of the row: it has another length, an empty type or id, or a time that cannot be
+    read. Raises InvalidInput, with the line, for a column that is not there, and for a text that is no table.
     """
     lines = iter(lines)
     header, delimiter = heading(next(lines, ""), mapping.delimiter)

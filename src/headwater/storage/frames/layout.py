@@ -21,7 +21,7 @@ MARKS_FEATURE = 1
 
 GATED_FEATURE = 2
 """Bit of the optional features: every event passed all checks of `core.limits`, also those of messages. If the checks
-ever become stricter, that takes another bit. Who reads frames with it need not check what they hand on."""
+ever become stricter, that takes another bit. Readers need not check the events of such a frame."""
 OPTIONAL_AT = 20
 """Where the optional features are, in bytes from the beginning of a frame."""
 
