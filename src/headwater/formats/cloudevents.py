@@ -181,7 +181,9 @@ def event_to_json(
     An event that came as a structured-mode message of AMQP has that document as its data: here it is unpacked.
     `is_line`: for a file of lines, whose reader gets the data back byte for byte.
     """
-    members: dict[str, object] = {**attributes_from_event(event, default_source), **more}
+    members: dict[str, object] = attributes_from_event(event, default_source)  # type: ignore[assignment]
+    if more:
+        members |= more
     if event.envelope and (payload := _structured_payload(event, is_line)) is not None:
         del members["datacontenttype"]
         members |= payload
@@ -205,7 +207,8 @@ def _structured_payload(event: SequencedEvent, is_line: bool) -> _Members | None
         payload: _Members = {
             name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members
         }
-        if all([_stands(bytes(each), is_line) for each in payload.values()]):
+        texts = list(map(bytes, payload.values()))
+        if all(map(is_embeddable, texts)) and (not is_line or all(map(_is_in_line, texts))):
             return payload
         inner = _event_from_members(members)
     except InvalidInput:
@@ -215,11 +218,9 @@ def _structured_payload(event: SequencedEvent, is_line: bool) -> _Members | None
     return named | {"data_base64": msgspec.Raw(msgspec.json.encode(inner.data))}
 
 
-def _stands(data: bytes, is_line: bool) -> bool:
-    """Whether JSON can stand in a document as it is, and in a file of lines too, where its reader gets all of it."""
-    if is_line and (b"\n" in data or b"\r" in data or data != data.strip()):
-        return False
-    return is_embeddable(data)
+def _is_in_line(data: bytes) -> bool:
+    """Whether JSON can stand in a file of lines as it is, and its reader gets all of it."""
+    return not (b"\n" in data or b"\r" in data or data != data.strip())
 
 
 def _event_from_members(members: _Members) -> Event:
@@ -269,7 +270,7 @@ def _from_json_value(text: bytes, media_type: str | None) -> bytes:
 def _data_members(data: bytes, media_type: str | None, encoding: Encoding, is_line: bool) -> dict[str, object]:
     if encoding == Encoding.DATA:
         if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
-            if _stands(data, is_line):
+            if is_embeddable(data) and (not is_line or _is_in_line(data)):
                 return {"data": msgspec.Raw(data)}
         else:
             try:
