@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.odd_tags import ODD_TAGS
@@ -97,7 +98,7 @@ def test_the_log_is_created_if_asked(headwater) -> None:
         ("bad.csv.gz", gzip.compress(TABLE.encode())[:-20], "bad.csv.gz: the gzip file is truncated or damaged"),
         ("bad.ndjson", b'{"type":"A"}\n{"type":""}\n', "bad.ndjson: events[1].type: a type has 1 to 200 characters"),
         ("bad.ndjson", b'{"type":"A"}\n{"typ":""}\n', "bad.ndjson: line 2: "),
-        ("bad.json", b'[{"specversion":"1.0"}]', "bad.json: [0].id: a CloudEvent must have this attribute"),
+        ("bad.json", b'[{"specversion":"1.0"}]', "bad.json: [0]: id: a CloudEvent must have this attribute"),
         ("bad.json", b'{"specversion":"1.0"}', "bad.json: line 1: id: a CloudEvent must have this attribute"),
         ("bad.bin", b"\x00\x01", "the format of 'bad.bin' cannot be guessed; name one of ndjson, csv, cloudevents,"),
         (
@@ -243,6 +244,69 @@ def test_a_table_comes_back_as_it_went(headwater, log: RemoteLog) -> None:
     assert headwater("export", "copy", "copy.ndjson").code == 0
     assert list(ndjson_events(Path("copy.ndjson").read_bytes().splitlines())) == stored
     assert imported(headwater, "e.csv.gz", "orders") == (0, 6)
+
+
+ODD = [
+    *EVENTS,
+    Event("C", b'{"a":\n1}\n', ("a:b,%", "z:1"), "3", "", {"subject": "s", "sequence": "7"}, "g"),
+    Event("D", b"1e400", (), "4", "", {"partitionkey": "p"}),
+    Event("E", b"\x00\x53\x75\xa0\x01x", (), "5", "", {}, "", b"", Encoding.AMQP),
+    Event("ocel:F", b'{"specversion":"1.0"}', (), "6", "/s", {"headwaterdata": "!"}),
+]
+
+
+@pytest.mark.parametrize("name", ["e.ndjson", "e.cloudevents.gz", "e.parquet", "e.parquet.gz", "e.csv"])
+def test_odd_events_come_back_from_a_file(headwater, log: RemoteLog, name: str) -> None:
+    log.append(ODD)
+    assert headwater("export", "orders", name).code == 0
+    assert imported(headwater, name, "copy", "--create") == (len(ODD), 0)
+    assert headwater("export", "copy", "copy.ndjson").code == 0
+    assert list(ndjson_events(Path("copy.ndjson").read_bytes().splitlines())) == ODD
+
+
+def test_a_parquet_file_of_another_program_is_refused_with_what_to_do(headwater, log: RemoteLog) -> None:
+    pq.write_table(pa.table({"type": ["A"]}), "e.parquet")
+    done = headwater("import", "e.parquet", "orders")
+    assert done.code == REFUSED
+    assert "attributes, data, encoding" in done.err
+    assert "headwater pipeline import" in done.err
+    Path("e.parquet").write_bytes(b"PAR1 and no more")
+    assert "the file is damaged, or no export" in headwater("import", "e.parquet", "orders").err
+
+
+def test_what_is_no_event_or_refused_goes_to_quarantine_with_its_place(headwater, log: RemoteLog) -> None:
+    lines = [
+        '{"type":"A","id":"1"}',
+        "",
+        "{",
+        '{"type":"","id":"2"}',
+        '{"type":"B","id":"3"}',
+        '{"type":"C","tags":[""]}',
+    ]
+    Path("e.ndjson").write_text("\n".join(lines))
+    for counts in ((2, 0), (0, 2)):
+        done = headwater("import", "e.ndjson", "orders", "--quarantine", "bad.ndjson", "--batch", "2", "--json")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert (found["appended"], found["stored"], found["quarantined"]) == (*counts, 3)
+        kept = [json.loads(line) for line in Path("bad.ndjson").read_text().splitlines()]
+        assert sorted((each["place"], each["reason"].partition(":")[0]) for each in kept) == [
+            ("line 3", "Input data was truncated"), ("line 4", "type"), ("line 6", "tags[0]")]  # fmt: skip
+        assert [each["raw"] for each in kept if each["place"] == "line 3"] == ["{"]
+    assert [event.type for event in log.read()] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("e.csv", b"type,time\nA,2026-01-01T00:00:00Z\nB,soon\n", "line 3"),
+        ("e.json", json.dumps([CLOUDEVENT, {"specversion": "1.0"}]).encode(), "[1]"),
+    ],
+)
+def test_the_place_in_quarantine_is_that_of_the_format(headwater, log, name: str, content: bytes, place: str) -> None:
+    Path(name).write_bytes(content)
+    assert headwater("import", name, "orders", "--quarantine", "bad.ndjson").code == 0
+    assert json.loads(Path("bad.ndjson").read_text())["place"] == place
 
 
 def test_a_table_of_the_columns_before_comes_back_without_what_it_left_out(headwater, log: RemoteLog) -> None:

@@ -15,14 +15,12 @@ from headwater.futoin import identity
 from headwater.futoin.functions import batches
 from headwater.futoin.messages import signatures
 from headwater.futoin.messages.coders import CBOR, JSON, MPCK
-from headwater.futoin.messages.json_values import is_json
 from headwater.futoin.messages.limits import check_long
 from headwater.futoin.messages.message import SIGNED_BYTES_MAX, VALUES_MAX
 from headwater.futoin.messages.signatures import LEGACY_ALGORITHMS, Signature
 from headwater.server.users.accounts import Account, AccountDirectory
 from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
-from tests.every import every
 
 from ..hostile import bodies
 from ..http.cost import STEP_S_MAX, check_growth, cost_of, memory_of
@@ -196,19 +194,3 @@ def test_of_an_event_that_is_longer_than_the_log_takes_nothing_is_looked_at(
     assert b"at most 1048576 are allowed" in post(peer, body % (BATCH.encode(), b"x" * 1_100_000))
     assert b"bytes of one event given" in post(peer, body % (BATCH.encode(), b"x" * 8_000_000))
     assert looked_at == []
-
-
-@every(
-    "value",
-    [b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\\\\\\ud83d"', b"1e999", b"-1E+0309", b'"\\uZZ00"', b'"\\q"'],
-)
-@every("before", [b'"%b"' % (b"y" * 20_000), b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)])
-def test_what_cannot_be_decoded_is_found_in_long_data(before: bytes, value: bytes) -> None:
-    assert not is_json(b"[%b,%b]" % (before, value))
-
-
-@pytest.mark.parametrize(
-    "value", [b'"\\ud83d\\ude00"', b'"\\\\ud83d"', b"1e99", b"1e300", b"9" * 400, b'"1e999"', b'{"e999":1}']
-)
-def test_what_can_be_decoded_is_taken_in_long_data(value: bytes) -> None:
-    assert is_json(b'["%b",%b]' % (b"y" * 20_000, value))

@@ -18,6 +18,7 @@ from headwater.core.errors import (
     PositionTrimmed,
     StorageUnavailable,
 )
+from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.core.query import Query
 from headwater.homes.commit_feed import LENGTHS, LISTENERS_MAX, Committed
@@ -118,6 +119,17 @@ def test_what_the_primary_appends_is_read_from_a_replica(first: Server, join: Jo
     assert replica.orders.info().events == 7
     assert replica.follower.behind == {}
     assert not replica.lost
+
+
+def test_a_copy_says_of_frames_what_the_home_says(first: Server, join: Join) -> None:
+    add(first.orders, 1)
+    first.orders.append_columns(EventColumns(*zip(event(id="old"), strict=True), 100))
+    add(first.orders, 1, begin=1)
+    replica = join("a")
+    assert [frame.is_gated for frame in replica.orders.frames.read(0)] == [True, False, True]
+    first.orders.append_columns(EventColumns(*zip(event(id="older"), strict=True), 100))
+    replica.follow()
+    assert [frame.is_gated for frame in replica.orders.frames.read(0)] == [True, False, True, False]
 
 
 def test_a_replica_changes_nothing(first: Server, join: Join) -> None:

@@ -107,7 +107,7 @@ def is_json(data: bytes) -> bool:
     return True
 
 
-def is_json_for_futoin(data: bytes) -> bool:
+def is_embeddable(data: bytes) -> bool:
     """Whether it is JSON whose numbers every peer can decode."""
     return is_json(data) and b"1e400" not in data
 
@@ -181,7 +181,7 @@ WRITER_ROWS = (
     WriterRow("CloudEvent without id or source", _CLOUDEVENTS, lambda case: not case.has_id, None),
     WriterRow("FutoIn type other than 1 to 16 capitals or underscores", _FUTOIN_IN,
               lambda case: not FUTOIN_TYPE.fullmatch(case.type), None),
-    WriterRow("FutoIn data that is not JSON", _FUTOIN_IN, lambda case: not is_json_for_futoin(case.data), None),
+    WriterRow("FutoIn data that is not JSON", _FUTOIN_IN, lambda case: not is_embeddable(case.data), None),
     WriterRow("FutoIn event", _FUTOIN_IN, _always, _of_futoin),
     WriterRow("data that is no JSON object, from a CNE producer", _CNE, _is_no_object, None),
     WriterRow("CloudEvent of a CNE producer without id or source", ("cne_cloudevent",),
@@ -299,7 +299,7 @@ READER_ROWS = (
     ReaderRow("trace of an event, for FutoIn", _STANDARD, _always,
               lambda seen, told: seen._replace(trace=NOT_SHOWN)),
     ReaderRow("data that is not JSON, for FutoIn", _FUTOIN,
-              lambda told: told.event.encoding is Encoding.AMQP or not is_json_for_futoin(told.event.data),
+              lambda told: told.event.encoding is Encoding.AMQP or not is_embeddable(told.event.data),
               _base64),
     ReaderRow("type that is none of FutoIn", _FUTOIN, lambda told: not FUTOIN_TYPE.fullmatch(told.event.type), _other),
     ReaderRow("event that is larger than a message of FutoIn", ("futoin_poll_1.0",), _stub(CNE_BYTES_MAX), _too_large),

@@ -210,7 +210,7 @@ def test_arrow_appends_of_one_group_are_joined_as_arrow() -> None:
     assert as_list(hashes_of(joined, SEED)) == as_list(hashes_of(expected, SEED))
     for each in (joined, *arrow):
         for name in EventColumns.__slots__:
-            assert name in ("bytes", "count") or not is_made(each, name), f"{name} came as Python objects"
+            assert name in ("bytes", "count", "is_gated") or not is_made(each, name), f"{name} came as Python objects"
 
 
 def is_made(columns: ArrowColumns, name: str) -> bool:

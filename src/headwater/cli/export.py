@@ -19,8 +19,8 @@ import click
 from ..core.errors import InvalidInput
 from ..core.event import SequencedEvent
 from ..core.query import Query
-from ..formats import cloudevents
 from ..formats.envelope import encode_event
+from ..formats.files.cloudevent_lines import exported_line
 from ..formats.files.csv_rows import COLUMNS, row_of
 from ..formats.settings.path_argument import LocalPath
 from . import output
@@ -97,8 +97,7 @@ def _ndjson(out: IO[bytes], source: str) -> Iterator[Write]:
 
 @contextmanager
 def _cloudevents(out: IO[bytes], source: str) -> Iterator[Write]:
-    """One event per line, in the JSON format."""
-    yield lambda events: out.writelines(cloudevents.event_to_json(event, source) + b"\n" for event in events)
+    yield lambda events: out.writelines(exported_line(event, source) + b"\n" for event in events)
 
 
 @contextmanager

@@ -62,6 +62,8 @@ def check(
     Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
     if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
     """
+    from ..amqp.messages.validity import message_fault
+    from ..core.message_check import messages_checked
     from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ..storage.append.clock import show_ms
 
@@ -81,7 +83,7 @@ def check(
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
             click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
-    with _progress("checking") as progress:
+    with _progress("checking") as progress, messages_checked(message_fault):
         report = check_directory(config.data, progress)
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
@@ -94,6 +96,10 @@ def check(
             click.echo(f"{log.name}: {_verdict(log)} ({extent})")
             for finding in (*log.problems, *log.newer, *log.notes):
                 click.echo(f"  {finding}")
+            for event in log.unfit:
+                click.echo(f"  event {event.sequence_number} is handed on as a stub: {event.reason}")
+            if (more := log.unfit_events - len(log.unfit)) > 0:
+                click.echo(f"  and {more} more such events")
         for finding in (*report.problems, *report.newer):
             click.echo(finding)
         click.echo(f"{config.data} {_summary(report)}")

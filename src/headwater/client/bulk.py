@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -34,11 +34,13 @@ class BulkProgress:
     """Events that were in the log already, from an earlier run."""
     last: int = 0
     """The sequence number of the last batch's last event."""
+    refused: int = 0
+    """Events that break a rule, and were left out."""
 
     @property
     def events(self) -> int:
         """All that are dealt with."""
-        return self.appended + self.stored
+        return self.appended + self.stored + self.refused
 
 
 def append_all(
@@ -48,15 +50,19 @@ def append_all(
     partition: int | None = None,
     batch_events: int = BATCH_EVENTS,
     on_progress: Callable[[BulkProgress], object] = lambda progress: None,
+    on_refused: Callable[[int, Event, InvalidInput], object] | None = None,
 ) -> BulkProgress:
     """Append all events in order, in batches of that many (less where they are large); each batch is atomic.
 
     Running it again with the same events adds nothing, and goes on where an interrupted run ended: a batch that is in
     the log already is recognised. Where only a part of it is - the source grew, or the batches were of another size -
-    it is appended in ever smaller pieces. Raises as `EventLog.append`, with the event's place in all of `events`.
+    it is appended in ever smaller pieces. `on_refused` gets each event that breaks a rule, with its place in all of
+    `events`, from another thread; the others are appended without it.
+
+    Raises as `EventLog.append`, with the event's place in all of `events`.
     """
     progress = BulkProgress()
-    sending = _Sending(log, partition)
+    sending = _Sending(log, partition, on_refused)
     on_the_way: deque[Future[_Piece]] = deque()
 
     def finish_one() -> None:
@@ -64,7 +70,8 @@ def append_all(
         progress.batches += 1
         progress.appended += piece.appended
         progress.stored += piece.stored
-        progress.last = piece.last
+        progress.refused += piece.refused
+        progress.last = piece.last or progress.last
         on_progress(progress)
 
     with ThreadPoolExecutor(1, "bulk-append") as sender:
@@ -97,13 +104,16 @@ class _Piece(NamedTuple):
     appended: int
     stored: int
     last: int
+    refused: int = 0
 
 
 class _Sending:
     """What the sending thread does, batch after batch; after a failure nothing more, so that no batch is skipped."""
 
-    def __init__(self, log: EventLog, partition: int | None) -> None:
-        self._log, self._partition = log, partition
+    def __init__(
+        self, log: EventLog, partition: int | None, on_refused: Callable[[int, Event, InvalidInput], object] | None
+    ) -> None:
+        self._log, self._partition, self._on_refused = log, partition, on_refused
         self.is_over = False
 
     def send(self, batch: list[Event], start: int) -> _Piece:
@@ -111,23 +121,40 @@ class _Sending:
         if self.is_over:
             raise CancelledError
         try:
-            return self._append(batch, start)
+            return self._append(batch, range(start, start + len(batch)))
         except BaseException:
             self.is_over = True
             raise
 
-    def _append(self, batch: list[Event], start: int) -> _Piece:
+    def _append(self, batch: list[Event], places: Sequence[int]) -> _Piece:
+        if not batch:
+            return _Piece(0, 0, 0)
         try:
             result = self._log.append(batch, partition=self._partition)
             count = len(batch)
             return _Piece(0, count, result.last) if result.was_stored else _Piece(count, 0, result.last)
         except DuplicateEventId as error:
             if error.sequence_number is None or len(batch) == 1:  # the events repeat an id, or it is another event's
-                raise DuplicateEventId(error.id, error.source, error.sequence_number, start + error.index) from None
+                raise DuplicateEventId(error.id, error.source, error.sequence_number, places[error.index]) from None
         except InvalidInput as error:
-            error.where = _EVENT_INDEX.sub(lambda found: f"events[{start + int(found[1])}]", error.where)
-            error.args = (f"{error.where}: {error.problem}",)
+            found = _EVENT_INDEX.match(error.where)
+            if found is not None and self._on_refused is not None:
+                return self._without(batch, places, int(found[1]), error)
+            error.move(_EVENT_INDEX.sub(lambda found: f"events[{places[int(found[1])]}]", error.where))
             raise
         middle = len(batch) // 2
-        first, second = self._append(batch[:middle], start), self._append(batch[middle:], start + middle)
-        return _Piece(first.appended + second.appended, first.stored + second.stored, second.last)
+        first, second = self._append(batch[:middle], places[:middle]), self._append(batch[middle:], places[middle:])
+        return _Piece(
+            first.appended + second.appended,
+            first.stored + second.stored,
+            second.last or first.last,
+            first.refused + second.refused,
+        )
+
+    def _without(self, batch: list[Event], places: Sequence[int], index: int, error: InvalidInput) -> _Piece:
+        """Append the others of a batch: those before the event break no rule, and go with those after it."""
+        assert self._on_refused is not None
+        error.move(_EVENT_INDEX.sub("", error.where).removeprefix("."))
+        self._on_refused(places[index], batch[index], error)
+        piece = self._append([*batch[:index], *batch[index + 1 :]], [*places[:index], *places[index + 1 :]])
+        return piece._replace(refused=piece.refused + 1)

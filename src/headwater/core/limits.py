@@ -15,7 +15,7 @@ from typing import TypeVar
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
-from .message_check import check_messages
+from .message_check import check_messages, checks_messages
 from .quoting import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
@@ -58,8 +58,8 @@ _T = TypeVar("_T")
 class EventColumns:
     """Checked events as columns of one length: how an append travels from here to the log."""
 
-    __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "sources",
-                 "tags", "types")  # fmt: skip
+    __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "is_gated",
+                 "sources", "tags", "types")  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +73,8 @@ class EventColumns:
         envelopes: Sequence[bytes],
         encodings: Sequence[Encoding],
         bytes: int,
+        *,
+        is_gated: bool = False,
     ) -> None:
         self.types, self.data, self.tags, self.ids, self.sources = types, data, tags, ids, sources
         self.attributes, self.group_keys, self.envelopes = attributes, group_keys, envelopes
@@ -80,6 +82,8 @@ class EventColumns:
         self.count = len(types)
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
+        self.is_gated = is_gated
+        """Whether all of them passed all checks, also those of messages: then no reader checks them again."""
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """Those of the events, in that order."""
@@ -98,12 +102,13 @@ class EventColumns:
             taken(self.envelopes),
             taken(self.encodings),
             self.bytes * len(indexes) // max(self.count, 1),
+            is_gated=self.is_gated,
         )
 
     @staticmethod
     def none() -> EventColumns:
         """No events: what a mark that ends an empty batch goes with."""
-        return EventColumns((), (), (), (), (), (), (), (), (), 0)
+        return EventColumns((), (), (), (), (), (), (), (), (), 0, is_gated=True)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
@@ -135,6 +140,7 @@ class EventColumns:
             list(flat([group.envelopes for group in groups])),
             list(flat([group.encodings for group in groups])),
             sum([group.bytes for group in groups]),
+            is_gated=all([group.is_gated for group in groups]),
         )
 
 
@@ -171,7 +177,10 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
         ids = tuple([id or next(fresh) for id in ids])
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
-    return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
+    is_gated = are_messages_checked or checks_messages() or not (any(envelopes) or any(encodings))
+    return EventColumns(
+        types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size, is_gated=is_gated
+    )
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:

@@ -112,6 +112,9 @@ class Page(NamedTuple):
     """The number of the last durable event when the page was read; 0 in an empty log."""
     is_last: bool
     """Whether nothing (below the bound that was asked for) is left after this page."""
+    is_gated: bool = False
+    """Whether all of its events are known to have passed all checks. Other pages are checked by front ends that hand on
+    messages and documents: see `formats.handing_on`."""
 
 
 @dataclass(frozen=True, slots=True)

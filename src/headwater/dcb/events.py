@@ -12,8 +12,10 @@ from msgspec import UNSET, UnsetType
 
 from ..core.errors import InvalidEvent
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
+from ..core.log import Page
 from ..formats import cloudevents, packed
 from ..formats.envelope import beginning
+from ..formats.handing_on import handed_on
 from . import seed
 from .queries import tag_text
 from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut
@@ -60,10 +62,16 @@ class Rendering(NamedTuple):
     opening: bytes
     separator: bytes
     closing: bytes
-    page: Callable[[Sequence[SequencedEvent]], bytes]
-    """The bytes of a page that is not empty."""
+    events: Callable[[Sequence[SequencedEvent]], bytes]
+    """The bytes of some events, one at least."""
+    is_checked: bool = False
+    """Whether its readers could be hurt by stored events: then those are checked."""
     proves_itself: bool = False
     """Whether the reader demanded an end, and looks for it, whatever HTTP says."""
+
+    def page(self, page: Page) -> bytes:
+        """The bytes of a page that is not empty."""
+        return self.events(handed_on(page) if self.is_checked else page.events)
 
 
 NDJSON, NDJSON_WITH_END = "application/x-ndjson", "application/x-ndjson;end=line"
@@ -115,7 +123,7 @@ def cloudevents_batch(default_source: str) -> Rendering:
     def page(events: Sequence[SequencedEvent]) -> bytes:
         return b",".join([cloudevents.event_to_json(event, default_source) for event in events])
 
-    return Rendering(cloudevents.BATCH.encode(), b"[", b",", b"]", page)
+    return Rendering(cloudevents.BATCH.encode(), b"[", b",", b"]", page, is_checked=True)
 
 
 def suite_array() -> Rendering:

@@ -18,9 +18,10 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from ..core.errors import InvalidEvent, InvalidInput
-from ..core.event import Encoding, Event, SequencedEvent
+from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from . import jsontext
+from .embedding import is_embeddable
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -30,6 +31,7 @@ SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
 
 _SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
 _NOT_EMPTY = ("id", "source", "type", "subject", "datacontenttype", "dataschema")
+_CHECKED = (*_NOT_EMPTY, "time")
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
 _TIME = re.compile(
     r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -44,7 +46,6 @@ _Members = dict[str, msgspec.Raw]
 _object_decoder = msgspec.json.Decoder(_Members)
 _array_decoder = msgspec.json.Decoder(list[_Members])
 _value_decoder = msgspec.json.Decoder()
-_raw_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
@@ -60,11 +61,9 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
     for name in ("id", "source", "type"):
         if name not in rest:
             raise InvalidEvent("a CloudEvent must have this attribute", name)
-    for name in _NOT_EMPTY:
-        if rest.get(name) == "":
-            raise InvalidEvent("this attribute must not be empty", name)
-    if (time := rest.get("time")) is not None and not _TIME.fullmatch(time):
-        raise InvalidEvent(f"a timestamp of RFC 3339 is expected, {show(time)} given", "time")
+    for name in _CHECKED:
+        if name in rest and (fault := attribute_fault(name, rest[name])):
+            raise InvalidEvent(fault, name)
     return Event(
         id=rest.pop("id"),
         source=rest.pop("source"),
@@ -74,6 +73,15 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
         attributes=rest,
         data=data,
     )
+
+
+def attribute_fault(name: str, value: str) -> str | None:
+    """The fault of a context attribute in its canonical string form, by the specification (3.1), or None."""
+    if not value and name in _NOT_EMPTY:
+        return "this attribute must not be empty"
+    if name == "time" and not _TIME.fullmatch(value):
+        return f"a timestamp of RFC 3339 is expected, {show(value)} given"
+    return None
 
 
 def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[str, str]:
@@ -165,29 +173,54 @@ def event_from_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> E
     return event_from_attributes(attributes, body)
 
 
-def event_to_json(event: SequencedEvent, default_source: str) -> bytes:
-    """The stored event in the JSON format.
+def event_to_json(
+    event: SequencedEvent, default_source: str, more: Mapping[str, str] = NO_ATTRIBUTES, *, is_line: bool = False
+) -> bytes:
+    """The stored event in the JSON format, with some more attributes.
 
     An event that came as a structured-mode message of AMQP has that document as its data: here it is unpacked.
+    `is_line`: for a file of lines, whose reader gets the data back byte for byte.
     """
-    members: dict[str, object] = dict(attributes_from_event(event, default_source))
-    if event.envelope and (payload := _structured_payload(event)) is not None:
+    members: dict[str, object] = attributes_from_event(event, default_source)  # type: ignore[assignment]
+    if more:
+        members |= more
+    if event.envelope and (payload := _structured_payload(event, is_line)) is not None:
         del members["datacontenttype"]
         members |= payload
     elif event.data:
-        members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding)
+        members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding, is_line)
     return msgspec.json.encode(members)
 
 
-def _structured_payload(event: SequencedEvent) -> _Members | None:
+def is_structured(attributes: Mapping[str, str]) -> bool:
+    """Whether the data is said to be a CloudEvent in the JSON format."""
+    return attributes.get("datacontenttype", "").partition(";")[0].strip().lower() == STRUCTURED
+
+
+def _structured_payload(event: SequencedEvent, is_line: bool) -> _Members | None:
     """The members of the document in `data` that are the payload; None if the data is no such document."""
-    if event.attributes.get("datacontenttype", "").partition(";")[0].strip().lower() != STRUCTURED:
+    if not is_structured(event.attributes):
         return None
     try:
+        jsontext.check_utf8(event.data)
         members = jsontext.decode(_object_decoder, event.data)
+        payload: _Members = {
+            name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members
+        }
+        texts = list(map(bytes, payload.values()))
+        if all(map(is_embeddable, texts)) and (not is_line or all(map(_is_in_line, texts))):
+            return payload
+        inner = _event_from_members(members)
     except InvalidInput:
         return None
-    return {name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members}
+    media_type = inner.attributes.get("datacontenttype")
+    named = {} if media_type is None else {"datacontenttype": msgspec.Raw(msgspec.json.encode(media_type))}
+    return named | {"data_base64": msgspec.Raw(msgspec.json.encode(inner.data))}
+
+
+def _is_in_line(data: bytes) -> bool:
+    """Whether JSON can stand in a file of lines as it is, and its reader gets all of it."""
+    return not (b"\n" in data or b"\r" in data or data != data.strip())
 
 
 def _event_from_members(members: _Members) -> Event:
@@ -234,10 +267,10 @@ def _from_json_value(text: bytes, media_type: str | None) -> bytes:
     return value.encode() if isinstance(value, str) else text
 
 
-def _data_members(data: bytes, media_type: str | None, encoding: Encoding) -> dict[str, object]:
+def _data_members(data: bytes, media_type: str | None, encoding: Encoding, is_line: bool) -> dict[str, object]:
     if encoding == Encoding.DATA:
         if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
-            if _is_json(data):
+            if is_embeddable(data) and (not is_line or _is_in_line(data)):
                 return {"data": msgspec.Raw(data)}
         else:
             try:
@@ -245,15 +278,6 @@ def _data_members(data: bytes, media_type: str | None, encoding: Encoding) -> di
             except UnicodeDecodeError:
                 pass  # bytes, then
     return {"data_base64": data}
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        jsontext.check_utf8(data)
-        jsontext.decode(_raw_decoder, data)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _header_value(name: str, value: bytes) -> str:

@@ -64,6 +64,8 @@ class MemoryLog(LocalLog):
         self._clock = clock
         self._partitioner = Partitioner(self.settings)
         self._writers = WriterTable(floor)
+        self._is_gated = True
+        """Whether all events passed all checks."""
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
         from ..formats.arrow.events import columns_of
@@ -109,6 +111,7 @@ class MemoryLog(LocalLog):
         if mark is not None and not columns.count:
             self._writers.record(mark, self._head, now)
             return AppendResult(0, 0)
+        self._is_gated &= columns.is_gated
         first, last = self._head + 1, self._head + columns.count
         if last > SEQUENCE_NUMBER_MAX:
             raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
@@ -216,7 +219,7 @@ class MemoryLog(LocalLog):
 
     def _page(self, events: list[SequencedEvent], cursor: int, head: int, *, is_last: bool) -> Page:
         self._statistics.events_read += len(events)
-        return Page(events, cursor, head, is_last)
+        return Page(events, cursor, head, is_last, self._is_gated)
 
     def head(self) -> int:
         return self._head

@@ -47,9 +47,10 @@ def columns_of(given_messages: list[bytes], settings: LogSettings = SETTINGS) ->
 
 def assert_same(found: EventColumns, expected: EventColumns) -> None:
     for name in EventColumns.__slots__:
-        if name not in ("ids", "bytes", "count"):
+        if name not in ("ids", "bytes", "count", "is_gated"):
             assert list(getattr(found, name)) == list(getattr(expected, name)), name
     assert (found.count, found.bytes) == (expected.count, expected.bytes)
+    assert found.is_gated
     assert len({uuid.UUID(id) for id in found.ids}) == found.count
 
 

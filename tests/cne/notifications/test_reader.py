@@ -107,6 +107,7 @@ REFUSED_VALUES = {
     "a noncharacter": (v1_value(value="LOCK\uffffED"), ".value"),
     "half a surrogate pair": (v1_value(value="LOCK\ud800ED"), ".value"),
     "half a surrogate pair in an object": (v1_value(valueType="redfish-event", value={"a": "\udead"}), ".value.a"),
+    "a number beyond a double": (v1_value(valueType="redfish-event", value={"a": 10**400}), ".value"),
     "an object nested too deeply": (v1_value(valueType="redfish-event", value=NESTED), ".value" + ".a" * 32),
 }
 

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from headwater.core import Event
 from headwater.core.errors import InvalidInput
-from headwater.formats.files.ocel import ocel_events
+from headwater.formats.files.ocel import ocel_events_and_refused
 
 VERSION_1 = {
     "ocel:global-log": {"ocel:object-types": ["order", "item"]},
@@ -32,6 +33,14 @@ VERSION_2 = {
         }
     ],
 }
+
+
+def ocel_events(document: bytes, source: str) -> list[Event]:
+    """The events, where all elements are some. Raises InvalidInput with the first problem."""
+    events, refused = ocel_events_and_refused(document, source)
+    if refused:
+        raise InvalidInput(refused[0].problem)
+    return events
 
 
 def test_objects_of_version_1_become_tags_and_events_come_in_order_of_time() -> None:

@@ -189,7 +189,7 @@ def test_marks_stand_in_the_frame_as_it_is_described(log: StoredLog) -> None:
     (at,) = struct.unpack_from("<I", content, 80 + 4 * Column.CONTROL)
     (length,) = struct.unpack_from("<I", content, at)
     control = msgspec.msgpack.decode(content[at + 4 : at + 4 + length])
-    assert optional == MARKS_FEATURE == 1
+    assert optional & MARKS_FEATURE == MARKS_FEATURE == 1
     assert control == {"marks": [["w", 7, 3, False, 0, 2, 1, 2, 2]]}
 
 

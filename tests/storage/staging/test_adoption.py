@@ -143,6 +143,34 @@ def test_the_files_become_segments_of_the_log(data: Path, disk: WatchedDisk) -> 
     assert check_directory(data).is_sound
 
 
+@pytest.mark.parametrize("is_said", [True, False])
+def test_its_frames_are_gated_if_who_staged_it_checked_it(data: Path, disk: WatchedDisk, is_said: bool) -> None:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        log = engine.create("orders")
+        stages = [stage(log, events())]
+        (path,) = log.directory.glob(f"{STAGED}/*/*/*{segments_module.TABLE_SUFFIX}")
+        table = segments_module.read_table(path.parent, path.stem)
+        assert table.is_gated
+        if not is_said:  # as a version before the gate staged it
+            table.is_gated = False
+            segments_module._table_file(path.stem).write(path.parent, table)
+        commit(log, stages)
+        assert disk.adopted
+        assert {frame.is_gated for frame in log.frames.read(0)} == {is_said}
+
+
+def test_rows_that_are_appended_pass_the_gate_at_the_commit(data: Path) -> None:
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders", LogSettings(partitions=2))
+        stages = [stage(log, events())]
+        (path,) = log.directory.glob(f"{STAGED}/*/*/*{segments_module.TABLE_SUFFIX}")
+        table = segments_module.read_table(path.parent, path.stem)
+        table.is_gated = False
+        segments_module._table_file(path.stem).write(path.parent, table)
+        commit(log, stages)
+        assert {frame.is_gated for frame in log.frames.read(0)} == {True}
+
+
 def test_it_begins_an_empty_log(data: Path, disk: WatchedDisk) -> None:
     with Engine(data, maintains=False, disk=disk) as engine:
         log = engine.create("orders")

@@ -75,7 +75,7 @@ class PlainEvents:
         count = self.count
         return EventColumns(
             self.types, self.data, [()] * count, uuid7s(count), [""] * count, self.attributes, self.group_keys,
-            self.envelopes, [Encoding.DATA] * count, self.bytes,
+            self.envelopes, [Encoding.DATA] * count, self.bytes, is_gated=True,
         )  # fmt: skip
 
     def cut(self, count: int, bytes: int) -> None:

@@ -15,6 +15,7 @@ from ...core.event import SequencedEvent
 from ...core.loop.scheduler import BUDGET_S, STEP_S, BatchSizer
 from ...core.query import ALL
 from ...core.quoting import cut
+from ...formats.handing_on import handed_on
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport
 from ..errors import refusal_of
@@ -266,7 +267,7 @@ class ConsumerLink(LinkEnd):
             number, failures = again
             page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
             if page.events:
-                self._send(page.events[0], failures)
+                self._send(handed_on(page)[0], failures)
                 sent += 1
                 self._statistics.messages_sent_again += 1
                 self.sent_again += 1
@@ -287,7 +288,7 @@ class ConsumerLink(LinkEnd):
             limit=room if wanted.matches is None else self._sizer.size,
             bytes_max=TURN_BYTES,
         )
-        looked_at = self._send_those_wanted(page.events, room, began + STEP_S)
+        looked_at = self._send_those_wanted(handed_on(page), room, began + STEP_S)
         self._sizer.took(looked_at, self._turns.cpu() - began)
         if looked_at < len(page.events):
             position.passed(page.events[looked_at].sequence_number - 1)

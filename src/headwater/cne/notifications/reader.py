@@ -17,6 +17,7 @@ from ...core.errors import InvalidEvent, InvalidInput
 from ...core.limits import ATTRIBUTE_NAME, show
 from ...formats import cloudevents, jsontext
 from ...formats.budget.values import check_values
+from ...formats.embedding import is_embeddable
 from . import timestamps
 from .document import Members, Number, check_text, decode, encode, kind_of, object_of, text_of
 from .notification import (
@@ -246,8 +247,15 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
     if value_type == ENUMERATION:
         return text_of(value, where)
     if value_type == REDFISH:
-        return Opaque(encode(object_of(value, where), where))
-    return check_text(value, where) if isinstance(value, str) else Opaque(encode(value, where))
+        return _opaque(object_of(value, where), where)
+    return check_text(value, where) if isinstance(value, str) else _opaque(value, where)
+
+
+def _opaque(value: object, where: str) -> Opaque:
+    text = encode(value, where)
+    if not is_embeddable(text):  # the documents of subscribers have it as it is
+        raise InvalidEvent("a number is beyond what a double can be", where)
+    return Opaque(text)
 
 
 def is_decimal(text: str) -> bool:

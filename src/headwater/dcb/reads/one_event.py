@@ -11,8 +11,10 @@ from ...core.access import Right
 from ...core.errors import InvalidInput
 from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX, show
+from ...core.log import Page
 from ...core.query import ALL
 from ...formats import cloudevents
+from ...formats.handing_on import handed_on
 from ...http import JSON, Exchange, Header
 from ...http.errors import EventNotFound, InvalidParameter
 from ...http.exchange import whole_number
@@ -68,17 +70,18 @@ class OneEvent:
         if not page.events:
             raise EventNotFound(log.name, number, log.first_retained, page.head)
         host.logs.traffic.events_out += 1
-        shown = await asyncio.to_thread(self._shown, opened, page.events[0], form, bytes_max)
+        shown = await asyncio.to_thread(self._shown, opened, page, form, bytes_max)
         attached = (_ATTACHED,) if shown.media_type == BYTES else ()
         await exchange.answer(200, shown.body, shown.media_type, [*headers, *attached])
 
-    def _shown(self, opened: Opened, event: SequencedEvent, form: str, bytes_max: int | None) -> Shown:
-        name = opened.log.name
+    def _shown(self, opened: Opened, page: Page, form: str, bytes_max: int | None) -> Shown:
+        name, event = opened.log.name, page.events[0]
         if form == _ENVELOPE:
             (text,) = envelope_texts([event], opened.view.has_partitions, False, bytes_max)
             return Shown(JSON, text)
         if form == _DATA:
             return Shown(BYTES, event.data if bytes_max is None else event.data[:bytes_max])
+        (event,) = handed_on(page)
         if form == _CLOUDEVENT:
             return Shown(cloudevents.STRUCTURED.encode(), cloudevents.event_to_json(event, default_source(name)))
         return self._forms[form](event, name, opened.log.settings.partitions)

@@ -95,7 +95,7 @@ async def answer_events(
         return
     traffic = host.logs.traffic
     traffic.events_out += len(first.events)
-    body = rendering.opening + (rendering.page(first.events) if first.events else b"")
+    body = rendering.opening + (rendering.page(first) if first.events else b"")
     if first.is_last or (selection.limit is not None and len(first.events) >= selection.limit):
         await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
         return
@@ -123,7 +123,7 @@ def _next_rendered(pages: Iterator[Page], rendering: Rendering, traffic: Traffic
     if page is None or not page.events:
         return None if page is None else b""
     traffic.events_out += len(page.events)
-    return rendering.page(page.events)
+    return rendering.page(page)
 
 
 @remembered(256)

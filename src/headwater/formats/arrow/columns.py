@@ -53,11 +53,12 @@ class ArrowColumns(EventColumns):
 
     __slots__ = ("_tag_terms", "_type_terms", "batch")
 
-    def __init__(self, batch: pa.RecordBatch, bytes: int) -> None:
+    def __init__(self, batch: pa.RecordBatch, bytes: int, *, is_gated: bool = False) -> None:
         """A batch of EVENT_SCHEMA whose events are checked. The columns of EventColumns are not set: they are lazy."""
         self.batch = batch
         self.count = batch.num_rows
         self.bytes = bytes
+        self.is_gated = is_gated
         self._type_terms: Coded | None = None
         self._tag_terms: Coded | None = None
 
@@ -84,7 +85,7 @@ class ArrowColumns(EventColumns):
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
         batch = self.batch.take(pa.array(indexes, pa.int64()))
-        return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1))
+        return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1), is_gated=self.is_gated)
 
     @staticmethod
     def join_all(groups: Sequence[EventColumns]) -> EventColumns:
@@ -93,7 +94,8 @@ class ArrowColumns(EventColumns):
         if OBJECTS_PER_ARROW * arrow < sum([group.count for group in groups]) - arrow:
             return EventColumns.of_objects(groups)
         size = sum([group.bytes for group in groups])
-        return ArrowColumns(pa.concat_batches([batch_of(group) for group in groups]), size)
+        is_gated = all([group.is_gated for group in groups])
+        return ArrowColumns(pa.concat_batches([batch_of(group) for group in groups]), size, is_gated=is_gated)
 
 
 def values_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> list[Any]:

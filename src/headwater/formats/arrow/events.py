@@ -140,7 +140,8 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     if checks_messages():
         _check_messages(data, envelopes, encodings)
     columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, encodings]
-    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size)
+    is_gated = checks_messages() or not (buffer_of(envelopes).size or numbers_of(encodings).any())
+    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size, is_gated=is_gated)
 
 
 def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_max: int) -> int:

@@ -1,6 +1,7 @@
 """A stored event as a row of a CSV file, both ways: what `headwater export` writes and `headwater import` takes back.
 
-Data that is UTF-8 stands as it is, other data is base64 in a column of its own; attributes but `time` are JSON.
+Data that is UTF-8 stands as it is, other data is base64 in a column of its own; attributes but `time` are JSON. Nothing
+of an event is lost.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def row_of(event: SequencedEvent) -> tuple[object, ...]:
     except UnicodeDecodeError:
         text, encoded = "", _base64(event.data)
     attributes = dict(event.attributes)
-    time = attributes.pop("time", "")
+    time = attributes.pop("time") if attributes.get("time") else ""
     return (
         event.sequence_number,
         cloudevents.format_time(event.recorded_at),

@@ -7,7 +7,7 @@ import re
 from ...core.errors import InvalidInput
 from ...core.limits import show
 
-FORMATS = ("ndjson", "csv", "cloudevents", "ocel")
+FORMATS = ("ndjson", "csv", "cloudevents", "ocel", "parquet")
 BEGINNING_BYTES = 64 * 1024
 """How much of a file is enough to tell."""
 _ENDINGS = {
@@ -15,7 +15,10 @@ _ENDINGS = {
     ".tsv": "csv",
     ".jsonocel": "ocel",
     ".cloudevents": "cloudevents",
+    ".parquet": "parquet",
 }
+_EXPORTED = b'{"event":{"type":'
+"""How a line of NDJSON begins that was read from a log: its events may say anything."""
 _OCEL = re.compile(rb'"ocel:|"(objectTypes|eventTypes)"\s*:')
 _SPECVERSION = re.compile(rb'"specversion"\s*:')
 _EVENT = re.compile(rb'\{.*("type"|"event")\s*:', re.DOTALL)
@@ -29,6 +32,10 @@ def guess_format(name: str, beginning: bytes) -> str:
             return format
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")
     first_line = text.partition(b"\n")[0]
+    if text.startswith(_EXPORTED):
+        return "ndjson"
+    if text.startswith(b"PAR1"):
+        return "parquet"
     if text.startswith((b"{", b"[")):
         if _OCEL.search(text):
             return "ocel"

@@ -75,22 +75,13 @@ _event1 = msgspec.json.Decoder(_Event1)
 _event2 = msgspec.json.Decoder(_Event2)
 
 
-def ocel_events(document: bytes, source: str) -> list[Event]:
-    """The events of an OCEL document in order of time (and as they stand, where times are equal).
+def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[RefusedElement]]:
+    """The events of an OCEL document in order of time (and as they stand, where times are equal), and the elements
+    that are none.
 
     An event keeps its own id, its time, and as data `{"attributes": {...}, "objects": [{"id", "type", "qualifier"}]}`;
-    its tags are `type:id` of its objects, made fit by `foreign.fit_tag`.
-
-    Raises InvalidInput with the path of what is wrong.
+    its tags are `type:id` of its objects, made fit by `foreign.fit_tag`. Raises InvalidInput for a document as such.
     """
-    events, refused = ocel_events_and_refused(document, source)
-    if refused:
-        raise InvalidInput(refused[0].problem)
-    return events
-
-
-def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[RefusedElement]]:
-    """The events as of `ocel_events`, and those elements that are none. Raises InvalidInput for a document as such."""
     try:
         if b'"ocel:events"' in document:
             log1 = msgspec.json.decode(document, type=_Log1)

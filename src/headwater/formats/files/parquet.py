@@ -20,7 +20,7 @@ SPARK_WRITES: Mapping[str, str] = {"parquet.page.write-checksum.enabled": "true"
 """Options of Spark's own writer."""
 
 
-def open_parquet(source: str | Path, filesystem: Any = None) -> pq.ParquetFile:
+def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> pq.ParquetFile:
     """A Parquet file whose pages are verified as they are read; to be closed.
 
     Times in INT96 are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others.

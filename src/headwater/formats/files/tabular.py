@@ -56,11 +56,13 @@ class TableMapping:
         return bool(self.type_column or self.time_column or self.id_column or self.tags)
 
 
-def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]:
-    """The events of a table whose first line names the columns.
+def table_rows(
+    lines: Iterable[str], mapping: TableMapping
+) -> Iterator[tuple[int, Sequence[str], Event | InvalidInput]]:
+    """The rows of a table whose first line names the columns: the line where each ends, its cells, and the event.
 
-    Raises InvalidInput, with the line, for a column that is not there, a row of another length, an empty type or id,
-    or a time that cannot be read.
+    In place of an event is the fault of the row: it has another length, an empty type or id, or a time that cannot be
+    read. Raises InvalidInput, with the line, for a column that is not there, and for a text that is no table.
     """
     lines = iter(lines)
     header, delimiter = heading(next(lines, ""), mapping.delimiter)
@@ -75,10 +77,13 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
             if not row:
                 continue
             position += 1
-            yield event_of(row, position)
-    except (InvalidInput, csv.Error) as error:
-        problem = error.problem if isinstance(error, InvalidInput) else str(error)
-        raise InvalidInput(problem, f"line {rows.line_num + 1}") from None
+            try:
+                found: Event | InvalidInput = event_of(row, position)
+            except InvalidInput as error:
+                found = error
+            yield rows.line_num + 1, row, found
+    except csv.Error as error:
+        raise InvalidInput(str(error), f"line {rows.line_num + 1}") from None
 
 
 def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], str]:

@@ -14,8 +14,9 @@ from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
+from ...formats.embedding import is_embeddable
+from ...formats.handing_on import handed_on
 from ...formats.tracing import headers_of
-from ..messages.json_values import is_json
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected
 from ..settings import PAGE_EVENTS
@@ -78,7 +79,7 @@ async def group_after(
     while True:
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
-        for event in page.events:
+        for event in handed_on(page):
             one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
             size += len(one) + _BETWEEN_BYTES
             if size > together and encoded:
@@ -112,7 +113,7 @@ def encode_event(
 
 def data_of(event: SequencedEvent) -> bytes:
     """The event's data as JSON: as it is, or {"data_base64": ...}."""
-    if event.encoding is Encoding.DATA and is_json(event.data):
+    if event.encoding is Encoding.DATA and is_embeddable(event.data):
         return event.data
     return b'{"data_base64":"%b"}' % base64.b64encode(event.data)
 

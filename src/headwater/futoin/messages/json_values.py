@@ -7,30 +7,15 @@ such a case.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from ...formats.embedding import is_embeddable
 from ..errors import invalid
-from .message import PLAIN_BYTES
 
 DEPTH_MAX = 200
-_FAR_MAX = 2**13
-"""Numbers in one long text that look as if they may be beyond what can be decoded: each is looked at by itself."""
-_HALF_SURROGATE = re.compile(
-    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"
-)
-_OF_NUMBERS = bytes(
-    ord("0") if each in b"0123456789." else ord("e") if each in b"eE" else each if each in b"+-" else ord(" ")
-    for each in range(256)
-)
-"""Digits, exponents and signs as a table of bytes, to look for them at the speed of memory."""
-_validate = msgspec.json.Decoder(msgspec.Raw).decode
-_LONG_BYTES = 300
-_FAR = b"e000", b"e+000", b"0" * _LONG_BYTES
-"""How a number looks by that table that may be too large."""
 _STEPS = 2**16
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What MessagePack has integers for."""
@@ -53,49 +38,10 @@ def encoded_json(value: object) -> bytes:
 
 
 def checked_json(text: bytes) -> bytes:
-    """The text itself, if it is JSON in every detail. Raises FutoInError (InvalidRequest)."""
-    if not is_json(text):
+    """The text itself, if it is JSON that events are given with as it is. Raises FutoInError (InvalidRequest)."""
+    if not is_embeddable(text):
         raise invalid("a value is not well-formed JSON")
     return text
-
-
-def is_json(text: bytes) -> bool:
-    """Whether the text is JSON (RFC 8259) that can be decoded: UTF-8, no half surrogates, not nested endlessly."""
-    try:
-        if len(text) <= PLAIN_BYTES:
-            msgspec.json.decode(text)
-            return True
-        if not text.isascii():
-            text.decode()
-        _validate(text)  # which builds nothing, and so looks at neither UTF-8, nor surrogates, nor large numbers
-        if b"\\" in text:
-            text = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
-            if b"\\u" in text and _HALF_SURROGATE.search(text):
-                return False
-        return not _looks_far(text) or _numbers_fit(b'""'.join(text.split(b'"')[::2]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def _looks_far(text: bytes) -> bool:
-    found = text.translate(_OF_NUMBERS)
-    return any(far in found for far in _FAR)
-
-
-def _numbers_fit(text: bytes) -> bool:
-    """Whether all numbers of JSON without texts can be decoded. Raises msgspec.DecodeError for some that cannot."""
-    found, left = text.translate(_OF_NUMBERS), _FAR_MAX
-    for far in _FAR:
-        end = 0
-        while (at := found.find(far, end)) >= 0:
-            start, end = found.rfind(b" ", 0, at) + 1, found.find(b" ", at)
-            number = text[start:] if end < 0 else text[start:end]
-            end, left = (len(text) if end < 0 else end), left - 1
-            if left < 0 or (len(number) < _LONG_BYTES and not math.isfinite(float(number))):
-                return False
-            if len(number) >= _LONG_BYTES:
-                msgspec.json.decode(number)
-    return True
 
 
 def portable(value: Any) -> Any:

@@ -21,6 +21,7 @@ from .layout import (
     DIRECTORY,
     DIRECTORY_SLOTS,
     FORMAT_VERSION,
+    GATED_FEATURE,
     HEADER,
     HEADER_BYTES,
     LEAD,
@@ -102,6 +103,8 @@ def encode(
     tags_count = body.add_arrow([columns.batch]) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
     if marks:
         body.add_control(Control(tuple(marks)))
+    if columns.is_gated:
+        body.features |= GATED_FEATURE
     return body.frame(columns.count, tags_count, first, recorded_at, chain_)
 
 
@@ -116,11 +119,21 @@ def encode_body(batches: Sequence[pa.RecordBatch], room: int) -> EncodedBody:
 
 
 def encode_head(
-    body: EncodedBody, room: int, body_crc: int, first: int, recorded_at: int, chain_: Chain, mark: FrameMark
+    body: EncodedBody,
+    room: int,
+    body_crc: int,
+    first: int,
+    recorded_at: int,
+    chain_: Chain,
+    mark: FrameMark,
+    *,
+    is_gated: bool,
 ) -> EncodedFrame:
     """The frame that the log makes of a body with that checksum: its buffer is the head, as long as there is room."""
     head = _Body(HEADER_BYTES)
     head.add_control(Control((mark,)))
+    if is_gated:
+        head.features |= GATED_FEATURE
     assert head.length <= room
     head.buffers.append(bytes(room - head.length))
     directory = [here or there for here, there in zip(head.directory, body.directory, strict=True)]

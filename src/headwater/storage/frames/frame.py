@@ -25,6 +25,7 @@ from .layout import (
     CONTROL_LENGTH,
     DIRECTORY,
     FORMAT_VERSION,
+    GATED_FEATURE,
     HEADER,
     HEADER_BYTES,
     LEAD,
@@ -60,7 +61,7 @@ class Frame:
 
     __slots__ = (
         "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
-        "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
+        "first", "is_gated", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
     )  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
@@ -69,7 +70,7 @@ class Frame:
             raise BadFrame("the file ends in the header")
         magic, self.crc = LEAD.unpack_from(buffer, offset)
         (
-            self.length, version, required, _, _, self.count, self.tags_count, self.first, self.epoch,
+            self.length, version, required, optional, _, self.count, self.tags_count, self.first, self.epoch,
             self.previous_crc, _, self.durable_upto, self.nonce, self.recorded_at,
         ) = HEADER.unpack_from(buffer, offset + LEAD.size)  # fmt: skip
         if magic != MAGIC:
@@ -77,6 +78,8 @@ class Frame:
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
             raise BadFrame(f"length {self.length} does not fit")
         self.offset = offset
+        self.is_gated = optional & GATED_FEATURE != 0
+        """Whether its events passed all checks when they were appended."""
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]

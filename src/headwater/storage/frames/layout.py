@@ -19,6 +19,13 @@ MARKS_FEATURE = 1
 """Bit of the optional features: the frame's CONTROL has marks. Who only reads events may ignore them."""
 
 
+GATED_FEATURE = 2
+"""Bit of the optional features: every event passed all checks of `core.limits`, also those of messages. If the checks
+ever become stricter, that takes another bit. Readers need not check the events of such a frame."""
+OPTIONAL_AT = 20
+"""Where the optional features are, in bytes from the beginning of a frame."""
+
+
 class Column:
     """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
 

@@ -13,6 +13,7 @@ from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.log import Page
 from ...core.query import Query
 from ..frames.frame import Frame
+from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
 from ..segments.segment import Segment
@@ -99,7 +100,7 @@ class Reader:
 
     def _scan(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []
-        number, budget = bounds.low, bounds.bytes_max
+        number, budget, is_gated = bounds.low, bounds.bytes_max, True
         while number <= bounds.high and len(events) < bounds.limit and budget > 0:
             frame = self.frame_at(number)
             if frame is None or frame.first > bounds.high:
@@ -109,13 +110,14 @@ class Reader:
             end = min(frame.count, bounds.high - frame.first + 1, start + bounds.limit - len(events))
             end, budget = _within_budget(frame, start, end, budget)
             events += self._decoded(frame, start, end, bounds.head)
+            is_gated &= frame.is_gated
             number = frame.first + end
         is_last = number > bounds.high
-        return Page(events, bounds.high if is_last else number - 1, bounds.head, is_last)
+        return Page(events, bounds.high if is_last else number - 1, bounds.head, is_last, is_gated)
 
     def _scan_backwards(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []
-        number, budget = bounds.high, bounds.bytes_max
+        number, budget, is_gated = bounds.high, bounds.bytes_max, True
         while number >= bounds.low and len(events) < bounds.limit and budget > 0:
             frame = self._segments.frame_below(number + 1)
             if frame is None or frame.last < bounds.low:
@@ -123,6 +125,7 @@ class Reader:
                 break
             end = min(number, frame.last) - frame.first + 1
             start = max(bounds.low - frame.first, end - (bounds.limit - len(events)), 0)
+            is_gated &= frame.is_gated
             for event in reversed(self._decoded(frame, start, end, bounds.head)):
                 events.append(event)
                 number = event.sequence_number - 1
@@ -130,7 +133,7 @@ class Reader:
                 if budget <= 0:
                     break
         is_last = number < bounds.low
-        return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
+        return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last, is_gated)
 
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
         """Fetch what was found, frame by frame."""
@@ -140,7 +143,7 @@ class Reader:
             wanted.pop()
         events: list[SequencedEvent] = []
         segments, backwards, count = self._segments.segments, bounds.backwards, len(wanted)
-        budget, position, begin, below = bounds.bytes_max, 0, 0, 0
+        budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:
             number, stop = wanted[position], position + 1
             if not begin <= number < below:  # most often it is in the segment where the one before was
@@ -154,6 +157,8 @@ class Reader:
             if not after:  # its segment begins with lost ones, and the loss was accepted
                 position = stop
                 continue
+            if not segment.buffer[segment.offsets[after - 1] + OPTIONAL_AT] & GATED_FEATURE:
+                is_gated = False
             following = firsts[after] if after < len(firsts) else below
             if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
                 stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)
@@ -163,10 +168,10 @@ class Reader:
                 budget = segment.pick(after - 1, (number,), events, budget)
                 position = stop
         if more or position < len(wanted):
-            return Page(events, wanted[position - 1], bounds.head, False)
+            return Page(events, wanted[position - 1], bounds.head, False, is_gated)
         if passed is not None:  # another item of the query may have that very number
-            return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False)
-        return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True)
+            return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False, is_gated)
+        return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True, is_gated)
 
     def _decoded(self, frame: Frame, start: int, end: int, head: int) -> Sequence[SequencedEvent]:
         if (kept := self._kept.get(self._segments, frame.first)) is not None:

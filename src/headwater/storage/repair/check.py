@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ...core.state import StateStore
+from ...formats.handing_on import event_fault
 from ...formats.newer import WrittenByNewer
 from ..append.writer_table import WriterTable, read_writers, write_writers
 from ..backup import MANIFEST, read_manifest
@@ -21,6 +22,7 @@ from ..catalog.directories import LOGS, adopt, give_up, known_logs, stopped_logs
 from ..catalog.identity import accept_identity, identified, record_identity
 from ..catalog.trim_point import accept_witness, check_witness, take_over
 from ..disk.locks import unserved
+from ..frames.frame import Frame
 from ..index import id_files
 from ..index.builder import frames_of, postings_ranges
 from ..index.ids import hashes_of_frame
@@ -82,6 +84,18 @@ def _check_part(path: Path, manifest: BatchManifest | None, problems: list[str],
         problems.append(str(error))
 
 
+UNFIT_MAX = 1000
+"""So many unfit events of a log are listed, and all are counted."""
+
+
+@dataclass
+class UnfitEvent:
+    """An event that an earlier version took, and that AMQP, CloudEvents and FutoIn hand on as a stub."""
+
+    sequence_number: int
+    reason: str
+
+
 Progress = Callable[[str, int, int], None]
 """Told what is looked at, how much of it is done, and how much there is (bytes)."""
 
@@ -101,6 +115,10 @@ class LogCheck:
     """What is worth knowing but mends itself at the next start."""
     newer: list[str] = field(default_factory=list)
     """What a newer headwater wrote: it is not damaged, and was not checked."""
+    unfit: list[UnfitEvent] = field(default_factory=list)
+    """Events that would not be taken today, the first UNFIT_MAX. They are not damaged."""
+    unfit_events: int = 0
+    """How many there are."""
 
 
 @dataclass
@@ -338,7 +356,17 @@ def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None
     for frame in frames_of(segment):
         report.events += frame.count
         frame.marks()
+        if not frame.is_gated:
+            _look_for_unfit(frame, meta, report)
     return segment
+
+
+def _look_for_unfit(frame: Frame, meta: Meta, report: LogCheck) -> None:
+    for event in frame.events(min(max(meta.first_retained - frame.first, 0), frame.count)):
+        if (fault := event_fault(event)) is not None:
+            report.unfit_events += 1
+            if len(report.unfit) < UNFIT_MAX:
+                report.unfit.append(UnfitEvent(event.sequence_number, fault))
 
 
 def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:

@@ -32,8 +32,9 @@ class SegmentColumns(PreparedColumns):
 
     __slots__ = ("_inode", "_path", "_room", "_segment", "parts")
 
-    def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int) -> None:
+    def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int, *, is_gated: bool) -> None:
         """Of a file that was looked at. Raises StorageCorrupted, OSError."""
+        self.is_gated = is_gated
         self._path, self._segment, self._room = path, segment, room
         found = os.stat(path)
         self._inode = found.st_dev, found.st_ino
@@ -74,7 +75,9 @@ class SegmentColumns(PreparedColumns):
         for frame, mark in zip(self._segment.frames, marks, strict=True):
             nonce += 1
             chain = link._replace(nonce=nonce, previous_crc=crc)
-            encoded = encode_head(_body(frame), self._room, frame.crc, number, recorded_at, chain, mark)
+            encoded = encode_head(
+                _body(frame), self._room, frame.crc, number, recorded_at, chain, mark, is_gated=self.is_gated
+            )
             frames.append((frame.offset, encoded))
             number, crc = encoded.last + 1, encoded.crc
         staged = AdoptedFile(self._path, self._inode, self._segment.end, frames)

@@ -310,7 +310,7 @@ def _appends(
         if is_segment:
             for piece in run:
                 assert isinstance(piece, reader.SegmentPiece)
-                yield SegmentColumns(piece.path, piece.segment, piece.room, id_seed)
+                yield SegmentColumns(piece.path, piece.segment, piece.room, id_seed, is_gated=piece.is_gated)
         else:
             yield from appends_of(chain.from_iterable(map(reader.batches_of, run)), log.settings)
 

@@ -22,6 +22,7 @@ class SegmentPiece(NamedTuple):
     path: Path
     segment: StagedSegment
     room: int
+    is_gated: bool
 
 
 Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
@@ -63,7 +64,7 @@ def staged_pieces(directory: Path, stages: Sequence[str]) -> Iterator[Piece]:
         if batches.has_segments(directory, stage):
             table = read_table(directory, stage)
             for segment in table.segments:
-                yield SegmentPiece(directory / segment.name, segment, table.room)
+                yield SegmentPiece(directory / segment.name, segment, table.room, table.is_gated)
             continue
         with opened_part(batches.part_path(directory, stage)) as reader:
             for index in range(reader.num_record_batches):

@@ -57,6 +57,8 @@ class StagedRows:
         """What came behind those."""
         self._held_events = self._held_bytes = self._taken = 0
         self._touched_at = time.monotonic()
+        self._are_gated = True
+        """Whether all that came passed all checks."""
 
     @property
     def segments(self) -> SegmentsPart | None:
@@ -107,6 +109,7 @@ class StagedRows:
 
     def _hold(self, columns: EventColumns) -> None:
         self._pieces.append(columns)
+        self._are_gated &= columns.is_gated
         self._held_events += columns.count
         self._held_bytes += columns.bytes
         if len(self._pieces) >= PIECES_MAX:
@@ -124,7 +127,7 @@ class StagedRows:
 
     def _write_frame(self, part: SegmentsPart) -> None:
         size, batches = self._held_bytes, self._take_held()
-        part.write(batches, size)
+        part.write(batches, size, are_gated=self._are_gated)
         self._file.touch()
 
     def _sink_of_file(self) -> pa.ipc.RecordBatchFileWriter:

@@ -79,6 +79,8 @@ class Table(msgspec.Struct):
     """How long the head of each frame may be."""
     segments: list[StagedSegment]
     format: int = TABLE_FORMAT
+    is_gated: bool = False
+    """Whether all of its events passed all checks when they were staged."""
 
 
 class SegmentsPart:
@@ -87,7 +89,7 @@ class SegmentsPart:
     def __init__(self, directory: Path, id: str, writer: str, disk: Disk) -> None:
         self._directory, self._id, self._disk = directory, id, disk
         self._token = os.urandom(4).hex()
-        self._table = Table(head_room(writer), [])
+        self._table = Table(head_room(writer), [], is_gated=True)
         self._fd = -1
         self._weight = 0
 
@@ -96,8 +98,9 @@ class SegmentsPart:
         """Whether anything was written."""
         return bool(self._table.segments)
 
-    def write(self, batches: Sequence[pa.RecordBatch], weight: int) -> None:
+    def write(self, batches: Sequence[pa.RecordBatch], weight: int, *, are_gated: bool) -> None:
         """Add a frame with the events of these batches, which count so much where bytes are bounded."""
+        self._table.is_gated &= are_gated
         body = encode_body(batches, self._table.room)
         if not self._fits(body, weight):
             self._end()

@@ -21,6 +21,7 @@ from ....formats import cloudevents
 from ....formats.arrow.columns import EVENT_SCHEMA
 from ....formats.arrow.events import columns_of
 from ....formats.envelope import ndjson_event
+from ....formats.files.cloudevent_lines import taken_back
 from ....formats.files.csv_rows import exported_reader
 from ....formats.files.ocel import ocel_events_and_refused
 from ....formats.files.tabular import TableMapping, row_reader
@@ -218,7 +219,11 @@ def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[FilePiec
 
 def _array(piece: FilePiece, content: bytes) -> Read:
     for number, each in enumerate(_elements(piece, content), 1):
-        yield _row(piece, Raw(number, 0, bytes(each)), cloudevents.event_from_json, bytes(each))
+        yield _row(piece, Raw(number, 0, bytes(each)), _of_cloudevent, bytes(each))
+
+
+def _of_cloudevent(text: bytes) -> Event:
+    return taken_back(cloudevents.event_from_json(text))
 
 
 def _elements(piece: FilePiece, content: bytes) -> list[msgspec.Raw]:
@@ -395,7 +400,7 @@ def _text(value: object) -> str:
 _READERS: dict[str, Callable[[FilePiece], Read]] = {
     "csv": _exported,
     "ndjson": _by_line(ndjson_event),
-    "cloudevents": _by_line(lambda line, number, source: cloudevents.event_from_json(line)),
+    "cloudevents": _by_line(lambda line, number, source: _of_cloudevent(line)),
     "ocel": _ocel,
     PARQUET: _rows,
 }

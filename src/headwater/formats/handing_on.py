@@ -1,0 +1,68 @@
+"""Stored events that may hurt their readers, checked as they are handed on: an earlier version let them in.
+
+Some messages end the process of every receiver that decodes them, and a group never gets past one. Appends are checked
+now, and frames say so (`core.log.Page.is_gated`). Events of other frames are checked here. One that fails becomes a
+stub that says why, with its number, type, tags, id, source and group key. An event with an attribute that CloudEvents
+does not know comes without it, and names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..core.errors import InvalidInput
+from ..core.event import Encoding, SequencedEvent
+from ..core.limits import APPEND_BYTES_MAX, check_append, plain_bytes
+from ..core.log import Page
+from . import cloudevents
+
+_REASON_CHARS_MAX = 1000
+_STUB_ATTRIBUTES = {"datacontenttype": "application/json"}
+UNFIT = "headwaterunfit"
+"""The attribute that names the attributes that were left out, joined with commas."""
+
+
+def handed_on(page: Page) -> Sequence[SequencedEvent]:
+    """The events of a page, each either fit for every reader or a stub."""
+    return page.events if page.is_gated else list(map(fit_or_stub, page.events))
+
+
+def fit_or_stub(event: SequencedEvent) -> SequencedEvent:
+    """The event, perhaps without some attributes, or the stub in its place."""
+    fault = _fault(event)
+    if fault is None:
+        return event
+    attributes, unfit = dict(event.attributes), list[str]()
+    while fault is not None and (name := fault.where.removeprefix("attributes.")) in attributes:
+        del attributes[name]
+        unfit.append(name)
+        fault = _fault(event._replace(attributes=attributes))
+    if fault is None:
+        return event._replace(attributes=attributes | {UNFIT: ",".join(unfit)})
+    said = {"unfit": {"reason": str(fault)[:_REASON_CHARS_MAX], "bytes": len(event.data) + len(event.envelope)}}
+    return event._replace(
+        data=msgspec.json.encode(said), attributes=_STUB_ATTRIBUTES, envelope=b"", encoding=Encoding.DATA
+    )
+
+
+def event_fault(event: SequencedEvent) -> str | None:
+    """Why an event would not be taken today, or None."""
+    fault = _fault(event)
+    return None if fault is None else str(fault)
+
+
+def _fault(event: SequencedEvent) -> InvalidInput | None:
+    """What an append of the event would raise, or a CloudEvent of it would break; its path begins at the event."""
+    for name, value in event.attributes.items():
+        if (problem := cloudevents.attribute_fault(name, value)) is not None:
+            return InvalidInput(problem, f"attributes.{name}")
+    producers = event.event
+    if event.envelope or event.encoding or plain_bytes(producers, APPEND_BYTES_MAX) is None:
+        try:
+            check_append([producers], APPEND_BYTES_MAX)
+        except InvalidInput as error:
+            error.move(error.where.removeprefix("events[0]").removeprefix("."))
+            return error
+    return None

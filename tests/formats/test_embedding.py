@@ -1,0 +1,97 @@
+"""Which payloads stand in JSON documents as they are: the same ones in CloudEvents and FutoIn, short and long."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headwater.core import Event, SequencedEvent
+from headwater.formats.cloudevents import STRUCTURED, event_to_json
+from headwater.formats.embedding import is_embeddable
+from headwater.futoin.functions.events import data_of
+from tests.every import every
+
+LONG = b'"%b"' % (b"y" * 20_000)
+LONG_ESCAPED = b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)
+REFUSED = [
+    b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\\\\\\ud83d"', b'{"\\ud800":1}', b'"\xff"', b'"\\uZZ00"', b'"\\q"',
+    b"1e400", b"1e999", b"-1E+0309", b"1.8e308", b"9" * 309, b"9" * 400, b"-" + b"9" * 400, b"9" * 5000,
+    b"1" * 250 + b"e99", b"1" * 211 + b"E+99", b"NaN", b"[" * 100_000, b"01",
+]  # fmt: skip
+TAKEN = [
+    b'"\\ud83d\\ude00"', b'"\\\\ud83d"', b"1e99", b"1e300", b"1.7e308", b"1e-400", b"0." + b"0" * 400 + b"1", b"9" * 20,
+    b"9" * 308, b"1" * 310 + b"e-100", b'"1e999"', b'{"e999":1}', b'{"a":1,"a":2}', b'"\xef\xbf\xbf"', b" 1 ",
+]  # fmt: skip
+
+
+def stored(data: bytes, **fields: Any) -> SequencedEvent:
+    return SequencedEvent(7, 0, 0, *Event("T", data, (), "1", "/s", **fields))
+
+
+@every("before", [b"0", LONG, LONG_ESCAPED])
+@every("value", REFUSED)
+def test_what_some_parser_refuses_goes_as_base64_everywhere(before: bytes, value: bytes) -> None:
+    data = b"[%b,%b]" % (before, value)
+    assert not is_embeddable(data)
+    event = stored(data)
+    assert set(json.loads(data_of(event))) == {"data_base64"}
+    members = json.loads(event_to_json(event, "/x"))
+    assert "data_base64" in members
+    assert "data" not in members
+
+
+@every("before", [b"0", LONG, LONG_ESCAPED])
+@every("value", TAKEN)
+def test_what_every_parser_reads_stands_as_it_is_everywhere(before: bytes, value: bytes) -> None:
+    data = b"[%b,%b]" % (before, value)
+    assert is_embeddable(data)
+    event = stored(data)
+    assert data_of(event) == data
+    assert b'"data":%b' % data in event_to_json(event, "/x")
+
+
+@pytest.mark.parametrize("value", [b"1e400", b"9" * 400])
+def test_a_document_that_came_as_amqp_message_has_such_data_as_base64(value: bytes) -> None:
+    document = b'{"specversion":"1.0","id":"1","source":"/s","type":"T","data":%b}' % value
+    event = stored(document, attributes={"datacontenttype": STRUCTURED}, envelope=b"\x00")
+    members = json.loads(event_to_json(event, "/x"))
+    assert "data" not in members
+    assert "datacontenttype" not in members
+    assert base64.b64decode(members["data_base64"]) == value
+
+
+def test_a_document_with_half_a_surrogate_pair_is_no_document() -> None:
+    document = b'{"specversion":"1.0","id":"1","source":"/s","type":"T","data":"\\ud800"}'
+    event = stored(document, attributes={"datacontenttype": STRUCTURED}, envelope=b"\x00")
+    members = json.loads(event_to_json(event, "/x"))
+    assert base64.b64decode(members["data_base64"]) == document
+
+
+@given(st.binary(max_size=40) | st.text('[]{},:" \\udD8c0123456789eE+-.ntrfalsu', max_size=60).map(str.encode))
+@example(b'"\\uD834\\udd1e"')
+@example(b"[1e+0000000000001]")
+def test_agrees_with_a_strict_parser(text: bytes) -> None:
+    assert is_embeddable(text) is is_strict(text)
+
+
+def is_strict(text: bytes) -> bool:
+    """Whether the standard library reads it, and can write what it read as UTF-8 with finite numbers."""
+    try:
+        value = json.loads(text.decode(), parse_int=finite, parse_float=finite, parse_constant=float.fromhex)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return text[:1] != b"\xef"
+
+
+def finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
