@@ -14,7 +14,7 @@ stored_events = st.builds(
     tags=st.lists(st.sampled_from(["a:1", "b", "c:2"]), unique=True).map(sorted).map(tuple),
     id=st.uuids().map(str),
     source=st.sampled_from(["", "shop"]),
-    attributes=st.dictionaries(st.sampled_from(["subject", "time"]), st.text("ab é", max_size=3)),
+    attributes=st.dictionaries(st.sampled_from(["comment", "tenant"]), st.text("ab é", max_size=3)),
     group_key=st.sampled_from(["", "g"]),
     envelope=st.binary(max_size=3),
     encoding=st.sampled_from(Encoding),

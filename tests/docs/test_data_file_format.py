@@ -109,7 +109,7 @@ def test_independent_reader_reads_what_the_engine_wrote(tmp_path):
             [Event("Tagged", b"\0\xff", ("a:1", "b", "c:ü")), Event("Untagged", b"2"), Event("Tagged", b"", ("b",))]
         )
         log.append([
-            Event("Ünïcode", "grüße".encode(), (), "id-1", "/source", {"subject": "s", "time": "t"}, "key"),
+            Event("Ünïcode", "grüße".encode(), (), "id-1", "/source", {"subject": "s", "tenant": "t"}, "key"),
             Event("Message", b"body", ("a:1",), "id-2", "", {}, "other", b"\x00Sp", Encoding.DATA),
             Event("Message", b"\x00Sw", (), "id-3", encoding=Encoding.AMQP),
         ], AppendCondition(Query.where(types=["Never"])), partition=3)  # fmt: skip

@@ -50,7 +50,7 @@ def events(count: int, seed: int = 0, **fields: Any) -> list[Event]:
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"source": "shop", "group_key": "größe"},
-    {"attributes": {"subject": "s", "time": "t"}, "envelope": b"\0Sp", "encoding": Encoding.AMQP},
+    {"attributes": {"subject": "s", "tenant": "t"}, "envelope": b"\0Sp", "encoding": Encoding.AMQP},
 ]
 
 

@@ -10,8 +10,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
 from operator import is_not
+from types import MappingProxyType
 from typing import TypeVar
 
+from .attribute_rules import RULES
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
@@ -50,6 +52,10 @@ _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
+_SEEN_NAMES_MAX = 4096
+_SEEN_NAMES_CHARS_MAX = 1024
+_MAPPINGS = (dict, MappingProxyType)
+_Names = tuple[str, ...]
 
 
 _T = TypeVar("_T")
@@ -216,20 +222,36 @@ def _is_new_type(type: str) -> bool:
 
 def _plain_chars(attributes: Mapping[str, str]) -> int | None:
     """How many characters attributes have that are plainly fit; None where it takes a closer look."""
-    if attributes.__class__ is not dict or len(attributes) > ATTRIBUTES_MAX:
+    if attributes.__class__ not in _MAPPINGS or len(attributes) > ATTRIBUTES_MAX:
         return None
     try:
-        names, texts = "".join(attributes), "".join(attributes.values())
-        if (
-            texts.isprintable()
-            and (len(texts) <= ATTRIBUTE_CHARS_MAX or max(map(len, attributes.values())) <= ATTRIBUTE_CHARS_MAX)
-            and all(map(ATTRIBUTE_NAME.fullmatch, attributes))
-            and _RESERVED_ATTRIBUTES.isdisjoint(attributes)
-        ):
-            return len(names) + len(texts)
-    except TypeError:
-        pass  # a name or a value is no string
-    return None
+        chars, ruled = _seen_names.get(names := tuple(attributes)) or _new_names(names)
+        texts = "".join(attributes.values())
+        if not texts.isprintable():
+            return None
+        if len(texts) > ATTRIBUTE_CHARS_MAX and max(map(len, attributes.values())) > ATTRIBUTE_CHARS_MAX:
+            return None
+        for name in ruled:
+            if RULES[name](attributes[name]):
+                return None
+    except (TypeError, ValueError):
+        return None  # a name or a value is no string, or a name is unfit
+    return chars + len(texts)
+
+
+def _new_names(names: _Names) -> tuple[int, _Names]:
+    """How many characters the names of an event's attributes have, and those whose values have a rule.
+
+    Raises ValueError, TypeError: one of them is unfit.
+    """
+    if any(map(check_attribute_name, names)):
+        raise ValueError("the name of an attribute is unfit")
+    found = sum(map(len, names)), tuple([name for name in names if name in RULES])
+    if found[0] <= _SEEN_NAMES_CHARS_MAX:
+        if len(_seen_names) >= _SEEN_NAMES_MAX:
+            _seen_names.clear()
+        _seen_names[names] = found
+    return found
 
 
 def check_type(type: str) -> str | None:
@@ -277,6 +299,15 @@ def check_attribute_name(name: str) -> str | None:
     return None
 
 
+def check_attribute_value(name: str, value: str) -> str | None:
+    """What is wrong with the value of an attribute of that name, or None."""
+    if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
+        problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
+        return f"{problem}, {show(value)} given"
+    rule = RULES.get(name)
+    return None if rule is None else rule(value)
+
+
 def has_controls(text: str) -> bool:
     """Whether a text has control characters (or lone surrogates), which no label of an event may have."""
     return not text.isprintable() and _UNFIT.search(text) is not None
@@ -284,6 +315,8 @@ def has_controls(text: str) -> bool:
 
 _seen_types: set[str] = set()
 _seen_tags: set[str] = set()
+_seen_names: dict[_Names, tuple[int, _Names]] = {}
+"""By the names of an event's attributes: as `_new_names`."""
 
 
 def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> int:
@@ -407,7 +440,6 @@ def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
     for name, value in attributes.items():
         if fault := check_attribute_name(name):
             raise InvalidEvent(fault, where)
-        if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
-            problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
-            raise InvalidEvent(f"{problem}, {show(value)} given", f"{where}.{name}")
+        if fault := check_attribute_value(name, value):
+            raise InvalidEvent(fault, f"{where}.{name}")
     return sum(len(name) + len(value) for name, value in attributes.items())

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.attribute_rules import RULES
 from ...core.errors import InvalidEvent, TooLarge
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
 from ...core.identifier import uuid7s
@@ -51,6 +52,7 @@ from .columns import (
     lengths_of,
     numbers_of,
     offsets_of,
+    parts_of,
     sizes_of,
 )
 from .schema import check_schema, is_list
@@ -355,7 +357,21 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes.astype(np.int64)
     if len(_distinct(places)) != len(places):  # a name comes twice in one event
         raise Unclear
+    _check_rules(terms, codes, values)
     return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
+
+
+def _check_rules(names: pa.StringArray, codes: npt.NDArray[np.int32], values: pa.StringArray) -> None:
+    """Raises Unclear where the value of an attribute breaks the rule that its name has."""
+    for code, name in enumerate(names.to_pylist()):
+        rule = RULES.get(name)
+        if rule is not None:
+            given = values.filter(array_of(codes == code))
+            if name != "time":  # seldom the same twice
+                given = given.unique()
+            for part in parts_of(given):
+                if any(map(rule, part)):
+                    raise Unclear
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
