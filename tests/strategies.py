@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 
 from headwater.core import Encoding, SequencedEvent
 
+from .builders import as_message
+
 stored_events = st.builds(
     SequencedEvent,
     sequence_number=st.integers(1, 10**18 - 1),
@@ -18,5 +20,5 @@ stored_events = st.builds(
     group_key=st.sampled_from(["", "g"]),
     envelope=st.binary(max_size=3),
     encoding=st.sampled_from(Encoding),
-)
+).map(as_message)
 """Events with something, or nothing, in any field."""

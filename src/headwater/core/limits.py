@@ -17,7 +17,7 @@ from .attribute_rules import RULES
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
-from .message_check import check_messages
+from .message.validity import message_fault
 from .quoting import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
@@ -56,36 +56,55 @@ _SEEN_NAMES_MAX = 4096
 _SEEN_NAMES_CHARS_MAX = 1024
 _MAPPINGS = (dict, MappingProxyType)
 _Names = tuple[str, ...]
+_Payloads = Sequence[bytes]
 
 
 _T = TypeVar("_T")
 
 
 class EventColumns:
-    """Checked events as columns of one length: how an append travels from here to the log."""
+    """Checked events as columns of one length: how an append travels from here to the log.
+
+    `check_append` makes them, `core.alike`, and `formats.arrow.events`, which keeps the same rules in columns of Arrow.
+    """
 
     __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "sources",
                  "tags", "types")  # fmt: skip
 
-    def __init__(
-        self,
+    types: Sequence[str]
+    data: _Payloads
+    tags: Sequence[tuple[str, ...]]
+    ids: Sequence[str]
+    sources: Sequence[str]
+    attributes: Sequence[Mapping[str, str]]
+    group_keys: Sequence[str]
+    envelopes: _Payloads
+    encodings: Sequence[Encoding]
+    count: int
+    bytes: int
+    """About how much the events take: what admission and grouping count."""
+
+    @staticmethod
+    def unchecked(
         types: Sequence[str],
-        data: Sequence[bytes],
+        data: _Payloads,
         tags: Sequence[tuple[str, ...]],
         ids: Sequence[str],
         sources: Sequence[str],
         attributes: Sequence[Mapping[str, str]],
         group_keys: Sequence[str],
-        envelopes: Sequence[bytes],
+        envelopes: _Payloads,
         encodings: Sequence[Encoding],
         bytes: int,
-    ) -> None:
-        self.types, self.data, self.tags, self.ids, self.sources = types, data, tags, ids, sources
-        self.attributes, self.group_keys, self.envelopes = attributes, group_keys, envelopes
-        self.encodings = encodings
-        self.count = len(types)
-        self.bytes = bytes
-        """About how much the events take: what admission and grouping count."""
+    ) -> EventColumns:
+        """Columns of events that the caller vouches for: the gate, and who writes what no client gave."""
+        made = EventColumns()
+        made.types, made.data, made.tags, made.ids, made.sources = types, data, tags, ids, sources
+        made.attributes, made.group_keys, made.envelopes = attributes, group_keys, envelopes
+        made.encodings = encodings
+        made.count = len(types)
+        made.bytes = bytes
+        return made
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """Those of the events, in that order."""
@@ -93,7 +112,7 @@ class EventColumns:
         def taken(column: Sequence[_T]) -> Sequence[_T]:
             return [column[index] for index in indexes]
 
-        return EventColumns(
+        return EventColumns.unchecked(
             taken(self.types),
             taken(self.data),
             taken(self.tags),
@@ -109,7 +128,7 @@ class EventColumns:
     @staticmethod
     def none() -> EventColumns:
         """No events: what a mark that ends an empty batch goes with."""
-        return EventColumns((), (), (), (), (), (), (), (), (), 0)
+        return EventColumns.unchecked((), (), (), (), (), (), (), (), (), 0)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
@@ -130,7 +149,7 @@ class EventColumns:
     def of_objects(groups: Sequence[EventColumns]) -> EventColumns:
         """As `join`, with a Python object for each value."""
         flat = chain.from_iterable
-        return EventColumns(
+        return EventColumns.unchecked(
             list(flat([group.types for group in groups])),
             list(flat([group.data for group in groups])),
             list(flat([group.tags for group in groups])),
@@ -148,7 +167,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
 
     `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
-    `are_messages_checked`: those of them that are messages of AMQP were looked at already.
+    `are_messages_checked`: those that are messages came over AMQP, and were looked at as they were read.
 
     Raises InvalidEvent or TooLarge with the path of the first culprit.
     """
@@ -171,13 +190,13 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
     _check_encodings(encodings)
     if not are_messages_checked:
-        check_messages(data, envelopes, encodings)
+        _check_messages(data, envelopes, encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple([id or next(fresh) for id in ids])
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
-    return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
+    return EventColumns.unchecked(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
@@ -416,6 +435,22 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
             problem = f"a string of at most {chars_max} characters without control characters is expected"
             raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
     raise AssertionError("a column is unfit, but none of its values")
+
+
+def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings: Sequence[Encoding]) -> None:
+    if any(envelopes) or any(encodings):
+        for index, (content, envelope, encoding) in enumerate(zip(data, envelopes, encodings, strict=True)):
+            if envelope or encoding:
+                check_message(index, content, envelope, encoding)
+
+
+def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) -> None:
+    """Raises InvalidEvent if the event of that index, which is a message of AMQP, cannot be decoded by every receiver.
+
+    It is handed to them as it is, and most of their libraries lose their connection over one that they cannot decode.
+    """
+    if (fault := message_fault(envelope, data, bool(encoding))) is not None:
+        raise InvalidEvent(f"no message of AMQP: {fault}", f"events[{index}].{'data' if encoding else 'envelope'}")
 
 
 def _check_encodings(column: Sequence[Encoding]) -> None:

@@ -21,6 +21,7 @@ from headwater.formats.arrow.columns import EVENT_SCHEMA, ArrowColumns
 from headwater.formats.arrow.events import appends_of, columns_of
 from headwater.formats.arrow.tables import SCHEMA, record_batch
 
+from ...builders import WHOLE_MESSAGE, around
 from ...core.test_attribute_rules import NO_TIMES, TIMES
 from ...strategies import stored_events
 
@@ -60,12 +61,18 @@ def one_event(
     )
 
 
-fit = one_event(good_tags, st.sampled_from(["a", "Größe", "x" * 99]), names, st.sampled_from([None, 0, 1]), good_values)
+fit = one_event(
+    good_tags, st.sampled_from(["a", "Größe", "x" * 99]), names, st.sampled_from([None, 0]), good_values
+).map(lambda fields: {**fields, "envelope": fields["envelope"] and b""})
+whole = fit.map(lambda fields: {**fields, "data": WHOLE_MESSAGE, "encoding": 1})
+message = fit.map(lambda fields: {**fields, "data": b"x", "envelope": around(b"x")})
 unfit = one_event(
     tags | st.none(), bad_labels, bad_names, st.sampled_from([None, 0, 1, 2, -1]), {**good_values, **bad_values}
 ) | fit.map(lambda fields: {**fields, "type": None})  # fmt: skip
 many_tags = fit.map(lambda fields: {**fields, "tags": [f"t:{n}" for n in range(129)]})
-batches = st.lists(fit, min_size=1, max_size=5) | st.lists(fit | unfit | many_tags, min_size=1, max_size=3)
+batches = st.lists(fit | whole | message, min_size=1, max_size=5) | st.lists(
+    fit | message | unfit | many_tags, min_size=1, max_size=3
+)
 layouts = st.fixed_dictionaries(
     {
         "text": st.sampled_from(TEXTS),

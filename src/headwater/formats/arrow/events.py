@@ -34,12 +34,12 @@ from ...core.limits import (
     TYPE_CHARS_MAX,
     EventColumns,
     check_attribute_name,
+    check_message,
     has_controls,
     show,
 )
 from ...core.log import ArrowBatch
 from ...core.loop.append_builder import PART_EVENTS, AppendBuilder
-from ...core.message_check import check_message, checks_messages
 from ...core.settings import LogSettings
 from .columns import (
     EVENT_SCHEMA,
@@ -139,8 +139,7 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     encodings = _encoding_column(batch)
-    if checks_messages():
-        _check_messages(data, envelopes, encodings)
+    _check_messages(data, envelopes, encodings)
     columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, encodings]
     return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size)
 
