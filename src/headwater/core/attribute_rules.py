@@ -14,10 +14,12 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from .quoting import show
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
-_is_plain_time = re.compile(
-    rf"(?!0000)\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T{_CLOCK}:[0-5]\d(?:\.\d+)?Z", re.ASCII
-).fullmatch
-"""The usual form, of a day that each month has."""
+PLAIN_TIME = (
+    r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
+    rf"T{_CLOCK}:[0-5]\d(?:\.\d+)?Z"
+)
+"""The usual form, of a day that each month has: an expression as Python and RE2 have it. It is surely taken."""
+_is_plain_time = re.compile(PLAIN_TIME, re.ASCII).fullmatch
 _TIME = re.compile(
     rf"(?P<date>\d{{4}}-\d\d-\d\d)[Tt](?P<minute>{_CLOCK}):(?:[0-5]\d|(?P<leap>60))(?:\.\d+)?"
     rf"(?:[Zz]|(?P<sign>[+-])(?P<offset>{_CLOCK}))",

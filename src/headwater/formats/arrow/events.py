@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core.attribute_rules import RULES
+from ...core.attribute_rules import PLAIN_TIME, RULES
 from ...core.errors import InvalidEvent, TooLarge
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
 from ...core.identifier import uuid7s
@@ -366,7 +366,9 @@ def _check_rules(names: pa.StringArray, codes: npt.NDArray[np.int32], values: pa
         rule = RULES.get(name)
         if rule is not None:
             given = values.filter(array_of(codes == code))
-            if name != "time":  # seldom the same twice
+            if name == "time":  # seldom the same twice
+                given = given.filter(pc.invert(pc.match_substring_regex(given, f"^(?:{PLAIN_TIME})$")))
+            else:
                 given = given.unique()
             for part in parts_of(given):
                 if any(map(rule, part)):
