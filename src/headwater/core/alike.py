@@ -1,7 +1,7 @@
 """Messages that differ in message-id and data alone, through the gate: their common form is checked once.
 
-Those that follow with the same bytes around message-id and data are compared, and their ids looked at: a tenth of the
-time that checking each takes. What comes out is what `limits.check_append` would make of them, column by column.
+The next ones with the same bytes around message-id and data are compared, and their ids looked at: a tenth of the time
+that a check of each takes. The result is that of `limits.check_append`, column by column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the attributes that CloudEvents defines may say, where an event has them (CloudEvents 1.0.2, 3.1).
 
 Other attributes are any text. Readers parse these four: many refuse a whole batch over one that breaks its rule. Two
-forms that breaks the standard's word are taken all the same, because clients send them and every reader copes: a
-`datacontenttype` that is no media type, and a `dataschema` that is relative, or has letters beyond ASCII.
+forms against the standard's word are taken, because clients send them and every reader copes: a `datacontenttype` that
+is no media type, and a `dataschema` that is relative, or has letters beyond ASCII.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _URI_REFERENCE = re.compile(
 
 
 def check_time(text: str) -> str | None:
-    """What is wrong with a time of RFC 3339, or None: there is such a date, and a leap second ends a month in UTC."""
+    """Why a text is no time of RFC 3339, or None: there is such a date, and a leap second ends a month in UTC."""
     if _is_plain_time(text) or _exists(text):
         return None
     return f"a time of RFC 3339 is expected, {show(text)} given"
@@ -79,4 +79,4 @@ RULES: Mapping[str, Callable[[str], str | None]] = {
     "datacontenttype": _check_not_empty,
     "dataschema": _check_schema,
 }
-"""By the attribute's name: what is wrong with its value, or None."""
+"""By the attribute's name: why its value is refused, or None."""

@@ -167,7 +167,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
 
     `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
-    `are_messages_checked`: those that are messages came over AMQP, and were looked at as they were read.
+    `are_messages_checked`: messages came over AMQP, and were looked at as they were read.
 
     Raises InvalidEvent or TooLarge with the path of the first culprit.
     """
@@ -319,7 +319,7 @@ def check_attribute_name(name: str) -> str | None:
 
 
 def check_attribute_value(name: str, value: str) -> str | None:
-    """What is wrong with the value of an attribute of that name, or None."""
+    """Why an attribute of that name may not have this value, or None."""
     if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
         problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
         return f"{problem}, {show(value)} given"

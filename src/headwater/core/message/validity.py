@@ -67,7 +67,7 @@ _PROPERTIES_CODES: Final = (
     _ID, _BINARY, _STRING, _STRING, _STRING, _ID, _SYMBOL, _SYMBOL, _TIMESTAMP, _TIMESTAMP, _STRING, _UINT, _STRING,
 )  # fmt: skip
 Places = Sequence[int]
-"""Where the fields of the properties begin, those that there are, and where the last one ends."""
+"""Where each given field of the properties begins, and where the last one ends."""
 _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 _ULONGS: Final = (0x44, 0x53, 0x80)
 
