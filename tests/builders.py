@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from headwater.core import AppendCondition, Event, EventLog, Query, SequencedEvent
 from headwater.core.errors import EventLogError
 
+_E = TypeVar("_E", Event, SequencedEvent)
+
 
 def event(type: str = "OrderPlaced", *tags: str, data: bytes = b"", **fields: Any) -> Event:
     """An event of that type with those tags."""
     return Event(type, data, tags, **fields)
+
+
+WHOLE_MESSAGE = b"\0Sw@"
+"""A message whose body is null."""
+
+
+def around(data: bytes) -> bytes:
+    """The envelope of a message that has no more than these data."""
+    return b"\0Su\xb0" + len(data).to_bytes(4)
+
+
+def as_message(given: _E) -> _E:
+    """The event, with a message that every receiver can decode where it is one."""
+    if given.encoding:
+        return given._replace(data=b"\0Sw\xb0" + len(given.data).to_bytes(4) + given.data, envelope=b"")
+    return given._replace(envelope=around(given.data)) if given.envelope else given
 
 
 def fill(log: EventLog, count: int, *tags: str) -> None:

@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 
 from headwater.core import Encoding, SequencedEvent
 
+from .builders import as_message
+
 stored_events = st.builds(
     SequencedEvent,
     sequence_number=st.integers(1, 10**18 - 1),
@@ -14,9 +16,9 @@ stored_events = st.builds(
     tags=st.lists(st.sampled_from(["a:1", "b", "c:2"]), unique=True).map(sorted).map(tuple),
     id=st.uuids().map(str),
     source=st.sampled_from(["", "shop"]),
-    attributes=st.dictionaries(st.sampled_from(["subject", "time"]), st.text("ab é", max_size=3)),
+    attributes=st.dictionaries(st.sampled_from(["comment", "tenant"]), st.text("ab é", max_size=3)),
     group_key=st.sampled_from(["", "g"]),
     envelope=st.binary(max_size=3),
     encoding=st.sampled_from(Encoding),
-)
+).map(as_message)
 """Events with something, or nothing, in any field."""

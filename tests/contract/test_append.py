@@ -44,7 +44,7 @@ def test_every_field_comes_back(log: EventLog, clock: ManualClock) -> None:
         source="https://example.org/orders?x=1",
         attributes={"subject": "order 17", "time": "2013-01-01T05:15:00Z", "datacontenttype": "application/json"},
         group_key="customer 4",
-        envelope=b"\x00\x53\x73\xc0\x00",
+        envelope=b"\x00\x53\x73\xc0\x01\x00\x00\x53\x75\xb0\x00\x00\x01\x00",
         encoding=Encoding.DATA,
     )
     log.append([given])
@@ -84,9 +84,9 @@ def test_a_payload_of_the_largest_size_is_taken_and_one_byte_more_is_not(log: Ev
 
 def test_data_and_envelope_share_one_limit(log_factory: LogFactory) -> None:
     log = log_factory(event_bytes_max=1024)
-    log.append([event("A", data=bytes(1000), envelope=bytes(24))])
+    log.append([event("A", data=bytes(1000), envelope=b"\0Ss\xc0\x0b\x01\xa1\x0812345678\0Su\xb0\0\0\x03\xe8")])
     with refusal(TooLarge(1025, 1024, "bytes", "events[0].data")):
-        log.append([event("A", data=bytes(1000), envelope=bytes(25))])
+        log.append([event("A", data=bytes(1000), envelope=b"\0Ss\xc0\x0c\x01\xa1\x09123456789\0Su\xb0\0\0\x03\xe8")])
 
 
 def test_texts_of_any_script_come_back(log: EventLog) -> None:

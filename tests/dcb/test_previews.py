@@ -13,6 +13,9 @@ from headwater.core.limits import APPEND_BYTES_MAX
 FLIGHT = "✈ Zürich \u202e 🛫"
 
 
+ENVELOPE = b"\0Ss\xd0\0\0\3\xdb\0\0\0\1\xb1\0\0\3\xd2" + b"x" * 978 + b"\0Su\xa0\4"
+
+
 @pytest.fixture
 def filled(client, store):
     store.open("courses").append([
@@ -21,7 +24,7 @@ def filled(client, store):
         Event("T", b"text, and then \xff\xfe", id="3"),
         Event("T", b"\xff\xfe\xfd", id="4", source="/s"),
         Event("T", b"", id="5"),
-        Event("T", b"body", id="6", envelope=b"x" * 1000, encoding=Encoding.AMQP),
+        Event("T", b"body", id="6", envelope=ENVELOPE, encoding=Encoding.AMQP),
     ])  # fmt: skip
     return client
 

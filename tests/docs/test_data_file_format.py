@@ -109,9 +109,9 @@ def test_independent_reader_reads_what_the_engine_wrote(tmp_path):
             [Event("Tagged", b"\0\xff", ("a:1", "b", "c:ü")), Event("Untagged", b"2"), Event("Tagged", b"", ("b",))]
         )
         log.append([
-            Event("Ünïcode", "grüße".encode(), (), "id-1", "/source", {"subject": "s", "time": "t"}, "key"),
-            Event("Message", b"body", ("a:1",), "id-2", "", {}, "other", b"\x00Sp", Encoding.DATA),
-            Event("Message", b"\x00Sw", (), "id-3", encoding=Encoding.AMQP),
+            Event("Ünïcode", "grüße".encode(), (), "id-1", "/source", {"subject": "s", "tenant": "t"}, "key"),
+            Event("Message", b"body", ("a:1",), "id-2", "", {}, "other", b"\x00Su\xa0\x04", Encoding.DATA),
+            Event("Message", b"\x00Sw@", (), "id-3", encoding=Encoding.AMQP),
         ], AppendCondition(Query.where(types=["Never"])), partition=3)  # fmt: skip
         log.append([Event("Many", str(number).encode(), (f"n:{number % 7}",)) for number in range(500)])
         expected = [event._asdict() | {"attributes": dict(event.attributes)} for event in log.read()]

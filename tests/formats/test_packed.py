@@ -57,7 +57,7 @@ def test_fields_without_content_are_left_out_of_an_append() -> None:
         ("A", b"x", ("a:1",), "1"),
         ("B", b"", (), "2"),
     ]
-    with_key = [events[0], events[1]._replace(group_key="k", encoding=Encoding.AMQP)]
+    with_key = [events[0], events[1]._replace(group_key="k", data=b"\0Sw@", encoding=Encoding.AMQP)]
     assert [len(row) for row in packed.event_rows(check_append(with_key, LogSettings().event_bytes_max))] == [9, 9]
 
 

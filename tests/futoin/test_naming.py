@@ -67,8 +67,8 @@ def test_data_that_is_not_json_travels_as_base64(peer: Any, data: bytes) -> None
 
 
 def test_an_amqp_message_without_one_payload_travels_as_base64(peer: Any) -> None:
-    peer.log.append([Event("amqp.message", b"7", encoding=Encoding.AMQP)])
-    assert events(peer) == [("OTHER", {"type": "amqp.message", "data": {"data_base64": "Nw=="}})]
+    peer.log.append([Event("amqp.message", b"\0Sw@", encoding=Encoding.AMQP)])
+    assert events(peer) == [("OTHER", {"type": "amqp.message", "data": {"data_base64": "AFN3QA=="}})]
 
 
 def test_very_many_wanted_types_are_looked_at_one_by_one(foreign: Any) -> None:

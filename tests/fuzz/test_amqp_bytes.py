@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.amqp.protocol.codec import DecodeError, decode, encode, skip
+from headwater.amqp.protocol.codec import DecodeError, decode, encode
 from headwater.amqp.protocol.message import (
     DATA,
     DATAS,
@@ -69,6 +69,7 @@ from headwater.amqp.protocol.types import (
     ULong,
     UShort,
 )
+from headwater.core.message.values import skip
 
 SCALARS = [
     None, True, UByte(1), UShort(2), UInt(0), UInt(3), UInt(70000), ULong(4), -1, 2**40, Float(1.5), 2.5, Char("c"),

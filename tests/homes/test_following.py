@@ -123,11 +123,11 @@ def test_what_the_primary_appends_is_read_from_a_replica(first: Server, join: Jo
 
 def test_a_copy_says_of_frames_what_the_home_says(first: Server, join: Join) -> None:
     add(first.orders, 1)
-    first.orders.append_columns(EventColumns(*zip(event(id="old"), strict=True), 100))
+    first.orders.append_columns(EventColumns.unchecked(*zip(event(id="old"), strict=True), 100))
     add(first.orders, 1, begin=1)
     replica = join("a")
     assert [frame.is_gated for frame in replica.orders.frames.read(0)] == [True, False, True]
-    first.orders.append_columns(EventColumns(*zip(event(id="older"), strict=True), 100))
+    first.orders.append_columns(EventColumns.unchecked(*zip(event(id="older"), strict=True), 100))
     replica.follow()
     assert [frame.is_gated for frame in replica.orders.frames.read(0)] == [True, False, True, False]
 

@@ -26,6 +26,7 @@ from headwater.storage.index.postings import KEY, PARTITION, TAG, TYPE, ActivePo
 from headwater.storage.index.runs import RunPostings
 from headwater.storage.memory import MemoryLog
 
+from ..builders import as_message
 from .builders import CHAIN, SEED
 
 COUNT = ARROW_MIN * 3
@@ -34,14 +35,16 @@ COUNT = ARROW_MIN * 3
 def events(count: int, seed: int = 0, **fields: Any) -> list[Event]:
     chance = random.Random(seed)
     return [
-        Event(
-            type=f"Type{chance.randrange(5)}",
-            data=chance.randbytes(chance.randrange(20)),
-            tags=tuple(sorted({f"a:{chance.randrange(300)}", f"b:ö{n % 2}" if n % 7 else "b", f"c:{n % 3}"}))
-            if n % 11
-            else (),
-            id=f"{seed}-{n}",
-            **{name: value if n % 3 else getattr(Event("T"), name) for name, value in fields.items()},
+        as_message(
+            Event(
+                type=f"Type{chance.randrange(5)}",
+                data=chance.randbytes(chance.randrange(20)),
+                tags=tuple(sorted({f"a:{chance.randrange(300)}", f"b:ö{n % 2}" if n % 7 else "b", f"c:{n % 3}"}))
+                if n % 11
+                else (),
+                id=f"{seed}-{n}",
+                **{name: value if n % 3 else getattr(Event("T"), name) for name, value in fields.items()},
+            )
         )
         for n in range(count)
     ]
@@ -50,7 +53,7 @@ def events(count: int, seed: int = 0, **fields: Any) -> list[Event]:
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"source": "shop", "group_key": "größe"},
-    {"attributes": {"subject": "s", "time": "t"}, "envelope": b"\0Sp", "encoding": Encoding.AMQP},
+    {"attributes": {"subject": "s", "tenant": "t"}, "encoding": Encoding.AMQP},
 ]
 
 

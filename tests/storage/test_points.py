@@ -21,6 +21,7 @@ from headwater.storage.read import reader
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments import segment, segment_log
 
+from ..builders import as_message
 from .builders import change, engine, event, numbers
 from .index.test_postings import active
 
@@ -30,12 +31,12 @@ kinds = st.fixed_dictionaries(
     optional={
         "tags": st.lists(st.sampled_from(TAGS), max_size=5).map(tuple),
         "source": st.sampled_from(["/here", "/dort/ü"]),
-        "attributes": st.dictionaries(st.sampled_from(["subject", "other"]), st.text("xyzü", min_size=1, max_size=5)),
+        "attributes": st.dictionaries(st.sampled_from(["comment", "other"]), st.text("xyzü", min_size=1, max_size=5)),
         "group_key": st.sampled_from(["k1", "k2"]),
         "envelope": st.binary(max_size=20),
         "encoding": st.sampled_from([Encoding.DATA, Encoding.AMQP]),
     },
-)
+).map(lambda fields: as_message(Event(**fields))._asdict())
 appends = st.lists(
     st.one_of(st.lists(kinds, min_size=1, max_size=1), st.lists(kinds, min_size=1, max_size=40)),
     min_size=1,

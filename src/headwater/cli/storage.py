@@ -62,8 +62,6 @@ def check(
     Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
     if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
     """
-    from ..amqp.messages.validity import message_fault
-    from ..core.message_check import messages_checked
     from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ..storage.append.clock import show_ms
 
@@ -83,7 +81,7 @@ def check(
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
             click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
-    with _progress("checking") as progress, messages_checked(message_fault):
+    with _progress("checking") as progress:
         report = check_directory(config.data, progress)
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))

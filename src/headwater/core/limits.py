@@ -10,12 +10,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
 from operator import is_not
+from types import MappingProxyType
 from typing import TypeVar
 
+from .attribute_rules import RULES
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
-from .message_check import check_messages, checks_messages
+from .message.validity import message_fault
 from .quoting import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
@@ -50,40 +52,64 @@ _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
+_SEEN_NAMES_MAX = 4096
+_SEEN_NAMES_CHARS_MAX = 1024
+_MAPPINGS = (dict, MappingProxyType)
+_Names = tuple[str, ...]
+_Payloads = Sequence[bytes]
 
 
 _T = TypeVar("_T")
 
 
 class EventColumns:
-    """Checked events as columns of one length: how an append travels from here to the log."""
+    """Checked events as columns of one length: how an append travels from here to the log.
+
+    `check_append` makes them, `core.alike`, and `formats.arrow.events`, which keeps the same rules in columns of Arrow.
+    """
 
     __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "is_gated",
                  "sources", "tags", "types")  # fmt: skip
 
-    def __init__(
-        self,
+    types: Sequence[str]
+    data: _Payloads
+    tags: Sequence[tuple[str, ...]]
+    ids: Sequence[str]
+    sources: Sequence[str]
+    attributes: Sequence[Mapping[str, str]]
+    group_keys: Sequence[str]
+    envelopes: _Payloads
+    encodings: Sequence[Encoding]
+    count: int
+    bytes: int
+    """About how much the events take: what admission and grouping count."""
+    is_gated: bool
+    """Whether all of them passed all checks, also those of messages: then no reader checks them again."""
+
+    @staticmethod
+    def unchecked(
         types: Sequence[str],
-        data: Sequence[bytes],
+        data: _Payloads,
         tags: Sequence[tuple[str, ...]],
         ids: Sequence[str],
         sources: Sequence[str],
         attributes: Sequence[Mapping[str, str]],
         group_keys: Sequence[str],
-        envelopes: Sequence[bytes],
+        envelopes: _Payloads,
         encodings: Sequence[Encoding],
         bytes: int,
         *,
         is_gated: bool = False,
-    ) -> None:
-        self.types, self.data, self.tags, self.ids, self.sources = types, data, tags, ids, sources
-        self.attributes, self.group_keys, self.envelopes = attributes, group_keys, envelopes
-        self.encodings = encodings
-        self.count = len(types)
-        self.bytes = bytes
-        """About how much the events take: what admission and grouping count."""
-        self.is_gated = is_gated
-        """Whether all of them passed all checks, also those of messages: then no reader checks them again."""
+    ) -> EventColumns:
+        """Columns of events that the caller vouches for: the gate, or the writer of what no client gave."""
+        made = EventColumns()
+        made.types, made.data, made.tags, made.ids, made.sources = types, data, tags, ids, sources
+        made.attributes, made.group_keys, made.envelopes = attributes, group_keys, envelopes
+        made.encodings = encodings
+        made.count = len(types)
+        made.bytes = bytes
+        made.is_gated = is_gated
+        return made
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """Those of the events, in that order."""
@@ -91,7 +117,7 @@ class EventColumns:
         def taken(column: Sequence[_T]) -> Sequence[_T]:
             return [column[index] for index in indexes]
 
-        return EventColumns(
+        return EventColumns.unchecked(
             taken(self.types),
             taken(self.data),
             taken(self.tags),
@@ -108,7 +134,7 @@ class EventColumns:
     @staticmethod
     def none() -> EventColumns:
         """No events: what a mark that ends an empty batch goes with."""
-        return EventColumns((), (), (), (), (), (), (), (), (), 0, is_gated=True)
+        return EventColumns.unchecked((), (), (), (), (), (), (), (), (), 0, is_gated=True)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
@@ -129,7 +155,7 @@ class EventColumns:
     def of_objects(groups: Sequence[EventColumns]) -> EventColumns:
         """As `join`, with a Python object for each value."""
         flat = chain.from_iterable
-        return EventColumns(
+        return EventColumns.unchecked(
             list(flat([group.types for group in groups])),
             list(flat([group.data for group in groups])),
             list(flat([group.tags for group in groups])),
@@ -148,7 +174,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
 
     `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
-    `are_messages_checked`: those of them that are messages of AMQP were looked at already.
+    `are_messages_checked`: messages came over AMQP, and were looked at as they were read.
 
     Raises InvalidEvent or TooLarge with the path of the first culprit.
     """
@@ -171,15 +197,14 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
     _check_encodings(encodings)
     if not are_messages_checked:
-        check_messages(data, envelopes, encodings)
+        _check_messages(data, envelopes, encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple([id or next(fresh) for id in ids])
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
-    is_gated = are_messages_checked or checks_messages() or not (any(envelopes) or any(encodings))
-    return EventColumns(
-        types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size, is_gated=is_gated
+    return EventColumns.unchecked(
+        types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size, is_gated=True
     )
 
 
@@ -225,20 +250,36 @@ def _is_new_type(type: str) -> bool:
 
 def _plain_chars(attributes: Mapping[str, str]) -> int | None:
     """How many characters attributes have that are plainly fit; None where it takes a closer look."""
-    if attributes.__class__ is not dict or len(attributes) > ATTRIBUTES_MAX:
+    if attributes.__class__ not in _MAPPINGS or len(attributes) > ATTRIBUTES_MAX:
         return None
     try:
-        names, texts = "".join(attributes), "".join(attributes.values())
-        if (
-            texts.isprintable()
-            and (len(texts) <= ATTRIBUTE_CHARS_MAX or max(map(len, attributes.values())) <= ATTRIBUTE_CHARS_MAX)
-            and all(map(ATTRIBUTE_NAME.fullmatch, attributes))
-            and _RESERVED_ATTRIBUTES.isdisjoint(attributes)
-        ):
-            return len(names) + len(texts)
-    except TypeError:
-        pass  # a name or a value is no string
-    return None
+        chars, ruled = _seen_names.get(names := tuple(attributes)) or _new_names(names)
+        texts = "".join(attributes.values())
+        if not texts.isprintable():
+            return None
+        if len(texts) > ATTRIBUTE_CHARS_MAX and max(map(len, attributes.values())) > ATTRIBUTE_CHARS_MAX:
+            return None
+        for name in ruled:
+            if RULES[name](attributes[name]):
+                return None
+    except (TypeError, ValueError):
+        return None  # a name or a value is no string, or a name is unfit
+    return chars + len(texts)
+
+
+def _new_names(names: _Names) -> tuple[int, _Names]:
+    """How many characters the names of an event's attributes have, and those whose values have a rule.
+
+    Raises ValueError, TypeError: one of them is unfit.
+    """
+    if any(map(check_attribute_name, names)):
+        raise ValueError("the name of an attribute is unfit")
+    found = sum(map(len, names)), tuple([name for name in names if name in RULES])
+    if found[0] <= _SEEN_NAMES_CHARS_MAX:
+        if len(_seen_names) >= _SEEN_NAMES_MAX:
+            _seen_names.clear()
+        _seen_names[names] = found
+    return found
 
 
 def check_type(type: str) -> str | None:
@@ -286,6 +327,15 @@ def check_attribute_name(name: str) -> str | None:
     return None
 
 
+def check_attribute_value(name: str, value: str) -> str | None:
+    """Why an attribute of that name may not have this value, or None."""
+    if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
+        problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
+        return f"{problem}, {show(value)} given"
+    rule = RULES.get(name)
+    return None if rule is None else rule(value)
+
+
 def has_controls(text: str) -> bool:
     """Whether a text has control characters (or lone surrogates), which no label of an event may have."""
     return not text.isprintable() and _UNFIT.search(text) is not None
@@ -293,6 +343,8 @@ def has_controls(text: str) -> bool:
 
 _seen_types: set[str] = set()
 _seen_tags: set[str] = set()
+_seen_names: dict[_Names, tuple[int, _Names]] = {}
+"""By the names of an event's attributes: as `_new_names`."""
 
 
 def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> int:
@@ -394,6 +446,22 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
     raise AssertionError("a column is unfit, but none of its values")
 
 
+def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings: Sequence[Encoding]) -> None:
+    if any(envelopes) or any(encodings):
+        for index, (content, envelope, encoding) in enumerate(zip(data, envelopes, encodings, strict=True)):
+            if envelope or encoding:
+                check_message(index, content, envelope, encoding)
+
+
+def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) -> None:
+    """Raises InvalidEvent if the event of that index, which is a message of AMQP, cannot be decoded by every receiver.
+
+    It is handed to them as it is, and most of their libraries lose their connection over one that they cannot decode.
+    """
+    if (fault := message_fault(envelope, data, bool(encoding))) is not None:
+        raise InvalidEvent(f"no message of AMQP: {fault}", f"events[{index}].{'data' if encoding else 'envelope'}")
+
+
 def _check_encodings(column: Sequence[Encoding]) -> None:
     try:
         fit = set(column) <= {Encoding.DATA, Encoding.AMQP}
@@ -416,7 +484,6 @@ def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
     for name, value in attributes.items():
         if fault := check_attribute_name(name):
             raise InvalidEvent(fault, where)
-        if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
-            problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
-            raise InvalidEvent(f"{problem}, {show(value)} given", f"{where}.{name}")
+        if fault := check_attribute_value(name, value):
+            raise InvalidEvent(fault, f"{where}.{name}")
     return sum(len(name) + len(value) for name, value in attributes.items())

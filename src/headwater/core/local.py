@@ -302,16 +302,14 @@ class LocalLog(PagedLog):
         partition: int | None,
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
-        *,
-        are_messages_checked: bool = False,
     ) -> AppendRequest:
-        """A checked request to `submit`; `are_messages_checked`: see `check_append`.
+        """A checked request to `submit`.
 
         Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a
         decision taken on what a log of this name had before must not pass on this one).
         """
         self._check_bounds(condition, partition)
-        columns = check_append(events, self.settings.event_bytes_max, are_messages_checked=are_messages_checked)
+        columns = check_append(events, self.settings.event_bytes_max)
         return AppendRequest(columns, condition, partition, deliver, context)
 
     def request_columns(

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from ..core.attribute_rules import RULES
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
@@ -30,14 +31,7 @@ SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
 """Of the attribute `sequence`: as many as the largest number has."""
 
 _SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
-_NOT_EMPTY = ("id", "source", "type", "subject", "datacontenttype", "dataschema")
-_CHECKED = (*_NOT_EMPTY, "time")
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
-_TIME = re.compile(
-    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
-    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
-    re.ASCII,
-)
 _WHITE_SPACE = " \t\r\n"
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(f"{chr(last - 1)}{chr(last)}" for last in range(0xFFFF, 0x110000, 0x10000))
 _ESCAPED = re.compile(f"[%,{_NONCHARACTERS}]|^ ")
@@ -61,8 +55,10 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
     for name in ("id", "source", "type"):
         if name not in rest:
             raise InvalidEvent("a CloudEvent must have this attribute", name)
-    for name in _CHECKED:
-        if name in rest and (fault := attribute_fault(name, rest[name])):
+        if not rest[name]:
+            raise InvalidEvent("this attribute must not be empty", name)
+    for name, rule in RULES.items():
+        if name in rest and (fault := rule(rest[name])):
             raise InvalidEvent(fault, name)
     return Event(
         id=rest.pop("id"),
@@ -73,15 +69,6 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
         attributes=rest,
         data=data,
     )
-
-
-def attribute_fault(name: str, value: str) -> str | None:
-    """The fault of a context attribute in its canonical string form, by the specification (3.1), or None."""
-    if not value and name in _NOT_EMPTY:
-        return "this attribute must not be empty"
-    if name == "time" and not _TIME.fullmatch(value):
-        return f"a timestamp of RFC 3339 is expected, {show(value)} given"
-    return None
 
 
 def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[str, str]:

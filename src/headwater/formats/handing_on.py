@@ -16,7 +16,6 @@ from ..core.errors import InvalidInput
 from ..core.event import Encoding, SequencedEvent
 from ..core.limits import APPEND_BYTES_MAX, check_append, plain_bytes
 from ..core.log import Page
-from . import cloudevents
 
 _REASON_CHARS_MAX = 1000
 _STUB_ATTRIBUTES = {"datacontenttype": "application/json"}
@@ -54,10 +53,7 @@ def event_fault(event: SequencedEvent) -> str | None:
 
 
 def _fault(event: SequencedEvent) -> InvalidInput | None:
-    """What an append of the event would raise, or a CloudEvent of it would break; its path begins at the event."""
-    for name, value in event.attributes.items():
-        if (problem := cloudevents.attribute_fault(name, value)) is not None:
-            return InvalidInput(problem, f"attributes.{name}")
+    """What an append of the event would raise; its path begins at the event."""
     producers = event.event
     if event.envelope or event.encoding or plain_bytes(producers, APPEND_BYTES_MAX) is None:
         try:

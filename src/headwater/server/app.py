@@ -22,7 +22,6 @@ from .. import __version__, dcb
 from ..amqp.attach import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
-from ..amqp.messages.validity import message_fault
 from ..amqp.redirect import Elsewhere
 from ..amqp.server import AmqpServer
 from ..amqp.streams.followers import Following
@@ -36,7 +35,6 @@ from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.loop.byte_account import ByteAccount
 from ..core.loop.gil_yield import GilYield
 from ..core.loop.scheduler import FairScheduler, LoopActivity
-from ..core.message_check import messages_checked
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
@@ -240,7 +238,6 @@ class ServerRun:
         if membership is not None and not membership.goes_on:  # a signal came just before
             stop.set()
         async with AsyncExitStack() as ending:
-            ending.enter_context(messages_checked(message_fault))
             if membership is not None:
                 ending.push_async_callback(membership.may_go_on, is_told)
             ports.give_back(ending)

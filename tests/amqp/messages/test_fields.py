@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 
 from headwater.amqp.errors import MessageFault
-from headwater.amqp.messages.fields import PROPERTY_FIELDS, EventFields
-from headwater.amqp.messages.headers import FIELDS, HEADER_DEFAULTS
+from headwater.amqp.messages.fields import EventFields
+from headwater.amqp.messages.headers import HEADER_DEFAULTS
 from headwater.amqp.messages.inbound import read_message
 from headwater.amqp.messages.outbound import Outbound
 from headwater.amqp.protocol.codec import decode
 from headwater.amqp.protocol.message import walk
 from headwater.amqp.protocol.types import Symbol, Timestamp, UByte, UInt
 from headwater.core import Encoding, Event
+from headwater.core.message.validity import HEADER_FIELDS, PROPERTIES_FIELDS
 from tests.amqp.streams.messages import (
     application_properties,
     data,
@@ -44,8 +45,8 @@ def assert_as_delivered(event):
     def named(span, names):
         return {name: each for name, each in zip(names, content(span), strict=False) if each is not None}
 
-    assert fields.header() == {**HEADER_DEFAULTS, **named(found.header, FIELDS)}
-    assert fields.properties() == named(found.properties, PROPERTY_FIELDS)
+    assert fields.header() == {**HEADER_DEFAULTS, **named(found.header, HEADER_FIELDS)}
+    assert fields.properties() == named(found.properties, PROPERTIES_FIELDS)
     assert fields.delivery_annotations() == dict(content(found.delivery_annotations))
     assert fields.message_annotations() == dict(content(found.message_annotations))
     assert fields.application_properties() == dict(content(found.application_properties))
@@ -96,7 +97,7 @@ def test_absent_sections_are_empty():
 
 
 def test_unreadable_section_is_empty():
-    fields = fields_of(b"\x00St\xc1\x03\x02\xa1\x05" + data(b"x"))
+    fields = EventFields(stored(Event("t", b"x", envelope=b"\x00St\xc1\x03\x02\xa1\x05\x00Su\xa0\x01")), LOG)
     assert fields.application_properties() == {}
     assert fields.application_properties() == {}
 

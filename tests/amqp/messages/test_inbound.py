@@ -90,9 +90,9 @@ def test_header_that_says_nothing_is_dropped(given_header):
     assert event_of(given_header + MESSAGE) == event_of(MESSAGE)
 
 
-def test_a_header_that_is_too_long_is_refused_before_it_is_decoded():
+def test_a_header_of_too_many_fields_is_refused_before_it_is_decoded():
     fault = fault_of(section(0x70, [None] * 1100) + MESSAGE)
-    assert fault.description == "the header is too long: 1112 bytes given, at most 1024 are taken for 5 fields"
+    assert fault.description == "header: at most 5 fields are expected, 1100 found (at byte 3)"
 
 
 @pytest.mark.parametrize("given_header", [
@@ -264,7 +264,7 @@ def test_other_formats_of_cloud_events_pass_as_they_are():
     (section(0x73, [None, None, None, 5]) + data(b""), "amqp:decode-error", "subject"),
     (section(0x73, [None, None, None, None, None, None, 5]) + data(b""), "amqp:decode-error", "content-type"),
     (section(0x73, [None] * 9 + [5]) + data(b""), "amqp:decode-error", "creation-time"),
-    (section(0x73, [["list"], None, None, "S"]) + data(b""), "amqp:decode-error", "field 0"),
+    (section(0x73, [["list"], None, None, "S"]) + data(b""), "amqp:decode-error", "properties: message-id"),
     (header("durable") + data(b""), "amqp:decode-error", "durable"),
     (b"", "amqp:decode-error", "neither"),
     (header(), "amqp:decode-error", "neither"),
@@ -274,7 +274,7 @@ def test_other_formats_of_cloud_events_pass_as_they_are():
     (data(b"x") + b"\0", "amqp:decode-error", ""),
     (data(b"x") + properties(subject="late"), "amqp:decode-error", "after"),
     (b"\x00Ss\xc0\x05\x04\xa1\x20ab" + data(b""), "amqp:decode-error", ""),
-    (b"\x00St\xc1\x12\x02\xa1\x0ecloudEvents:id\xa1" + data(b""), "amqp:decode-error", "application properties"),
+    (b"\x00St\xc1\x12\x02\xa1\x0ecloudEvents:id\xa1" + data(b""), "amqp:decode-error", "application-properties"),
 ])  # fmt: skip
 def test_faulty_message_is_rejected_with_condition_and_reason(message, condition, said):
     fault = fault_of(message)

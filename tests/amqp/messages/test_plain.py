@@ -119,3 +119,15 @@ def test_messages_of_many_forms_are_read_one_by_one() -> None:
     given_messages = [properties(subject="s" * size) + data(b"x") for size in range(1, FORMS_MAX + 2)]
     assert read_plain(given_messages[:-1], None, SETTINGS, PlainEvents()) is not None
     assert read_plain(given_messages, None, SETTINGS, PlainEvents()) is None
+
+
+def test_a_message_id_that_cannot_be_decoded_makes_its_run_no_plain_one() -> None:
+    good = properties(message_id="abcd", subject="S") + data(b"x")
+    poison = good.replace(b"abcd", b"ab\xff\xfe")
+    events = PlainEvents()
+    form = read_plain([good], None, SETTINGS, events)
+    assert read_plain([good, poison, good], form, SETTINGS, events) is None
+    assert read_plain([good.replace(b"abcd", "čč".encode()), good], form, SETTINGS, events) is form
+    assert events.count == len(events.data) == len(events.envelopes) == len(events.types) == 3
+    with pytest.raises(MessageFault, match="message-id: a string is not UTF-8"):
+        read_message(poison, SETTINGS)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 
 from headwater.amqp.protocol import codec
-from headwater.amqp.protocol.codec import DecodeError, EncodeError, decode, encode, skip
-from headwater.amqp.protocol.decoding import DESCRIBED_MAX
+from headwater.amqp.protocol.codec import DecodeError, EncodeError, decode, encode
 from headwater.amqp.protocol.types import (
     Array,
     Byte,
@@ -32,6 +31,7 @@ from headwater.amqp.protocol.types import (
     ULong,
     UShort,
 )
+from headwater.core.message.values import DESCRIBED_MAX, skip
 from tests.amqp.values import same, values
 from tests.every import every
 

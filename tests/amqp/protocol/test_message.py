@@ -24,8 +24,8 @@ from headwater.amqp.protocol.message import (
     encode_message,
     walk,
 )
-from headwater.amqp.protocol.sections import BODY_SECTIONS_MAX
 from headwater.amqp.protocol.types import Described, Symbol, UInt, ULong
+from headwater.core.message.sections import BODY_SECTIONS_MAX
 from tests.amqp.composites import by_kind, composites, fields
 from tests.amqp.values import same, values
 from tests.every import every

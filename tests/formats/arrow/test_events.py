@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,8 @@ from headwater.formats.arrow.columns import EVENT_SCHEMA, ArrowColumns
 from headwater.formats.arrow.events import appends_of, columns_of
 from headwater.formats.arrow.tables import SCHEMA, record_batch
 
+from ...builders import WHOLE_MESSAGE, around
+from ...core.test_attribute_rules import NO_TIMES, TIMES
 from ...strategies import stored_events
 
 SETTINGS = LogSettings(event_bytes_max=1024)
@@ -30,11 +33,15 @@ labels = st.sampled_from(["", "a", "Größe", "a\u00a0b", "x" * 512, "é" * 300]
 bad_labels = labels | st.sampled_from(["x" * 513, "a\nb", "\x7f", "\u0085"])
 tags = st.sampled_from(["a:1", "b", "c:2", "a:0", "ä:1", "a:\u00a0", "a:", "", "a:" + "x" * 257, "a:é"])
 good_tags = st.sampled_from(["a:1", "b", "c:2", "a:0", "a:é"])
-names = st.sampled_from(["subject", "time", "x" * 64])
-bad_names = names | st.sampled_from(["", "A", "id", "é", "x" * 65])
+names = st.sampled_from(["comment", "tenant", "x" * 64])
+bad_names = names | st.sampled_from(["", "A", "id", "é", "x" * 65, "subject", "time", "dataschema"])
+good_values = {"time": st.sampled_from(TIMES), "dataschema": st.just("a:b"), "subject": st.just("é")}
+bad_values = {"time": st.sampled_from(NO_TIMES), "dataschema": st.sampled_from(["", "a b"]), "subject": st.just("")}
 
 
-def one_event(tag: Any, label: Any, name: Any, encoding: Any) -> st.SearchStrategy[dict[str, Any]]:
+def one_event(
+    tag: Any, label: Any, name: Any, encoding: Any, ruled: dict[str, st.SearchStrategy[str]]
+) -> st.SearchStrategy[dict[str, Any]]:
     """The fields of one event; None is a null."""
     return st.fixed_dictionaries(
         {
@@ -43,7 +50,10 @@ def one_event(tag: Any, label: Any, name: Any, encoding: Any) -> st.SearchStrate
             "tags": st.none() | st.lists(tag, max_size=4),
             "id": st.none() | st.integers(0, 99).map(str) | label,
             "source": st.none() | label,
-            "attributes": st.none() | st.dictionaries(name, label, max_size=3),
+            "attributes": st.none()
+            | st.builds(
+                operator.or_, st.dictionaries(name, label, max_size=3), st.fixed_dictionaries({}, optional=ruled)
+            ),
             "group_key": st.none() | label,
             "envelope": st.none() | st.binary(max_size=5),
             "encoding": encoding,
@@ -51,12 +61,18 @@ def one_event(tag: Any, label: Any, name: Any, encoding: Any) -> st.SearchStrate
     )
 
 
-fit = one_event(good_tags, st.sampled_from(["a", "Größe", "x" * 99]), names, st.sampled_from([None, 0, 1]))
+fit = one_event(
+    good_tags, st.sampled_from(["a", "Größe", "x" * 99]), names, st.sampled_from([None, 0]), good_values
+).map(lambda fields: {**fields, "envelope": fields["envelope"] and b""})
+whole = fit.map(lambda fields: {**fields, "data": WHOLE_MESSAGE, "encoding": 1})
+message = fit.map(lambda fields: {**fields, "data": b"x", "envelope": around(b"x")})
 unfit = one_event(
-    tags | st.none(), bad_labels, bad_names, st.sampled_from([None, 0, 1, 2, -1])
+    tags | st.none(), bad_labels, bad_names, st.sampled_from([None, 0, 1, 2, -1]), {**good_values, **bad_values}
 ) | fit.map(lambda fields: {**fields, "type": None})  # fmt: skip
 many_tags = fit.map(lambda fields: {**fields, "tags": [f"t:{n}" for n in range(129)]})
-batches = st.lists(fit, min_size=1, max_size=5) | st.lists(fit | unfit | many_tags, min_size=1, max_size=3)
+batches = st.lists(fit | whole | message, min_size=1, max_size=5) | st.lists(
+    fit | message | unfit | many_tags, min_size=1, max_size=3
+)
 layouts = st.fixed_dictionaries(
     {
         "text": st.sampled_from(TEXTS),

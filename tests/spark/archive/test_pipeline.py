@@ -86,7 +86,7 @@ def test_log_goes_into_the_table_batch_by_batch_and_the_next_run_goes_on(spark, 
 
 def test_every_column_comes_back_as_it_was(spark, log, run, load, tmp_path):
     fill(log, 20)
-    log.append([Event("amqp", b"\x00Sp", encoding=1), Event("x", b"\xff", envelope=b"\x00", group_key="ä")])
+    log.append([Event("amqp", b"\x00Sw@", encoding=1), Event("x", b"\xff", envelope=b"\0Su\xa0\1", group_key="ä")])
     run()
     before = [row.asDict() for row in load(log="orders").orderBy("sequence_number").collect()]
     after = archive.read(spark, tmp_path / "orders").orderBy("sequence_number").drop("date").collect()

@@ -26,7 +26,7 @@ from ..builders import SEED, content, encoded, event
 
 PLAIN = [Event("A", b"data", ("x:1",), id="1"), Event("B", b"", (), id="2"), Event("A", b"more", ("x:1", "y"), id="3")]
 FULL = [
-    Event("Größe", b"\0\xff", ("x:ü",), "4", "urn:a", {"subject": "é", "time": "t"}, "g", b"\0\x53", Encoding.AMQP),
+    Event("Größe", b"\xa1\1x", ("x:ü",), "4", "urn:a", {"subject": "é", "tenant": "t"}, "g", b"\0Sw", Encoding.AMQP),
     Event("B", b"d" * 100, ("a", "b:1", "c"), "5"),
     Event("C", b"", (), "6", "", {"subject": "s"}, "", b"", Encoding.DATA),
 ]

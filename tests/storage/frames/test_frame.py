@@ -18,6 +18,7 @@ from headwater.storage.frames.encoding import Chain, encode
 from headwater.storage.frames.frame import BadFrame, Frame, UnknownFeature
 from headwater.storage.frames.layout import FORMAT_VERSION, HEADER_BYTES, Column
 
+from ...builders import as_message
 from ..builders import CHAIN, SEED, columns, content, decoded, encoded, event
 
 characters = st.characters(min_codepoint=0xA0, exclude_categories=["Cs"]) | st.characters(
@@ -33,7 +34,7 @@ tags = st.lists(
     max_size=5,
 ).map(tuple)
 attributes: st.SearchStrategy[Mapping[str, str]] = st.dictionaries(
-    st.sampled_from(["subject", "time", "dataschema", "traceparent"]), texts, max_size=3
+    st.sampled_from(["comment", "tenant", "other", "traceparent"]), texts, max_size=3
 )
 events = st.builds(
     Event,
@@ -46,7 +47,7 @@ events = st.builds(
     group_key=texts,
     envelope=st.binary(max_size=20),
     encoding=st.sampled_from(Encoding),
-)
+).map(as_message)
 plain = st.tuples(st.binary(max_size=10), st.text("abc", min_size=1)).map(lambda each: Event("E", each[0], id=each[1]))
 
 

@@ -11,7 +11,6 @@ import pytest
 from headwater.core import Event, Query, QueryItem
 from headwater.core.event import Encoding
 from headwater.core.limits import EventColumns
-from headwater.core.message_check import messages_checked
 from headwater.core.query import ALL
 from headwater.formats.arrow.columns import ArrowColumns, batch_of
 from headwater.formats.arrow.events import columns_of
@@ -29,9 +28,9 @@ from ..builders import CHAIN, columns, content, decoded, event
 MESSAGE = Event("M", b"\x00\x53\x75\xa0\x01x", (), "m", encoding=Encoding.AMQP)
 
 
-def unchecked(*events: Event) -> EventColumns:
+def unchecked(*events: Event, is_gated: bool = False) -> EventColumns:
     """As a version before the gate made them."""
-    return EventColumns(*zip(*events, strict=True), 1000)
+    return EventColumns.unchecked(*zip(*events, strict=True), 1000, is_gated=is_gated)
 
 
 def frame_of(given: EventColumns) -> Any:
@@ -58,12 +57,9 @@ def test_the_bit_is_where_the_format_says() -> None:
     assert GATED_FEATURE == 2
 
 
-def test_messages_pass_only_where_they_are_checked() -> None:
-    assert not columns([MESSAGE]).is_gated
-    assert not columns_of(batch_of(columns([MESSAGE])), MemoryLog().settings).is_gated
-    with messages_checked(lambda envelope, data, encoding: None):
-        assert columns([MESSAGE]).is_gated
-        assert columns_of(batch_of(columns([MESSAGE])), MemoryLog().settings).is_gated
+def test_messages_pass_the_gate_too() -> None:
+    assert columns([MESSAGE]).is_gated
+    assert columns_of(batch_of(columns([MESSAGE])), MemoryLog().settings).is_gated
 
 
 A, B = Query.of(QueryItem(types=("A",))), Query.of(QueryItem(types=("B",)))
@@ -111,21 +107,16 @@ def test_the_state_makes_no_claim(data: Path) -> None:
 
 def test_only_events_of_pages_without_it_are_looked_at(data: Path) -> None:
     poison = MESSAGE._replace(id="p", data=b"poison")
-
-    def check(envelope: bytes, content: bytes, encoding: Encoding) -> str | None:
-        return "it is poison" if content == b"poison" else None
-
     with Engine(data, maintains=False) as engine:
         log = engine.create("orders")
-        with messages_checked(lambda *_: None):
-            log.append([poison])
+        log.append_columns(unchecked(poison, is_gated=True))
         log.append_columns(unchecked(poison._replace(id="q"), MESSAGE))
-        with messages_checked(check):
-            assert handed_on(log.read_page(ALL, 0, limit=1))[0].data == b"poison"
-            stub, fit = handed_on(log.read_page(ALL, 1))
-            assert b'"reason":"data: no message of AMQP: it is poison","bytes":6' in stub.data
-            assert (stub.id, stub.type, stub.encoding, stub.envelope) == ("q", "M", Encoding.DATA, b"")
-            assert fit.event == MESSAGE
+        assert handed_on(log.read_page(ALL, 0, limit=1))[0].data == b"poison"
+        stub, fit = handed_on(log.read_page(ALL, 1))
+        assert b'{"unfit":{"reason":"data: no message of AMQP: section expected' in stub.data
+        assert b'"bytes":6' in stub.data
+        assert (stub.id, stub.type, stub.encoding, stub.envelope) == ("q", "M", Encoding.DATA, b"")
+        assert fit.event == MESSAGE
 
 
 @every("attributes", [{"time": "now"}, {"subject": "", "datacontenttype": ""}, {"dataschema": "", "x": "1"}])

@@ -23,6 +23,7 @@ from headwater.storage.frames.frame import Frame
 from headwater.storage.frames.layout import HEADER_BYTES
 from headwater.storage.frames.random_access import pick, pick_any, pick_plain
 
+from ...builders import WHOLE_MESSAGE
 from ..builders import CHAIN, SEED
 
 FIRST, RECORDED_AT, NO_LIMIT = 41, 1_700_000_000_000, 1 << 62
@@ -33,8 +34,8 @@ RARE: list[dict[str, Any]] = [
     {"source": "shop"},
     {"attributes": {"a": "b"}},
     {"group_key": "g"},
-    {"envelope": b"e"},
-    {"encoding": Encoding.AMQP},
+    {"envelope": b"\0Su\xa0\1", "data": b"1"},
+    {"data": WHOLE_MESSAGE, "encoding": Encoding.AMQP},
 ]
 NOT_THERE = [[FIRST + 3], [FIRST, FIRST + 3], [FIRST, FIRST - 1], [FIRST, -1], [FIRST, 1 << 70]]
 
@@ -75,7 +76,7 @@ def test_plain_frames_are_for_machine_code_where_it_is_there() -> None:
 
 @pytest.mark.parametrize("rare", RARE, ids=lambda each: next(iter(each)))
 def test_others_are_left_to_python_whole(rare: dict[str, Any]) -> None:
-    given = [Event("A", b"1", id="1"), Event("A", b"2", id="2", **rare)]
+    given = [Event("A", b"1", id="1"), Event("A", **{"data": b"2"} | rare, id="2")]
     found: list[SequencedEvent] = []
     assert pick_plain(frame_of(given), 0, [FIRST], found, NO_LIMIT) is None and not found
     pick(frame_of(given), 0, [FIRST, FIRST + 1], found, NO_LIMIT)

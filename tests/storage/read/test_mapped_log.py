@@ -16,6 +16,7 @@ from headwater.storage.index import index
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments import segment_log
 
+from ...builders import as_message
 from ..builders import engine
 
 TAGS = ["x:1", "x:2", "x", "y", "y:1", "z:ü"]
@@ -30,14 +31,15 @@ def some_event(random: Random, number: int, *, is_plain: bool) -> Event:
     plain = Event(random.choice(TYPES), random.randbytes(random.choice([0, 5, 40])), tags, id=f"id-{number}-ü")
     if is_plain:
         return plain
-    return plain._replace(
+    given = plain._replace(
         data=random.choice([b"", b"d" * 300, "é".encode()]),
         source=random.choice(["", "urn:müller"]),
-        attributes={name: "é" for name in random.sample(["subject", "time"], random.choice([0, 1, 2]))},
+        attributes={name: "é" for name in random.sample(["subject", "other"], random.choice([0, 1, 2]))},
         group_key=random.choice(["", "g", "ö"]),
         envelope=random.choice([b"", b"\0\x53"]),
         encoding=random.choice(list(Encoding)),
     )
+    return as_message(given)
 
 
 def some_appends(random: Random) -> Iterator[list[Event]]:

@@ -35,11 +35,15 @@ from headwater.storage.staging.batches import (
 from headwater.storage.staging.reader import make_plain, staged_batches, staged_rows
 from headwater.storage.staging.segments import SEGMENT_SUFFIX, TABLE_SUFFIX
 
+from ...builders import as_message
+
 PLAIN = [Event("E", b"data %d" % number, id=str(number)) for number in range(40)]
 RICH = [
-    Event("Tèst", b"", ("a:1", f"b:{number % 3}") if number % 4 else (), f"{number}.é", "source" * (number % 2),
-          {"k": "v" * number} if number % 5 == 0 else {}, "key" if number % 7 else "", b"env" * (number % 2),
-          Encoding.AMQP if number % 2 else Encoding.DATA)
+    as_message(
+        Event("Tèst", b"", ("a:1", f"b:{number % 3}") if number % 4 else (), f"{number}.é", "source" * (number % 2),
+              {"k": "v" * number} if number % 5 == 0 else {}, "key" if number % 7 else "", b"env" * (number % 2),
+              Encoding.AMQP if number % 3 == 0 else Encoding.DATA)
+    )
     for number in range(40)
 ]  # fmt: skip
 

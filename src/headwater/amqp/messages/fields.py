@@ -6,20 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...core.event import SequencedEvent
+from ...core.message.sections import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
+from ...core.message.spans import Spans, any_spans, usual_spans
+from ...core.message.validity import HEADER_FIELDS, PROPERTIES_FIELDS
 from ..filters.fields import OFFSET, TIMESTAMP, Fields, format_offset
 from ..protocol.codec import DecodeError, decode
-from ..protocol.sections import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from ..protocol.types import Symbol, Timestamp
 from .cloudevent_binding import envelope_of
-from .headers import FIELDS as HEADER_FIELDS
 from .headers import HEADER_DEFAULTS
 from .outbound import SOURCE_PARTITION
-from .spans import Spans, any_spans, usual_spans
-
-PROPERTY_FIELDS = (
-    "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-    "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id",
-)  # fmt: skip
 
 
 class EventFields:
@@ -41,7 +36,7 @@ class EventFields:
 
     def properties(self) -> Mapping[str, object]:
         """By the names of the standard (`message-id`); null ones are left out."""
-        return self._named(PROPERTIES, PROPERTY_FIELDS)
+        return self._named(PROPERTIES, PROPERTIES_FIELDS)
 
     def delivery_annotations(self) -> Mapping[object, object]:
         """The three that every delivery carries."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...core.message.sections import HEADER_START
+from ...core.message.validity import HEADER_FIELDS
 from ..errors import MessageFault
 from ..protocol.codec import DecodeError, decode, encode
 from ..protocol.conditions import DECODE_ERROR
 from ..protocol.types import UByte, UInt
 
-HEADER_START = b"\x00\x53\x70"
-FIELDS = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
 _DEFAULTS = (False, 4, None, False, 0)
 _KINDS = (bool, UByte, UInt, bool, UInt)
 HEADER_DEFAULTS: Mapping[str, object] = {
-    name: kind(default) for name, default, kind in zip(FIELDS, _DEFAULTS, _KINDS, strict=True) if default is not None
+    name: kind(default)
+    for name, default, kind in zip(HEADER_FIELDS, _DEFAULTS, _KINDS, strict=True)
+    if default is not None
 }
 """What an absent field is; `ttl` has no default."""
 _BYTES_MAX = 1024
@@ -46,29 +48,20 @@ def kept_header(section: bytes) -> bytes:
 def header_values(section: bytes) -> list[object]:
     """The values of a header's fields, as many as it has. Raises MessageFault where it is no header."""
     if len(section) > _BYTES_MAX:
-        problem = f"{len(section)} bytes given, at most {_BYTES_MAX} are taken for {len(FIELDS)} fields"
+        problem = f"{len(section)} bytes given, at most {_BYTES_MAX} are taken for {len(HEADER_FIELDS)} fields"
         raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
     try:
         described, _ = decode(section, 0, len(section))
     except DecodeError as error:
         raise MessageFault(DECODE_ERROR, f"the header cannot be decoded: {error}") from None
     values = described.value  # type: ignore[attr-defined]
-    if not isinstance(values, list) or len(values) > len(FIELDS):
-        raise MessageFault(DECODE_ERROR, f"the header is no list of at most {len(FIELDS)} fields")
-    for name, value, kind in zip(FIELDS, values, _KINDS, strict=False):
+    if not isinstance(values, list) or len(values) > len(HEADER_FIELDS):
+        raise MessageFault(DECODE_ERROR, f"the header is no list of at most {len(HEADER_FIELDS)} fields")
+    for name, value, kind in zip(HEADER_FIELDS, values, _KINDS, strict=False):
         if value is not None and type(value) is not kind:
             problem = f"{kind.__name__.lower()} is expected, {type(value).__name__.lower()} given"
             raise MessageFault(DECODE_ERROR, f"header, {name}: {problem}")
     return values
-
-
-def header_stop(message: bytes) -> int:
-    """Where the header in its plain form, with which a stored message begins, ends; 0 if it begins with none."""
-    form = message[3:5]
-    if not message.startswith(HEADER_START) or form[:1] != b"\xc0" or len(form) < 2:
-        return 0
-    stop = 5 + form[1]
-    return stop if stop <= len(message) else 0
 
 
 def redelivered(section: bytes, failures: int) -> bytes:
@@ -77,7 +70,7 @@ def redelivered(section: bytes, failures: int) -> bytes:
         values = header_values(section) if section else []
     except MessageFault:  # no message that was received: somebody appended these bytes as an envelope
         values = []
-    values += [None] * (len(FIELDS) - len(values))
+    values += [None] * (len(HEADER_FIELDS) - len(values))
     before = values[-1] or 0
     values[-1] = UInt(min(before + failures, _DELIVERY_COUNT_MAX))  # type: ignore[operator]
     return HEADER_START + encode(values)

@@ -15,9 +15,7 @@ What the message says of itself:
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
 same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it.
 
-A message that comes alone, or among messages like it, is decoded (`validity`). If many unlike messages come together,
-their sections are found and the counts in them are checked. They are not decoded, because that would cost as much as
-all the rest.
+All of a message is looked through (`core.message.validity`), so that every receiver can decode it.
 """
 
 from __future__ import annotations
@@ -29,13 +27,7 @@ from typing import NamedTuple, TypeVar
 from ...core.errors import InvalidInput
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
 from ...core.limits import ATTRIBUTE_CHARS_MAX, GROUP_KEY_CHARS_MAX, check_append, check_type, plain_bytes, show
-from ...core.settings import LogSettings
-from ...formats.cloudevents import BATCH, STRUCTURED
-from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
-from ..errors import MessageFault
-from ..protocol.codec import DecodeError, decode
-from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
-from ..protocol.sections import (
+from ...core.message.sections import (
     APPLICATION_PROPERTIES,
     DATA_SECTION,
     DELIVERY_ANNOTATIONS,
@@ -43,10 +35,16 @@ from ..protocol.sections import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
 )
+from ...core.message.spans import Spans, any_spans, usual_spans
+from ...core.message.validity import Places, check_message
+from ...core.settings import LogSettings
+from ...formats.cloudevents import BATCH, STRUCTURED
+from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
+from ..errors import MessageFault
+from ..protocol.codec import DecodeError, decode
+from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
 from .cloudevent import MARK, binary_event, structured_event, timestamp_text
 from .headers import kept_header
-from .spans import Spans, any_spans, usual_spans
-from .validity import check_counts, check_decodable
 
 T = TypeVar("T")
 
@@ -58,8 +56,6 @@ WHOLE_MESSAGE_TYPE = "application/amqp"
 """`datacontenttype` where `data` is a whole message: what content-type says is of the payload inside."""
 
 _BARE_DATA = b"\x00\x53\x75\xa0"
-_WIDTHS = tuple((0, 1, 2, 4, 8, 16)[(form >> 4) - 4] if 0x40 <= form < 0xA0 else -1 for form in range(256))
-"""How many bytes a value has after its constructor, where that is fixed (AMQP part 1, 1.2)."""
 _SUBJECT, _CONTENT_TYPE, _CREATION_TIME = 3, 6, 9
 _NULL = b"\x40"
 _TRACED_BYTES_MAX = 16 * 1024
@@ -93,8 +89,8 @@ _types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
 _media_types: dict[bytes, _MediaType] = {_NULL: _NO_MEDIA_TYPE}
 
 
-def read_message(message: bytes, settings: LogSettings = _ANY, *, decodes: bool = False) -> Incoming:
-    """The event behind a message as it was received, for a log of these settings. With `decodes`, all of it is decoded.
+def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
+    """The event behind a message as it was received, for a log of these settings.
 
     Raises MessageFault, which is the outcome `rejected` of its delivery.
     """
@@ -108,7 +104,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY, *, decodes: bool 
         except DecodeError as error:
             raise MessageFault(DECODE_ERROR, str(error)) from None
     try:
-        check_decodable(message, spans) if decodes else check_counts(message, spans)
+        places = check_message(message, spans)
     except DecodeError as error:
         raise MessageFault(DECODE_ERROR, str(error)) from None
     envelope, data, encoding = _split(message, spans)
@@ -119,7 +115,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY, *, decodes: bool 
     group_key = _group_key(message, spans) if MESSAGE_ANNOTATIONS in spans else ""
     type, media_type, created = DEFAULT_TYPE, _NO_MEDIA_TYPE, _NULL
     if PROPERTIES in spans:
-        type, media_type, created = _properties(message, *spans[PROPERTIES])
+        type, media_type, created = _properties(message, places)
     event = _cloud_event(message, spans, media_type, data, encoding)
     if event is not None:
         group_key = group_key or event.group_key
@@ -201,48 +197,27 @@ def _annotation(message: bytes, at: int, stop: int, name: bytes) -> str | None:
     raise MessageFault(INVALID_FIELD, f"{name.decode()}: a symbol or a string is expected, {show(value)} given")
 
 
-def _properties(message: bytes, at: int, stop: int) -> tuple[str, _MediaType, bytes]:
-    """Event type, media type and encoded creation-time of the properties, a list from `at` to `stop`."""
-    form = message[at]
-    if form == 0x45:
-        return DEFAULT_TYPE, _NO_MEDIA_TYPE, _NULL
-    count, at = (message[at + 2], at + 3) if form == 0xC0 else (int.from_bytes(message[at + 5 : at + 9]), at + 9)
-    subject = content_type = created = _NULL
-    try:
-        for index in range(min(count, _CREATION_TIME + 1)):
-            begin = at
-            form = message[at]
-            width = _WIDTHS[form]
-            if width >= 0:
-                at += 1 + width
-            elif form >> 4 == 0xA:
-                at += 2 + message[at + 1]
-            elif form >> 4 == 0xB:
-                at += 5 + int.from_bytes(message[at + 1 : at + 5])
-            else:
-                raise MessageFault(DECODE_ERROR, f"properties: field {index} is neither text, number, nor binary")
-            if index == _SUBJECT:
-                subject = message[begin:at]
-            elif index == _CONTENT_TYPE:
-                content_type = message[begin:at]
-            elif index == _CREATION_TIME:
-                created = message[begin:at]
-    except IndexError:
-        at = stop + 1
-    if at > stop:
-        raise MessageFault(DECODE_ERROR, "the properties end within a field")
+def _properties(message: bytes, places: Places) -> tuple[str, _MediaType, bytes]:
+    """Event type, media type and encoded creation-time of the properties, whose fields begin at these places."""
+    count = len(places) - 1
+    subject = message[places[_SUBJECT] : places[_SUBJECT + 1]] if count > _SUBJECT else _NULL
     type = _types.get(subject)
     if type is None:
         type = _type_of(subject)
+    content_type = message[places[_CONTENT_TYPE] : places[_CONTENT_TYPE + 1]] if count > _CONTENT_TYPE else _NULL
     media_type = _media_types.get(content_type)
     if media_type is None:
         media_type = _media_type_of(content_type)
-    return type, media_type, created
+    return (
+        type,
+        media_type,
+        message[places[_CREATION_TIME] : places[_CREATION_TIME + 1]] if count > _CREATION_TIME else _NULL,
+    )
 
 
 def _type_of(subject: bytes) -> str:
     """The event type that a subject is: itself where a log takes it as type."""
-    text = _text(subject, b"\xa1\xb1", "subject", "string")
+    text = _text(subject)
     type = DEFAULT_TYPE if check_type(text) else text
     _remember(_types, subject, type)
     return type
@@ -250,7 +225,7 @@ def _type_of(subject: bytes) -> str:
 
 def _media_type_of(content_type: bytes) -> _MediaType:
     """Some libraries send content-type as a string; the log takes it if it could be the attribute of an event."""
-    text = _text(content_type, b"\xa3\xb3\xa1\xb1", "content-type", "symbol")
+    text = _text(content_type)
     media_type = _NO_MEDIA_TYPE
     if text and len(text) <= ATTRIBUTE_CHARS_MAX and text.isprintable():
         essence = text.partition(";")[0].strip().lower()
@@ -262,13 +237,8 @@ def _media_type_of(content_type: bytes) -> _MediaType:
     return media_type
 
 
-def _text(encoded: bytes, forms: bytes, field: str, kind: str) -> str:
-    if encoded[0] not in forms:
-        raise MessageFault(DECODE_ERROR, f"properties, {field}: a {kind} is expected")
-    try:
-        return encoded[2 if encoded[0] < 0xB0 else 5 :].decode()
-    except UnicodeDecodeError:
-        raise MessageFault(DECODE_ERROR, f"properties, {field}: not UTF-8") from None
+def _text(encoded: bytes) -> str:
+    return encoded[2 if encoded[0] < 0xB0 else 5 :].decode()
 
 
 def _remember(known: dict[bytes, T], key: bytes, value: T) -> None:
@@ -280,8 +250,6 @@ def _remember(known: dict[bytes, T], key: bytes, value: T) -> None:
 
 def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, str]:
     """With the producer's own time: creation-time is when the message was created, not when the log took it (5.1.2)."""
-    if created[0] != 0x83:
-        raise MessageFault(DECODE_ERROR, "properties, creation-time: a timestamp is expected")
     text = timestamp_text(int.from_bytes(created[1:], signed=True))
     return attributes if text is None else {**attributes, "time": text}
 

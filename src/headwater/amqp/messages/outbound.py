@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.event import SequencedEvent
+from ...core.message.sections import HEADER_START, header_stop
 from ..filters.fields import OFFSET, TIMESTAMP
 from .cloudevent_binding import envelope_of
-from .headers import HEADER_START, header_stop, redelivered
+from .headers import redelivered
 
 SOURCE_PARTITION = "event-streams-source-partition"
 ASSOCIATED_PARTITIONS = "event-streams-associated-partitions-changed"

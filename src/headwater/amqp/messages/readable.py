@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from ...core.message.sections import DATA, DATAS, NONE, SEQUENCE, VALUE, Sections, Span, walk
 from ..protocol import types
 from ..protocol.codec import DecodeError
 from ..protocol.composite import Composite
 from ..protocol.message import decode_section
-from ..protocol.sections import DATA, DATAS, NONE, SEQUENCE, VALUE, Sections, Span, walk
 from ..protocol.types import Array, Described, Float, Long, Symbol
 
 SECTION_BYTES_MAX = 64 * 1024

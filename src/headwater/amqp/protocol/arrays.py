@@ -9,8 +9,9 @@ from operator import attrgetter
 from reprlib import repr as shown
 from typing import Any, Final
 
+from ...core.message.values import U32
 from . import types
-from .decoding import F32, F64, I16, I32, I64, U16, U32, U64
+from .decoding import F32, F64, I16, I32, I64, U16, U64
 from .encoding import (
     WRITERS,
     EncodeError,

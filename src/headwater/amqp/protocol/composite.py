@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable
 from reprlib import repr as shown
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
+from ...core.message.values import U32_U32
 from .codec import DecodeError, EncodeError, encode_into
-from .decoding import U32_U32, read
+from .decoding import read
 from .encoding import CODE_UBYTE, write_list
 from .fields import Field, Kind, Read, Write
 from .types import Described, Symbol, ULong

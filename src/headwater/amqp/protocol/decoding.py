@@ -12,6 +12,16 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
+from ...core.message.values import (
+    ARRAY_DESCRIPTORS_MAX,
+    DEPTH_MAX,
+    U32,
+    U32_U32,
+    WEAK_KEYS_MAX,
+    WIDTHS,
+    DecodeError,
+    check_array_count,
+)
 from .types import (
     Array,
     Byte,
@@ -32,35 +42,9 @@ from .types import (
     UShort,
 )
 
-DEPTH_MAX: Final = 32
-"""So many compound, array and described values may lie in one another."""
-DESCRIBED_MAX: Final = 1024
-"""How many described values one value may begin with that is not looked into."""
-
-ARRAY_DESCRIPTORS_MAX: Final = 2
-"""So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
-
-ZERO_WIDTH_PER_BYTE_MAX: Final = 8
-"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
-
-Empty lists, which cost an object each: one.
-"""
-
-WEAK_KEYS_MAX: Final = 64
-"""So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
-
 Read = tuple[object, int]
 Reader = Callable[[bytes, int, int], Read]
 """(buffer, position behind the constructor, depth) -> value and the position behind it."""
-
-
-class DecodeError(ValueError):
-    """The bytes are no AMQP value, or not the one that is due here. `at` is the position in the buffer."""
-
-    def __init__(self, problem: str, at: int) -> None:
-        self.problem = problem
-        self.at = at
-        super().__init__(f"{problem} (at byte {at})")
 
 
 def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
@@ -79,67 +63,6 @@ def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
     return value, after
 
 
-def skip(buffer: bytes, at: int, end: int) -> int:
-    """The position behind the value that starts at `at`, at most `end`; nothing is built, what lies inside not checked.
-
-    Raises DecodeError: no such constructor, described values within described ones without end, or it is cut short.
-    """
-    start, pending, described = at, 1, 0
-    try:
-        while pending:
-            width = WIDTHS[buffer[at]]
-            if width == SIZE8:
-                at += 2 + buffer[at + 1]
-            elif width == SIZE32:
-                size: int = U32.unpack_from(buffer, at + 1)[0]
-                at += 5 + size
-            elif width >= 0:
-                at += 1 + width
-            elif width == DESCRIBED:
-                at += 1
-                pending += 2  # the descriptor and the value
-                described += 1
-                if described > DESCRIBED_MAX:
-                    raise DecodeError(f"more than {DESCRIBED_MAX} described values in one", start)
-            else:
-                raise DecodeError(f"no type has the constructor 0x{buffer[at]:02x}", at)
-            pending -= 1
-    except (IndexError, struct.error):
-        raise DecodeError("the value is cut short", start) from None
-    if at > end:
-        raise DecodeError("the value is cut short", start)
-    return at
-
-
-def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
-    """How many values lie between `at` and `end`, those in others included; nothing is built. Arrays are not looked
-    into: one counts as many as it says, or as it has bytes. Malformed values are left to `decode`.
-
-    Raises DecodeError: more than `limit`.
-    """
-    start, values = at, 0
-    while at < end and values <= limit:
-        code = buffer[at]
-        width = WIDTHS[code]
-        values += 1
-        if width >= 0:
-            at += 1 + width
-        elif code == 0x00 or width == UNKNOWN:
-            at += 1
-        else:
-            head = 1 if width == SIZE8 else 4
-            size = int.from_bytes(buffer[at + 1 : at + 1 + head])
-            if code in _COMPOUND:
-                at += 1 + 2 * head
-            else:
-                if code in _ARRAYS:
-                    values += max(size, int.from_bytes(buffer[at + 1 + head : at + 1 + 2 * head]))
-                at += 1 + head + size
-    if values > limit:
-        raise DecodeError(f"more than {limit} values", start)
-    return values
-
-
 def read(buffer: bytes, at: int, depth: int) -> Read:
     """Like `decode`, but without a check of bounds: for a caller that does it as this module's readers do."""
     return READERS[buffer[at]](buffer, at + 1, depth)
@@ -147,13 +70,11 @@ def read(buffer: bytes, at: int, depth: int) -> Read:
 
 U16: Final = struct.Struct(">H")
 I16: Final = struct.Struct(">h")
-U32: Final = struct.Struct(">I")
 I32: Final = struct.Struct(">i")
 U64: Final = struct.Struct(">Q")
 I64: Final = struct.Struct(">q")
 F32: Final = struct.Struct(">f")
 F64: Final = struct.Struct(">d")
-U32_U32: Final = struct.Struct(">II")
 
 
 def _unknown(buffer: bytes, at: int, depth: int) -> Read:
@@ -294,7 +215,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
         descriptors.append(descriptor)
     code = buffer[at]
     at += 1
-    _check_count(code, count, at, start, stop)
+    check_array_count(code, count, at, start, stop)
     width = WIDTHS[code]
     reader = READERS[code]
     array = Array()
@@ -315,19 +236,6 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
     return array, at
 
 
-def _check_count(code: int, count: int, at: int, start: int, stop: int) -> None:
-    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?"""
-    width = WIDTHS[code]
-    if width == UNKNOWN:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
-    if width == 0:
-        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
-        if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
-            raise DecodeError(f"an array has {count} elements without width", start)
-    elif count * max(width, 1) > stop - at:
-        raise DecodeError("an array's size is not that of its elements", start)
-
-
 def _described(buffer: bytes, at: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
@@ -336,57 +244,47 @@ def _described(buffer: bytes, at: int, depth: int) -> Read:
     return Described(descriptor, value), at
 
 
-_COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
-_ARRAYS: Final = (0xE0, 0xF0)
-SIZE8: Final = -1
-SIZE32: Final = -2
-DESCRIBED: Final = -3
-UNKNOWN: Final = -4
-
-_TYPES: Final[dict[int, tuple[int, Reader]]] = {
-    0x00: (DESCRIBED, _described),
-    0x40: (0, lambda buffer, at, depth: (None, at)),
-    0x41: (0, lambda buffer, at, depth: (True, at)),
-    0x42: (0, lambda buffer, at, depth: (False, at)),
-    0x43: (0, lambda buffer, at, depth: (UInt(0), at)),
-    0x44: (0, lambda buffer, at, depth: (ULong(0), at)),
-    0x45: (0, lambda buffer, at, depth: ([], at)),
-    0x50: (1, lambda buffer, at, depth: (UByte(buffer[at]), at + 1)),
-    0x51: (1, lambda buffer, at, depth: (Byte(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
-    0x52: (1, lambda buffer, at, depth: (UInt(buffer[at]), at + 1)),
-    0x53: (1, lambda buffer, at, depth: (ULong(buffer[at]), at + 1)),
-    0x54: (1, lambda buffer, at, depth: (Int(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
-    0x55: (1, lambda buffer, at, depth: (Long(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1)),
-    0x56: (1, _boolean),
-    0x60: (2, lambda buffer, at, depth: (UShort(U16.unpack_from(buffer, at)[0]), at + 2)),
-    0x61: (2, lambda buffer, at, depth: (Short(I16.unpack_from(buffer, at)[0]), at + 2)),
-    0x70: (4, lambda buffer, at, depth: (UInt(U32.unpack_from(buffer, at)[0]), at + 4)),
-    0x71: (4, lambda buffer, at, depth: (Int(I32.unpack_from(buffer, at)[0]), at + 4)),
-    0x72: (4, lambda buffer, at, depth: (Float(F32.unpack_from(buffer, at)[0]), at + 4)),
-    0x73: (4, _char),
-    0x74: (4, lambda buffer, at, depth: (Decimal32(buffer[at : at + 4]), at + 4)),
-    0x80: (8, lambda buffer, at, depth: (ULong(U64.unpack_from(buffer, at)[0]), at + 8)),
-    0x81: (8, lambda buffer, at, depth: (Long(I64.unpack_from(buffer, at)[0]), at + 8)),
-    0x82: (8, lambda buffer, at, depth: (F64.unpack_from(buffer, at)[0], at + 8)),
-    0x83: (8, lambda buffer, at, depth: (Timestamp(I64.unpack_from(buffer, at)[0]), at + 8)),
-    0x84: (8, lambda buffer, at, depth: (Decimal64(buffer[at : at + 8]), at + 8)),
-    0x94: (16, lambda buffer, at, depth: (Decimal128(buffer[at : at + 16]), at + 16)),
-    0x98: (16, _uuid),
-    0xA0: (SIZE8, _binary8),
-    0xA1: (SIZE8, _string8),
-    0xA3: (SIZE8, _symbol8),
-    0xB0: (SIZE32, _binary32),
-    0xB1: (SIZE32, _string32),
-    0xB3: (SIZE32, _symbol32),
-    0xC0: (SIZE8, lambda buffer, at, depth: _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
-    0xC1: (SIZE8, lambda buffer, at, depth: _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
-    0xD0: (SIZE32, _list32),
-    0xD1: (SIZE32, _map32),
-    0xE0: (SIZE8, lambda buffer, at, depth: _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)),
-    0xF0: (SIZE32, _array32),
+_READER_OF: Final[dict[int, Reader]] = {
+    0x00: _described,
+    0x40: lambda buffer, at, depth: (None, at),
+    0x41: lambda buffer, at, depth: (True, at),
+    0x42: lambda buffer, at, depth: (False, at),
+    0x43: lambda buffer, at, depth: (UInt(0), at),
+    0x44: lambda buffer, at, depth: (ULong(0), at),
+    0x45: lambda buffer, at, depth: ([], at),
+    0x50: lambda buffer, at, depth: (UByte(buffer[at]), at + 1),
+    0x51: lambda buffer, at, depth: (Byte(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1),
+    0x52: lambda buffer, at, depth: (UInt(buffer[at]), at + 1),
+    0x53: lambda buffer, at, depth: (ULong(buffer[at]), at + 1),
+    0x54: lambda buffer, at, depth: (Int(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1),
+    0x55: lambda buffer, at, depth: (Long(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1),
+    0x56: _boolean,
+    0x60: lambda buffer, at, depth: (UShort(U16.unpack_from(buffer, at)[0]), at + 2),
+    0x61: lambda buffer, at, depth: (Short(I16.unpack_from(buffer, at)[0]), at + 2),
+    0x70: lambda buffer, at, depth: (UInt(U32.unpack_from(buffer, at)[0]), at + 4),
+    0x71: lambda buffer, at, depth: (Int(I32.unpack_from(buffer, at)[0]), at + 4),
+    0x72: lambda buffer, at, depth: (Float(F32.unpack_from(buffer, at)[0]), at + 4),
+    0x73: _char,
+    0x74: lambda buffer, at, depth: (Decimal32(buffer[at : at + 4]), at + 4),
+    0x80: lambda buffer, at, depth: (ULong(U64.unpack_from(buffer, at)[0]), at + 8),
+    0x81: lambda buffer, at, depth: (Long(I64.unpack_from(buffer, at)[0]), at + 8),
+    0x82: lambda buffer, at, depth: (F64.unpack_from(buffer, at)[0], at + 8),
+    0x83: lambda buffer, at, depth: (Timestamp(I64.unpack_from(buffer, at)[0]), at + 8),
+    0x84: lambda buffer, at, depth: (Decimal64(buffer[at : at + 8]), at + 8),
+    0x94: lambda buffer, at, depth: (Decimal128(buffer[at : at + 16]), at + 16),
+    0x98: _uuid,
+    0xA0: _binary8,
+    0xA1: _string8,
+    0xA3: _symbol8,
+    0xB0: _binary32,
+    0xB1: _string32,
+    0xB3: _symbol32,
+    0xC0: lambda buffer, at, depth: _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth),
+    0xC1: lambda buffer, at, depth: _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth),
+    0xD0: _list32,
+    0xD1: _map32,
+    0xE0: lambda buffer, at, depth: _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth),
+    0xF0: _array32,
 }
-WIDTHS: Final[list[int]] = [_TYPES[code][0] if code in _TYPES else UNKNOWN for code in range(256)]
-"""By the constructor's byte: how many bytes the value takes, or how that is said."""
-
-READERS: Final[list[Reader]] = [_TYPES[code][1] if code in _TYPES else _unknown for code in range(256)]
+READERS: Final[list[Reader]] = [_READER_OF.get(code, _unknown) for code in range(256)]
 """By the constructor's byte."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from reprlib import repr as shown
 from typing import Any, Final, Protocol
 
+from ...core.message.values import DEPTH_MAX
 from . import types
-from .decoding import DEPTH_MAX
 
 
 class Writer(Protocol):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from reprlib import repr as shown
 from typing import Any, Final, NamedTuple
 
+from ...core.message.values import U32
 from .codec import DecodeError, EncodeError, encode_into
-from .decoding import U16, U32, U64, read
+from .decoding import U16, U64, read
 from .encoding import WRITERS, write_binary, write_map, write_string, write_symbol, write_uint, write_ulong
 from .types import Array, Symbol, Timestamp, UByte, ULong, UShort
 

@@ -5,12 +5,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, Final
 
-from .codec import DecodeError, EncodeError, encode_into
-from .composite import Composite, composite, read_fields, write_composite
-from .decoding import read
-from .encoding import CODE_UBYTE, write_binary
-from .fields import ANNOTATIONS, BINARY, BOOLEAN, LABEL, MESSAGE_ID, STRING, STRING_MAP, TIMESTAMP, UBYTE, UINT, Kind
-from .sections import (
+from ...core.message.sections import (
     APPLICATION_PROPERTIES,
     DATA,
     DATA_SECTION,
@@ -30,6 +25,11 @@ from .sections import (
     section_code,
     walk,
 )
+from .codec import DecodeError, EncodeError, encode_into
+from .composite import Composite, composite, read_fields, write_composite
+from .decoding import read
+from .encoding import CODE_UBYTE, write_binary
+from .fields import ANNOTATIONS, BINARY, BOOLEAN, LABEL, MESSAGE_ID, STRING, STRING_MAP, TIMESTAMP, UBYTE, UINT, Kind
 
 __all__ = [
     "DATA",

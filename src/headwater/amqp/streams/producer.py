@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from ...core.alike import Form
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, OutcomeUnknown
 from ...core.event import Event
@@ -22,7 +23,7 @@ from ..connections.refusals import refuse
 from ..connections.transport import Transport
 from ..errors import MessageFault, link_fault
 from ..messages.inbound import read_message
-from ..messages.plain import Form, PlainEvents, read_plain
+from ..messages.plain import PlainEvents, read_plain
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
@@ -187,11 +188,7 @@ class Producer(LinkEnd):
             else:
                 if between:
                     self._append(between, node, self._partition)
-                try:
-                    between = [] if self._is_gathered(each, node) else deliveries_of(each)
-                except DecodeError:
-                    self._form, between = None, []
-                    self._append(deliveries_of(each), node, self._partition, decodes=True)
+                between = [] if self._is_gathered(each, node) else deliveries_of(each)
         if between:
             self._append(between, node, self._partition)
 
@@ -243,10 +240,7 @@ class Producer(LinkEnd):
     # How messages become events
 
     def _is_gathered(self, run: TransferRun, node: EventLogNode) -> bool:
-        """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not.
-
-        Raises DecodeError: they are, but not every receiver can decode one of them. Nothing is done.
-        """
+        """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not."""
         events = node.appends.open(PlainEvents, self._partition)
         self._form = read_plain(run.payloads, self._form, node.log.settings, events)
         if self._form is None:
@@ -256,11 +250,9 @@ class Producer(LinkEnd):
         node.appends.grown()
         return True
 
-    def _append(
-        self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None, *, decodes: bool = False
-    ) -> None:
-        """Append what can be. `decodes`: see `appends_of`."""
-        for append in self.appends_of(deliveries, node, bound, decodes=decodes):
+    def _append(self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None) -> None:
+        """Append what can be."""
+        for append in self.appends_of(deliveries, node, bound):
             if self._spans is not None:
                 append.began_ns = self._spans.now_ns()
             node.appends.add(append)
@@ -271,21 +263,16 @@ class Producer(LinkEnd):
         node: EventLogNode,
         bound: int | None,
         *,
-        decodes: bool = False,
         each: bool = False,
     ) -> Iterator[_Append]:
         """The appends of these deliveries. A delivery that makes no event gets its outcome here.
 
         An event with an id of its own goes alone, so that a known id costs no other event; with `each`, all do.
-
-        All sections of a message are decoded with `decodes`, or where it comes alone: that costs it 3 % more CPU, and
-        would double what each of many costs.
         """
         append: _Append | None = None
-        decodes = decodes or len(deliveries) == 1
         for delivery in deliveries:
             try:
-                event, partition = self._event(delivery, node, bound, decodes)
+                event, partition = self._event(delivery, node, bound)
             except (MessageFault, AmqpError) as fault:
                 self._reject(delivery, fault)
                 self._done(1, delivery.bytes)
@@ -307,9 +294,7 @@ class Producer(LinkEnd):
         if append is not None:
             yield append
 
-    def _event(
-        self, delivery: Delivery, node: EventLogNode, bound: int | None, decodes: bool
-    ) -> tuple[Event | None, int | None]:
+    def _event(self, delivery: Delivery, node: EventLogNode, bound: int | None) -> tuple[Event | None, int | None]:
         """The event of a delivery, and its partition; None if it is stored already. Raises MessageFault, AmqpError."""
         if delivery.whole is not None and delivery.whole.resume and self._is_known(delivery):
             return None, None
@@ -320,7 +305,7 @@ class Producer(LinkEnd):
             raise AmqpError(
                 conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not known here"
             )
-        event, target = read_message(delivery.payload, node.log.settings, decodes=decodes)
+        event, target = read_message(delivery.payload, node.log.settings)
         if target is None:
             return event, bound
         partition = partition_number(target, node.partitions)

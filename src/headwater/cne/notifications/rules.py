@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ...core.attribute_rules import check_time
 from ...core.errors import InvalidEvent
-from . import timestamps
 from .document import Members, Number, kind_of, object_of
 from .notification import DATA_TYPES, DATA_VERSION, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
 from .reader import INTEGER_MAX, INTEGER_MIN, OWN_ATTRIBUTES, SPEC_VERSIONS, integer_of, is_wrapped
@@ -28,7 +28,7 @@ def check(members: Members, dialect: Dialect) -> None:
         _check_extensions(members)
     else:
         _text(members, "dataContentType", "")
-    if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
+    if (time := members.get("time")) is not None and (not isinstance(time, str) or check_time(time)):
         raise InvalidEvent("a time of RFC 3339 is expected", "time")
     data = object_of(members.get("data"), "data")
     if _text(data, "version", "data.") != DATA_VERSION:

@@ -48,17 +48,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def is_rfc3339(text: str) -> bool:
-    """Whether it is a time of RFC 3339 as it stands: a leap second is the last of a month in UTC (5.7)."""
-    found = _TIME.fullmatch(text)
-    if found is None or found["micros"] is not None:
-        return False
-    try:
-        return not _is_leap(found) or _ends_month(_last_second(found))
-    except (ValueError, OverflowError):
-        return False
-
-
 def _is_leap(found: re.Match[str]) -> bool:
     return found["clock"].endswith(":60")
 
@@ -66,11 +55,6 @@ def _is_leap(found: re.Match[str]) -> bool:
 def _last_second(found: re.Match[str]) -> datetime:
     """Of the minute that a leap second ends, in UTC. Raises ValueError, OverflowError."""
     return _in_utc(f"{found['date']}T{found['clock'][:-2]}59", found)
-
-
-def _ends_month(moment: datetime) -> bool:
-    after = moment + timedelta(seconds=1)
-    return (after.day, after.hour, after.minute, after.second) == (1, 0, 0, 0)
 
 
 def _in_utc(seconds: str, found: re.Match[str]) -> datetime:

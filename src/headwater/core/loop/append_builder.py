@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from ..errors import InvalidEvent, InvalidInput, TooLarge
 from ..event import Event
 from ..limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, check_append
-from ..message_check import checks_messages
 from .slices import Slices
 
 PART_EVENTS = 512
@@ -78,14 +77,13 @@ class AppendBuilder:
 
 
 def _part_stop(events: Sequence[Event], start: int) -> int:
-    """Where the part that begins there ends. A part has fewer messages of AMQP, because they are decoded."""
+    """Where the part that begins there ends. A part has fewer messages of AMQP, because they are looked through."""
     stop = min(start + PART_EVENTS, len(events))
-    if checks_messages():
-        size = 0
-        for index in range(start, stop):
-            size += len(events[index].envelope) + (len(events[index].data) if events[index].encoding else 0)
-            if size > PART_MESSAGE_BYTES:
-                return index + 1
+    size = 0
+    for index in range(start, stop):
+        size += len(events[index].envelope) + (len(events[index].data) if events[index].encoding else 0)
+        if size > PART_MESSAGE_BYTES:
+            return index + 1
     return stop
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.attribute_rules import PLAIN_TIME, RULES
 from ...core.errors import InvalidEvent, TooLarge
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
 from ...core.identifier import uuid7s
@@ -33,12 +34,12 @@ from ...core.limits import (
     TYPE_CHARS_MAX,
     EventColumns,
     check_attribute_name,
+    check_message,
     has_controls,
     show,
 )
 from ...core.log import ArrowBatch
 from ...core.loop.append_builder import PART_EVENTS, AppendBuilder
-from ...core.message_check import check_message, checks_messages
 from ...core.settings import LogSettings
 from .columns import (
     EVENT_SCHEMA,
@@ -51,6 +52,7 @@ from .columns import (
     lengths_of,
     numbers_of,
     offsets_of,
+    parts_of,
     sizes_of,
 )
 from .schema import check_schema, is_list
@@ -137,11 +139,9 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     encodings = _encoding_column(batch)
-    if checks_messages():
-        _check_messages(data, envelopes, encodings)
+    _check_messages(data, envelopes, encodings)
     columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, encodings]
-    is_gated = checks_messages() or not (buffer_of(envelopes).size or numbers_of(encodings).any())
-    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size, is_gated=is_gated)
+    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size, is_gated=True)
 
 
 def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_max: int) -> int:
@@ -356,7 +356,23 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes.astype(np.int64)
     if len(_distinct(places)) != len(places):  # a name comes twice in one event
         raise Unclear
+    _check_rules(terms, codes, values)
     return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
+
+
+def _check_rules(names: pa.StringArray, codes: npt.NDArray[np.int32], values: pa.StringArray) -> None:
+    """Raises Unclear where the value of an attribute breaks the rule that its name has."""
+    for code, name in enumerate(names.to_pylist()):
+        rule = RULES.get(name)
+        if rule is not None:
+            given = values.filter(array_of(codes == code))
+            if name == "time":  # seldom the same twice
+                given = given.filter(pc.invert(pc.match_substring_regex(given, f"^(?:{PLAIN_TIME})$")))
+            else:
+                given = given.unique()
+            for part in parts_of(given):
+                if any(map(rule, part)):
+                    raise Unclear
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:

@@ -431,6 +431,6 @@ def _columns(records: Sequence[Record], are_copies: bool) -> EventColumns:
     data = [msgspec.msgpack.encode(record) for record in records]
     types = [_TYPES.get(record.__class__, entry) for record in records]
     nothing = [b""] * count
-    return EventColumns(
+    return EventColumns.unchecked(
         types, data, [()] * count, empty, empty, [{}] * count, empty, nothing, [Encoding.DATA] * count, 0
     )

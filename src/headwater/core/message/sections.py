@@ -1,14 +1,11 @@
-"""Where the sections of a message are (part 3, section 3.2), found without decoding them. See `message`."""
+"""Where the sections of a message are (AMQP part 3, section 3.2), found without decoding them."""
 
 from __future__ import annotations
 
 import struct
-from reprlib import repr as shown
 from typing import Final
 
-from .codec import DecodeError, skip
-from .decoding import U32, read
-from .types import Symbol, ULong
+from .values import U32, DecodeError, descriptor_code, skip
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -35,6 +32,9 @@ VALUE: Final = 4
 """An amqp-value section."""
 
 Span = tuple[int, int]
+
+
+HEADER_START: Final = b"\x00\x53\x70"
 
 
 class Sections:
@@ -86,7 +86,7 @@ def walk(message: bytes) -> Sections:
             else:
                 code, at = section_code(message, at)
             if code <= last and not (code == last and DATA_SECTION <= code <= SEQUENCE_SECTION):
-                raise DecodeError(f"a section {_name(code)} after the section {_name(last)}", start)
+                raise DecodeError(f"a section {section_name(code)} after the section {section_name(last)}", start)
             value = at
             if message[at] == _SHORT_CONSTRUCTORS[code]:
                 at += 2 + message[at + 1]
@@ -107,7 +107,7 @@ def walk(message: bytes) -> Sections:
                 body_kind = SEQUENCE if code == SEQUENCE_SECTION else DATAS
                 payload = None
             else:
-                raise DecodeError(f"a section {_name(code)} after the section {_name(last)}", start)
+                raise DecodeError(f"a section {section_name(code)} after the section {section_name(last)}", start)
             last = code
     except (IndexError, struct.error):
         raise DecodeError("the message is cut short", end) from None
@@ -116,16 +116,25 @@ def walk(message: bytes) -> Sections:
     return Sections(spans, body_kind, payload)
 
 
+def header_stop(message: bytes) -> int:
+    """Where the header in its plain form, with which a stored message begins, ends; 0 if it begins with none."""
+    form = message[3:5]
+    if not message.startswith(HEADER_START) or form[:1] != b"\xc0" or len(form) < 2:
+        return 0
+    stop = 5 + form[1]
+    return stop if stop <= len(message) else 0
+
+
 def section_code(message: bytes, at: int) -> tuple[int, int]:
     """The code of the section that starts at `at`, and where its value begins; bounds are not checked."""
     if message[at] != 0x00:
         raise DecodeError(f"section expected, constructor 0x{message[at]:02x} found", at)
-    descriptor, after = read(message, at + 1, 0)
-    if type(descriptor) is ULong and HEADER <= descriptor <= FOOTER:
-        return int(descriptor), after
-    if type(descriptor) is Symbol and descriptor in _CODES:
-        return _CODES[descriptor], after
-    raise DecodeError(f"section expected, a value described by {shown(descriptor)} found", at)
+    descriptor, after = descriptor_code(message, at + 1)
+    code = _CODES.get(descriptor, -1) if isinstance(descriptor, bytes) else -1 if descriptor is None else descriptor
+    if HEADER <= code <= FOOTER:
+        return code, after
+    given = f"a value of constructor 0x{message[at + 1]:02x}" if descriptor is None else repr(descriptor)[:80]
+    raise DecodeError(f"section expected, a value described by {given} found", at)
 
 
 def _behind(code: int, message: bytes, at: int, end: int) -> int:
@@ -143,11 +152,12 @@ def _behind(code: int, message: bytes, at: int, end: int) -> int:
     elif constructor == 0x45 and _CONSTRUCTORS[code - HEADER] == 0xD0:
         at += 1
     else:
-        raise DecodeError(f"the section {_name(code)} has a value of constructor 0x{constructor:02x}", at)
+        raise DecodeError(f"the section {section_name(code)} has a value of constructor 0x{constructor:02x}", at)
     return at
 
 
-def _name(code: int) -> str:
+def section_name(code: int) -> str:
+    """As the standard calls it."""
     return _NAMES[code - HEADER] if HEADER <= code <= FOOTER else f"0x{code:x}"
 
 
@@ -173,7 +183,7 @@ _SHORT_CONSTRUCTORS: Final[list[int]] = [
 """By the section's code: the short one, with a size of one byte."""
 
 _CODES: Final = {
-    Symbol(f"amqp:{name}:{kind}"): HEADER + index
+    f"amqp:{name}:{kind}".encode(): HEADER + index
     for index, (name, kind) in enumerate(
         zip(_NAMES, ("list", "map", "map", "list", "map", "binary", "list", "*", "map"), strict=True)
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol.codec import skip
-from ..protocol.decoding import SIZE8, WIDTHS
-from ..protocol.sections import (
+from .sections import (
     APPLICATION_PROPERTIES,
     DATA_SECTION,
     DELIVERY_ANNOTATIONS,
@@ -12,8 +10,11 @@ from ..protocol.sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    Sections,
+    section_code,
     walk,
 )
+from .values import SIZE8, WIDTHS
 
 _LISTS, _MAPS, _BINARIES = ((0x45, 0), (0xC0, 1), (0xD0, 4)), ((0xC1, 1), (0xD1, 4)), ((0xA0, 1), (0xB0, 4))
 _FORMS = {
@@ -83,11 +84,12 @@ def message_id_span(message: bytes, spans: Spans) -> tuple[int, int, int]:
 
 
 def any_spans(message: bytes) -> Spans:
-    """The sections of any message. That of data is named only if it is the whole body, and nothing comes after it.
+    """The sections of any message: as `spans_of`. Raises DecodeError."""
+    return spans_of(message, walk(message))
 
-    Raises DecodeError.
-    """
-    found = walk(message)
+
+def spans_of(message: bytes, found: Sections) -> Spans:
+    """The sections that were found. That of data is named only if it is the whole body, and nothing comes after it."""
     spans: Spans = {}
     for section, span in (
         (HEADER, found.header),
@@ -98,8 +100,7 @@ def any_spans(message: bytes) -> Spans:
         (FOOTER, found.footer),
     ):
         if span is not None:
-            start, stop = span
-            spans[section] = skip(message, start + 1, stop), stop
+            spans[section] = section_code(message, span[0])[1], span[1]
     if found.payload is not None and found.footer is None:
         spans[DATA_SECTION] = found.payload
     return spans

@@ -1,0 +1,82 @@
+"""What the attributes that CloudEvents defines may say, where an event has them (CloudEvents 1.0.2, 3.1).
+
+Other attributes are any text. Readers parse these four: many refuse a whole batch over one that breaks its rule. Two
+forms against the standard's word are taken, because clients send them and every reader copes: a `datacontenttype` that
+is no media type, and a `dataschema` that is relative, or has letters beyond ASCII.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta, timezone
+
+from .quoting import show
+
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
+PLAIN_TIME = (
+    r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
+    rf"T{_CLOCK}:[0-5]\d(?:\.\d+)?Z"
+)
+"""The usual form, of a day that each month has: an expression as Python and RE2 have it. It is surely taken."""
+_is_plain_time = re.compile(PLAIN_TIME, re.ASCII).fullmatch
+_TIME = re.compile(
+    rf"(?P<date>\d{{4}}-\d\d-\d\d)[Tt](?P<minute>{_CLOCK}):(?:[0-5]\d|(?P<leap>60))(?:\.\d+)?"
+    rf"(?:[Zz]|(?P<sign>[+-])(?P<offset>{_CLOCK}))",
+    re.ASCII,
+)
+_PART = r"[!$&-.0-9;=@-Z_a-z~\x80-\U0010ffff]|%[0-9A-Fa-f]{2}"
+_URI_REFERENCE = re.compile(
+    rf"(?:[A-Za-z][A-Za-z0-9+.-]*+:|(?!(?:{_PART})*+:))(?://(?:{_PART}|[:\[\]])*+)?(?:{_PART}|[:/])*+"
+    rf"(?:\?(?:{_PART}|[:/?])*+)?(?:#(?:{_PART}|[:/?])*+)?"
+)
+"""RFC 3986, 4.1, without a look at what an authority consists of; with letters beyond ASCII, as RFC 3987 has them."""
+
+
+def check_time(text: str) -> str | None:
+    """Why a text is no time of RFC 3339, or None: there is such a date, and a leap second ends a month in UTC."""
+    if _is_plain_time(text) or _exists(text):
+        return None
+    return f"a time of RFC 3339 is expected, {show(text)} given"
+
+
+def _exists(text: str) -> bool:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return False
+    try:
+        if found["leap"] is None:
+            return bool(date.fromisoformat(found["date"]))
+        after = _moment(found) + timedelta(minutes=1)
+    except (ValueError, OverflowError):
+        return False
+    return (after.day, after.hour, after.minute) == (1, 0, 0)
+
+
+def _moment(found: re.Match[str]) -> datetime:
+    """The minute, in UTC. Raises ValueError, OverflowError."""
+    local = datetime.fromisoformat(f"{found['date']}T{found['minute']}")
+    if found["sign"] is None:
+        return local
+    hours, minutes = map(int, found["offset"].split(":"))
+    offset = timedelta(hours=hours, minutes=minutes)
+    return local.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
+
+
+def _check_schema(text: str) -> str | None:
+    if text and _URI_REFERENCE.fullmatch(text):
+        return None
+    return f"a URI is expected, {show(text)} given"
+
+
+def _check_not_empty(text: str) -> str | None:
+    return None if text else "a text that is not empty is expected, '' given; leave it out where there is none"
+
+
+RULES: Mapping[str, Callable[[str], str | None]] = {
+    "time": check_time,
+    "subject": _check_not_empty,
+    "datacontenttype": _check_not_empty,
+    "dataschema": _check_schema,
+}
+"""By the attribute's name: why its value is refused, or None."""

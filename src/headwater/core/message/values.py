@@ -1,0 +1,422 @@
+"""Values of AMQP (part 1, section 1.6) in bytes: skipped, counted and checked, without an object for any of them.
+
+`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses. As there, no bounds are checked
+within a value: reading past the end is an IndexError or struct.error, or leaves a position past it, which whoever
+called finds. Positions only grow, so no byte is read twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+DEPTH_MAX: Final = 32
+"""So many compound, array and described values may lie in one another."""
+DESCRIBED_MAX: Final = 1024
+"""How many described values one value may begin with that is not looked into."""
+
+ARRAY_DESCRIPTORS_MAX: Final = 2
+"""So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
+
+ZERO_WIDTH_PER_BYTE_MAX: Final = 8
+"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
+
+Empty lists, which cost an object each: one.
+"""
+
+WEAK_KEYS_MAX: Final = 64
+"""So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
+
+SIZE8: Final = -1
+SIZE32: Final = -2
+DESCRIBED: Final = -3
+UNKNOWN: Final = -4
+_BY_WIDTH: Final = {
+    0: (0x40, 0x41, 0x42, 0x43, 0x44, 0x45),
+    1: (0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56),
+    2: (0x60, 0x61),
+    4: (0x70, 0x71, 0x72, 0x73, 0x74),
+    8: (0x80, 0x81, 0x82, 0x83, 0x84),
+    16: (0x94, 0x98),
+    SIZE8: (0xA0, 0xA1, 0xA3, 0xC0, 0xC1, 0xE0),
+    SIZE32: (0xB0, 0xB1, 0xB3, 0xD0, 0xD1, 0xF0),
+    DESCRIBED: (0x00,),
+}
+_WIDTH_OF: Final = {code: width for width, codes in _BY_WIDTH.items() for code in codes}
+WIDTHS: Final[list[int]] = [_WIDTH_OF.get(code, UNKNOWN) for code in range(256)]
+"""By the constructor's byte: how many bytes the value takes, or how that is said."""
+
+NUMBERS: Final = frozenset(code for code, width in _WIDTH_OF.items() if width > 0) - {0x56, 0x73}
+"""Constructors of fixed width after which any bytes are a value: all but boolean and char."""
+_COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
+_ARRAYS: Final = (0xE0, 0xF0)
+_ANY_BYTES: Final = [width if width == 0 or code in NUMBERS else -1 for code, width in enumerate(WIDTHS)]
+"""By the constructor's byte: how many bytes follow, whichever they are; -1 where they must be looked at."""
+
+U32: Final = struct.Struct(">I")
+U32_U32: Final = struct.Struct(">II")
+_U64: Final = struct.Struct(">Q")
+
+
+class DecodeError(ValueError):
+    """The bytes are no AMQP value, or not the one that is due here. `at` is the position in the buffer."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        self.problem = problem
+        self.at = at
+        super().__init__(f"{problem} (at byte {at})")
+
+
+def skip(buffer: bytes, at: int, end: int) -> int:
+    """The position behind the value that starts at `at`, at most `end`; nothing is built, what lies inside not checked.
+
+    Raises DecodeError: no such constructor, described values within described ones without end, or it is cut short.
+    """
+    start, pending, described = at, 1, 0
+    try:
+        while pending:
+            width = WIDTHS[buffer[at]]
+            if width == SIZE8:
+                at += 2 + buffer[at + 1]
+            elif width == SIZE32:
+                size: int = U32.unpack_from(buffer, at + 1)[0]
+                at += 5 + size
+            elif width >= 0:
+                at += 1 + width
+            elif width == DESCRIBED:
+                at += 1
+                pending += 2  # the descriptor and the value
+                described += 1
+                if described > DESCRIBED_MAX:
+                    raise DecodeError(f"more than {DESCRIBED_MAX} described values in one", start)
+            else:
+                raise DecodeError(f"no type has the constructor 0x{buffer[at]:02x}", at)
+            pending -= 1
+    except (IndexError, struct.error):
+        raise DecodeError("the value is cut short", start) from None
+    if at > end:
+        raise DecodeError("the value is cut short", start)
+    return at
+
+
+def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
+    """How many values lie between `at` and `end`, those in others included; nothing is built. Arrays are not looked
+    into: one counts as many as it says, or as it has bytes. Malformed values are left to `check_value`.
+
+    Raises DecodeError: more than `limit`.
+    """
+    start, values = at, 0
+    while at < end and values <= limit:
+        code = buffer[at]
+        width = WIDTHS[code]
+        values += 1
+        if width >= 0:
+            at += 1 + width
+        elif code == 0x00 or width == UNKNOWN:
+            at += 1
+        else:
+            head = 1 if width == SIZE8 else 4
+            size = int.from_bytes(buffer[at + 1 : at + 1 + head])
+            if code in _COMPOUND:
+                at += 1 + 2 * head
+            else:
+                if code in _ARRAYS:
+                    values += max(size, int.from_bytes(buffer[at + 1 + head : at + 1 + 2 * head]))
+                at += 1 + head + size
+    if values > limit:
+        raise DecodeError(f"more than {limit} values", start)
+    return values
+
+
+def check_value(buffer: bytes, at: int, end: int) -> int:
+    """The position behind the value that starts at `at`, which is looked through; `end` lies in the buffer.
+
+    Raises DecodeError: the bytes are garbled or cut short, a string is not UTF-8, a symbol not ASCII, the value is too
+    deep, a map has a key twice or one that is a list, map or array, an array has too many elements for its bytes.
+    """
+    try:
+        after = check_values(buffer, at, 1, 0)
+    except (IndexError, struct.error):
+        raise DecodeError("the value is cut short", at) from None
+    if after > end:
+        raise DecodeError("the value is cut short", at)
+    return after
+
+
+def check_values(buffer: bytes, at: int, count: int, depth: int) -> int:
+    """The position behind so many values, `depth` of others around each; bounds are not checked. Raises DecodeError."""
+    for _ in range(count):
+        code = buffer[at]
+        width = _ANY_BYTES[code]
+        if width >= 0:
+            at += 1 + width
+        elif code == 0xA1:
+            stop = at + 2 + buffer[at + 1]
+            text = buffer[at + 2 : stop]
+            if not text.isascii():
+                check_text(text, at)
+            at = stop
+        else:
+            at = _CHECKS[code](buffer, at + 1, depth)
+    return at
+
+
+def check_text(text: bytes, at: int) -> None:
+    """Raises DecodeError: it is not UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        raise DecodeError("a string is not UTF-8", at) from None
+
+
+def _unknown(buffer: bytes, at: int, depth: int) -> int:
+    raise DecodeError(f"no type has the constructor 0x{buffer[at - 1]:02x}", at - 1)
+
+
+def _boolean(buffer: bytes, at: int, depth: int) -> int:
+    if buffer[at] > 1:
+        raise DecodeError(f"a boolean is 0 or 1, not {buffer[at]}", at)
+    return at + 1
+
+
+def _char(buffer: bytes, at: int, depth: int) -> int:
+    point: int = U32.unpack_from(buffer, at)[0]
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise DecodeError(f"0x{point:x} is no Unicode character", at)
+    return at + 4
+
+
+def _binary8(buffer: bytes, at: int, depth: int) -> int:
+    return at + 1 + buffer[at]
+
+
+def _binary32(buffer: bytes, at: int, depth: int) -> int:
+    return at + 4 + int(U32.unpack_from(buffer, at)[0])
+
+
+def _string8(buffer: bytes, at: int, depth: int) -> int:
+    stop = at + 1 + buffer[at]
+    check_text(buffer[at + 1 : stop], at)
+    return stop
+
+
+def _string32(buffer: bytes, at: int, depth: int) -> int:
+    stop = _binary32(buffer, at, depth)
+    check_text(buffer[at + 4 : stop], at)
+    return stop
+
+
+def _symbol8(buffer: bytes, at: int, depth: int) -> int:
+    stop = at + 1 + buffer[at]
+    return _ascii(buffer[at + 1 : stop], at, stop)
+
+
+def _symbol32(buffer: bytes, at: int, depth: int) -> int:
+    stop = _binary32(buffer, at, depth)
+    return _ascii(buffer[at + 4 : stop], at, stop)
+
+
+def _ascii(text: bytes, at: int, stop: int) -> int:
+    if not text.isascii():
+        raise DecodeError("a symbol is not ASCII", at)
+    return stop
+
+
+def _list8(buffer: bytes, at: int, depth: int) -> int:
+    return _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _list32(buffer: bytes, at: int, depth: int) -> int:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _items(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
+    _check_depth(at, depth)
+    if check_values(buffer, at, count, depth + 1) != stop:
+        raise DecodeError("a list's size is not that of its elements", at)
+    return stop
+
+
+def _check_depth(at: int, depth: int) -> None:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+
+
+def map_bounds(buffer: bytes, at: int) -> tuple[int, int, int]:
+    """Of the map whose constructor is at `at`: where its elements begin, how many there are, and where they end.
+
+    Raises DecodeError: it is no map, or it has a key without a value. Bounds are not checked.
+    """
+    code = buffer[at]
+    if code == 0xC1:
+        stop, count, at = at + 2 + buffer[at + 1], buffer[at + 2], at + 3
+    elif code == 0xD1:
+        size, count = U32_U32.unpack_from(buffer, at + 1)
+        stop, at = at + 5 + size, at + 9
+    else:
+        raise DecodeError(f"map expected, constructor 0x{code:02x} found", at)
+    _check_pairs(at, count)
+    return at, count, stop
+
+
+def _check_pairs(at: int, count: int) -> None:
+    if count & 1:
+        raise DecodeError(f"a map has a key without a value: {count} elements", at)
+
+
+def _map8(buffer: bytes, at: int, depth: int) -> int:
+    return _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _map32(buffer: bytes, at: int, depth: int) -> int:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _entries(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
+    _check_depth(at, depth)
+    _check_pairs(at, count)
+    start, weak_keys = at, 0
+    keys: set[object] = set()
+    for _ in range(count >> 1):
+        if buffer[at] in (0x98, 0x00):
+            weak_keys += 1
+            if weak_keys > WEAK_KEYS_MAX:
+                raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids or described", at)
+        after = check_values(buffer, at, 1, depth + 1)
+        keys.add(_key(buffer, at, after))
+        at = check_values(buffer, after, 1, depth + 1)
+    check_map_end(at, stop, len(keys), count, start)
+    return stop
+
+
+def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None:
+    """Raises DecodeError: a map of so many elements and different keys ends elsewhere, or has a key twice."""
+    if at != stop:
+        raise DecodeError("a map's size is not that of its elements", start)
+    if keys != count >> 1:
+        raise DecodeError("a map has a key twice", start)
+
+
+def _key(buffer: bytes, at: int, after: int) -> object:
+    """What the key of a map, checked already, is to a hash table. Keys that readers may take for one are equal."""
+    code = buffer[at]
+    width = WIDTHS[code]
+    if code in (0xA1, 0xA3):
+        return buffer[at + 2 : after].decode()
+    if code in (0xB1, 0xB3):
+        return buffer[at + 5 : after].decode()
+    if code == 0x00:
+        value = skip(buffer, at + 1, after)
+        return "described", _key(buffer, at + 1, value), _key(buffer, value, after)
+    if code == 0x73:
+        return chr(U32.unpack_from(buffer, at + 1)[0])
+    if code == 0x98:
+        return "uuid", buffer[at + 1 : after]
+    if code in (0xA0, 0xB0):
+        return buffer[at + (2 if code == 0xA0 else 5) : after]
+    if code in _FLOATS:
+        return _FLOATS[code].unpack_from(buffer, at + 1)[0]
+    if code in (0x74, 0x84, 0x94):
+        return buffer[at + 1 : after]
+    if width < 0 or code == 0x45:
+        raise DecodeError("a map's key is a list, map or array, or describes one", at)
+    if width == 0:
+        return _CONSTANTS[code]
+    return int.from_bytes(buffer[at + 1 : after], signed=code in _SIGNED)
+
+
+_FLOATS: Final = {0x72: struct.Struct(">f"), 0x82: struct.Struct(">d")}
+_CONSTANTS: Final = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
+_SIGNED: Final = frozenset((0x51, 0x54, 0x55, 0x61, 0x71, 0x81, 0x83))
+
+
+def _array8(buffer: bytes, at: int, depth: int) -> int:
+    return _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _array32(buffer: bytes, at: int, depth: int) -> int:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _elements(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
+    _check_depth(at, depth)
+    if stop > len(buffer):
+        raise DecodeError("the value is cut short", at)
+    if count == 0 and at == stop:
+        return stop  # without a constructor: against the standard, but harmless
+    start, descriptors = at, 0
+    while buffer[at] == 0x00:
+        if descriptors == ARRAY_DESCRIPTORS_MAX:
+            raise DecodeError(f"more than {ARRAY_DESCRIPTORS_MAX} descriptors of an array are nested", at)
+        at = check_values(buffer, at + 1, 1, depth + 1)
+        descriptors += 1
+    code = buffer[at]
+    at += 1
+    check_array_count(code, count, at, start, stop)
+    width = _ANY_BYTES[code]
+    if width >= 0:
+        at += count * width
+    else:
+        check = _CHECKS[code]
+        for _ in range(count):
+            at = check(buffer, at, depth + 1)
+    if at != stop:
+        raise DecodeError("an array's size is not that of its elements", start)
+    return stop
+
+
+def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> None:
+    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?
+
+    Raises DecodeError.
+    """
+    width = WIDTHS[code]
+    if width == UNKNOWN:
+        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
+    if width == 0:
+        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+        if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
+            raise DecodeError(f"an array has {count} elements without width", start)
+    elif count * max(width, 1) > stop - at:
+        raise DecodeError("an array's size is not that of its elements", start)
+
+
+def _described(buffer: bytes, at: int, depth: int) -> int:
+    _check_depth(at, depth)
+    return check_values(buffer, at, 2, depth + 1)
+
+
+_Check = Callable[[bytes, int, int], int]
+"""(buffer, position behind the constructor, depth) -> the position behind the value."""
+_CHECK_OF: Final[dict[int, _Check]] = {
+    0x00: _described, 0x56: _boolean, 0x73: _char,
+    0xA0: _binary8, 0xA1: _string8, 0xA3: _symbol8, 0xB0: _binary32, 0xB1: _string32, 0xB3: _symbol32,
+    0xC0: _list8, 0xC1: _map8, 0xD0: _list32, 0xD1: _map32, 0xE0: _array8, 0xF0: _array32,
+}  # fmt: skip
+_CHECKS: Final[list[_Check]] = [_CHECK_OF.get(code, _unknown) for code in range(256)]
+"""By the constructor's byte, where `_ANY_BYTES` has none."""
+
+
+def descriptor_code(buffer: bytes, at: int) -> tuple[int | bytes | None, int]:
+    """The descriptor that starts at `at`, an ulong or the content of a symbol, and the position behind it.
+
+    None: it is of another type. Bounds are not checked.
+    """
+    form = buffer[at]
+    if form == 0x53:
+        return buffer[at + 1], at + 2
+    if form == 0x80:
+        return int(_U64.unpack_from(buffer, at + 1)[0]), at + 9
+    if form == 0x44:
+        return 0, at + 1
+    if form == 0xA3:
+        stop = at + 2 + buffer[at + 1]
+        return buffer[at + 2 : stop], stop
+    if form == 0xB3:
+        stop = _binary32(buffer, at + 1, 0)
+        return buffer[at + 5 : stop], stop
+    return None, at

@@ -1,0 +1,286 @@
+"""A corpus of odd events: every way in gives the same verdict, and what is taken is read by every way out."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.performatives import Accepted, Rejected
+from headwater.client import connect
+from headwater.core import Encoding, Event, LogSettings
+from headwater.core.errors import InvalidInput
+from headwater.core.limits import EventColumns, check_append
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import Ticket
+from headwater.formats.arrow.columns import batch_of
+from headwater.formats.cloudevents import encode_tags
+from headwater.formats.envelope import ndjson_events
+from headwater.storage.memory import MemoryLog
+from tests.amqp.asking import EARLIEST
+from tests.amqp.streams.messages import cloud_event, properties
+from tests.amqp.streams.messages import data as data_section
+
+from .corpus import generate
+from .running import RunningServer
+
+CE = {"specversion": "1.0"}
+
+
+class Entry(NamedTuple):
+    """One odd event, and whether it is taken."""
+
+    name: str
+    is_taken: bool
+    given: dict[str, Any]
+    event: Event
+
+
+def _entry(line: str) -> Entry:
+    found = json.loads(line)
+    given = found["event"]
+    fields = {name: given[name] for name in ("type", "id", "source", "attributes", "group_key") if name in given}
+    data, envelope = (base64.b64decode(given.get(f"{name}_base64", "")) for name in ("data", "envelope"))
+    encoding = Encoding(int(given.get("encoding") == "amqp"))
+    event = Event(**fields, data=data, envelope=envelope, tags=tuple(given.get("tags", ())), encoding=encoding)
+    return Entry(found["name"], found["is_taken"], given, event)
+
+
+ENTRIES = [_entry(line) for line in generate.FILE.read_text().splitlines()]
+TAKEN = [entry for entry in ENTRIES if entry.is_taken]
+
+
+class Doors:
+    """Every way in; each answers what refused the events, or None, and whether it can say one at all."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.amqp_url = server.further_url("amqp")
+        self.flight = BulkClient(server.further_url("grpc"))
+        self.amqp = Client(self.amqp_url)
+        self.sender = self.amqp.sender("odd")
+        self._batches = 0
+
+    def close(self) -> None:
+        self.flight.close()
+        self.amqp.close()
+
+    def in_process(self, *given: Entry) -> str | None:
+        return _fault(lambda: MemoryLog(LogSettings()).append([each.event for each in given]))
+
+    def imported(self, *given: Entry) -> str | None:
+        lines = [json.dumps(each.given).encode() for each in given]
+        return _fault(lambda: MemoryLog(LogSettings()).append(list(ndjson_events(lines))))
+
+    def json(self, *given: Entry) -> str | None:
+        return self._post("append", {"events": [each.given for each in given]}, "application/json")
+
+    def message_pack(self, *given: Entry) -> str | None:
+        rows = [
+            [*each.event[:5], dict(each.event.attributes), *each.event[6:8], int(each.event.encoding)] for each in given
+        ]
+        return self._post("append", msgspec.msgpack.encode({"events": rows}), "application/vnd.msgpack")
+
+    def arrow(self, *given: Entry) -> str | None:
+        batch, sink = _rows(given), io.BytesIO()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return self._post("append", sink.getvalue(), "application/vnd.apache.arrow.stream")
+
+    def flight_append(self, *given: Entry) -> str | None:
+        return _fault(lambda: self.flight.append("odd", _rows(given)))
+
+    def staged(self, *given: Entry) -> str | None:
+        self._batches += 1
+
+        def stage() -> None:
+            part = self.flight.stage("odd", "w", self._batches, 0, 1, _rows(given))
+            self.flight.commit("odd", "w", self._batches, [part.stage])
+
+        return _fault(stage)
+
+    def cloudevent(self, *given: Entry) -> str | None:
+        faults = [self._post("events", _members(each), "application/cloudevents+json") for each in given]
+        return next(filter(None, faults), None)
+
+    def cloudevent_batch(self, *given: Entry) -> str | None:
+        return self._post("events", [_members(each) for each in given], "application/cloudevents-batch+json")
+
+    def transferred(self, *given: Entry) -> str | None:
+        tags = []
+        for each in given:
+            tag = next(self.sender._tags)
+            self.amqp.wait(lambda: self.sender.link.sendable > 0)
+            self.sender.link.send(_message(each), tag, tag)
+            tags.append(tag)
+        self.amqp.wait(lambda: self.sender.states.keys() >= set(tags))
+        outcomes = [self.sender.states.pop(tag) for tag in tags]
+        refused = [each for each in outcomes if isinstance(each, Rejected)]
+        assert refused or outcomes == [Accepted()] * len(given)
+        return str(refused[0].error) if refused else None
+
+    def _post(self, path: str, body: Any, media_type: str) -> str | None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        status, text = self.server.ask(f"/logs/odd/{path}", content, {"content-type": media_type})
+        assert status in (200, 400), text
+        return text if status == 400 else None
+
+
+def _fault(do: Callable[[], object]) -> str | None:
+    try:
+        do()
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+def _rows(given: Sequence[Entry]) -> pa.RecordBatch:
+    events = [each.event for each in given]
+    columns = [list(column) for column in zip(*events, strict=True)]
+    columns[5] = [dict(each) for each in columns[5]]
+    columns[8] = [int(each) for each in columns[8]]
+    return batch_of(EventColumns.unchecked(*columns, 0))
+
+
+def _members(entry: Entry) -> dict[str, Any]:
+    """The event as CloudEvents' JSON has it."""
+    event = entry.event
+    own = {"id": event.id, "source": event.source, "type": event.type, "data_base64": entry.given["data_base64"]}
+    return CE | dict(event.attributes) | own | _extensions(event)
+
+
+def _extensions(event: Event) -> dict[str, str]:
+    key = {"partitionkey": event.group_key} if event.group_key else {}
+    return key | ({"tags": encode_tags(event.tags)} if event.tags else {})
+
+
+def _message(entry: Entry) -> bytes:
+    """The event as a message: itself where it is one, else a CloudEvent in binary mode."""
+    event = entry.event
+    if event.envelope or event.encoding:
+        return event.envelope + event.data
+    attributes = dict(event.attributes)
+    content_type = attributes.pop("datacontenttype", None)
+    before = properties(content_type=content_type) if content_type is not None else b""
+    named = {"id": event.id, "source": event.source, "type": event.type} | attributes | _extensions(event)
+    return before + cloud_event(**named) + data_section(event.data)
+
+
+def _is_message(entry: Entry) -> bool:
+    return bool(entry.event.envelope or entry.event.encoding)
+
+
+def _is_other_over_amqp(entry: Entry) -> bool:
+    """Whether AMQP's form says something else: what is stripped from a message, and an attribute that is a field."""
+    is_stripped = entry.name.startswith(("message that is not stored", "envelope of", "message: no section"))
+    is_content_type = entry.name == "datacontenttype that is empty"
+    return is_stripped or is_content_type or entry.name in (
+        "attribute called source", "attribute called specversion", "attribute called ",
+    )  # fmt: skip
+
+
+def _can_say(door: str, entry: Entry) -> bool:
+    event = entry.event
+    if door in ("cloudevent", "cloudevent_batch"):
+        fields = {"source", "specversion"} & set(event.attributes)
+        return not _is_message(entry) and not fields and event.tags != ("",)
+    if door == "transferred":
+        return not _is_other_over_amqp(entry) and event.tags != ("",)
+    return True
+
+
+DOORS = ["in_process", "imported", "json", "message_pack", "arrow", "flight_append", "staged", "cloudevent",
+         "cloudevent_batch", "transferred"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    directory = tmp_path_factory.mktemp("corpus")
+    flight = ("--flight-enabled", "true", "--flight-port", "0", "--flight-start", "at_once")
+    with RunningServer("--data", "data", "--log", "odd", *flight, cwd=directory) as server:
+        found = Doors(server)
+        yield found
+        found.close()
+
+
+def test_the_corpus_is_what_its_script_writes() -> None:
+    assert generate.FILE.read_text() == "".join(generate.lines())
+    assert len(ENTRIES) > 200
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_way_in_refuses_the_same(doors: Doors, door: str) -> None:
+    head = _head(doors)
+    said = [entry for entry in ENTRIES if not entry.is_taken and _can_say(door, entry)]
+    taken = [entry.name for entry in said if getattr(doors, door)(entry) is None]
+    assert taken == []
+    assert _head(doors) == head
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_way_in_takes_the_same(doors: Doors, door: str) -> None:
+    said = [entry for entry in TAKEN if _can_say(door, entry)]
+    given = [entry._replace(event=entry.event._replace(id=f"{door} {entry.event.id}"[:512])) for entry in said]
+    given = [entry._replace(given=entry.given | {"id": entry.event.id}) for entry in given]
+    fault = getattr(doors, door)(*given)
+    if fault is not None:
+        assert [(each.name, why) for each in given if (why := getattr(doors, door)(each)) is not None] == [], fault
+    assert check_append([each.event for each in given], LogSettings().event_bytes_max).count == len(given) > 90
+
+
+def _head(doors: Doors) -> int:
+    return int(json.loads(doors.server.ask("/logs/odd")[1])["head"])
+
+
+@pytest.mark.parametrize("accept", [
+    "application/json", "application/x-ndjson", "application/cloudevents-batch+json",
+    "application/vnd.apache.arrow.stream", "application/cloudevents+json",
+])  # fmt: skip
+def test_what_was_taken_is_read_in_every_form_of_http(doors: Doors, accept: str) -> None:
+    head = _filled(doors)
+    body = json.dumps({"query": "all", "limit": head}).encode()
+    headers = {"content-type": "application/json", "accept": accept}
+    with doors.server.open("/logs/odd/read", body, headers) as answer:
+        content = answer.read()
+    if accept == "application/x-ndjson":
+        count = len([json.loads(line) for line in content.splitlines()])
+    elif accept.endswith("stream"):
+        count = pa.ipc.open_stream(content).read_all().num_rows
+    else:
+        found = json.loads(content)
+        count = len(found["events"] if isinstance(found, dict) else found)
+    assert count == head
+
+
+def test_our_client_over_http_reads_what_was_taken(doors: Doors) -> None:
+    head = _filled(doors)
+    with connect(doors.server.url) as client:
+        found = [event.event for event in client.log("odd").read()]
+    assert len(found) == head
+    assert check_append(found, LogSettings().event_bytes_max).count == head
+
+
+def test_our_own_client_of_amqp_reads_what_was_taken(doors: Doors) -> None:
+    head = _filled(doors)
+    with Client(doors.amqp_url) as client:
+        found = client.receiver("odd", filter=EARLIEST, credit=head).take(head)
+        assert len(found) == head
+
+
+def test_flight_reads_what_was_taken(doors: Doors) -> None:
+    head = _filled(doors)
+    assert sum(batch.num_rows for batch in doors.flight.read(Ticket("odd"))) == head
+
+
+def _filled(doors: Doors) -> int:
+    """The head of the log, in which all that is taken is."""
+    if not _head(doors):
+        assert doors.json(*TAKEN) is None
+    return _head(doors)
