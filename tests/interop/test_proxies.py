@@ -139,7 +139,7 @@ class Application:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._ending = threading.Event()
+        self._ending, self._has_written = threading.Event(), threading.Event()
         self._threads = ThreadPoolExecutor(6)
         self.acknowledged: dict[str, int] = {}
         """The number of each event, by its id."""
@@ -172,6 +172,7 @@ class Application:
         self._ending.set()
         for client in self._clients[:3]:
             client.result(PATIENCE_S)
+        self._has_written.set()  # the read model has all of it to see
         self._clients.pop(3).result(PATIENCE_S)
         with connect(self._url, retry_s=PATIENCE_S) as client:
             client.log(LOG).append([Event(LAST)])
@@ -181,6 +182,7 @@ class Application:
     def give_up(self) -> None:
         """Let all of them end, whatever they have done: in vain they try for PATIENCE_S at most."""
         self._ending.set()
+        self._has_written.set()
 
     def _progress(self) -> tuple[int, ...]:
         done = (self.counts[name] for name in ("patient", "impatient", "read"))
@@ -232,7 +234,7 @@ class Application:
         with closing(sqlite3.connect(":memory:", isolation_level="DEFERRED")) as connection:
             with connect(self._url, retry_s=PATIENCE_S) as client:
                 runner = Runner(client.log(LOG), connection, model)
-                while not self._ending.wait(0.01):
+                while not self._has_written.wait(0.01):
                     runner.catch_up()
                     self.modelled = [row[0] for row in connection.execute("SELECT number FROM one_1 ORDER BY number")]
                 runner.catch_up()
