@@ -13,7 +13,7 @@ from tests.strategies import stored_events
 _appended = msgspec.msgpack.Decoder(list[Event])
 
 
-@given(st.lists(st.lists(stored_events, max_size=3), max_size=3), st.integers(1, 40))
+@given(st.lists(st.lists(stored_events, min_size=1, max_size=3), max_size=3), st.integers(1, 40))
 def test_pages_survive_however_they_are_cut(pages: list[list[SequencedEvent]], piece_bytes: int) -> None:
     stream = b"".join(map(packed.encode_page, pages))
     parser = packed.PageParser()
