@@ -32,7 +32,7 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
   let found = [],
     chosen = 0,
     isMoved = false, // by an arrow, since the text is as it is
-    isWaiting = false,
+    waitsFor = null, // the text whose entries Enter or Tab waits for
     turn = 0,
     looked = Promise.resolve(found); // what completes the text that is there; null where the page was left
   const draw = () => {
@@ -98,11 +98,12 @@ export function completing({ id, label, placeholder, look, take, typed, erase })
   };
   /** Do it once, with what is highlighted, or what is found for the text that is there; that may be on its way. */
   const soon = async (act) => {
-    if (isWaiting) return;
     const text = input.value;
-    isWaiting = true;
+    if (waitsFor === text) return;
+    waitsFor = text;
     const entries = isMoved ? found : await looked;
-    isWaiting = false;
+    if (waitsFor !== text) return; // Enter came again, for another text
+    waitsFor = null;
     if (entries && input.value === text) act(entries, entries[chosen] ?? entries[0]);
   };
   const enter = (entries, first) => {
