@@ -31,7 +31,7 @@ from headwater.amqp.protocol.types import (
     ULong,
     UShort,
 )
-from headwater.core.message.values import DESCRIBED_MAX, skip
+from headwater.core.message.values import DEPTH_MAX, DESCRIBED_MAX, WEAK_KEYS_MAX, ZERO_WIDTH_PER_BYTE_MAX, skip
 from tests.amqp.values import same, values
 from tests.every import every
 
@@ -369,13 +369,13 @@ def nested(opening: bytes, levels: int) -> bytes:
 
 
 def test_values_lie_in_one_another_up_to_the_depth_allowed() -> None:
-    deepest = nested(b"\xd0", codec.DEPTH_MAX)
+    deepest = nested(b"\xd0", DEPTH_MAX)
     assert encode(decoded(deepest)).startswith(b"\xc0")
     with pytest.raises(DecodeError, match="more than 32"):
-        decoded(nested(b"\xd0", codec.DEPTH_MAX + 1))
-    decoded(b"\0\x44" * codec.DEPTH_MAX + b"\x40")
+        decoded(nested(b"\xd0", DEPTH_MAX + 1))
+    decoded(b"\0\x44" * DEPTH_MAX + b"\x40")
     with pytest.raises(DecodeError, match="more than 32"):
-        decoded(b"\0\x44" * (codec.DEPTH_MAX + 1) + b"\x40")
+        decoded(b"\0\x44" * (DEPTH_MAX + 1) + b"\x40")
 
 
 def test_depth_is_bounded_whatever_nests() -> None:
@@ -407,7 +407,7 @@ def test_an_array_of_countless_elements_without_width_is_refused(constructor: st
 
 
 def test_elements_without_width_are_bounded_by_the_arrays_bytes() -> None:
-    allowed = 4 * codec.ZERO_WIDTH_PER_BYTE_MAX
+    allowed = 4 * ZERO_WIDTH_PER_BYTE_MAX
     assert decoded(bytes([0xE0, 2, allowed, 0x41])) == [True] * allowed
     with pytest.raises(DecodeError, match="elements without width"):
         decoded(bytes([0xE0, 2, allowed + 1, 0x41]))
@@ -435,7 +435,7 @@ def test_descriptors_of_an_array_lie_in_one_another_up_to_two() -> None:
 
 
 def test_keys_that_a_peer_can_make_collide_are_bounded() -> None:
-    keys = [uuid.UUID(int=(2**61 - 1) * n) for n in range(codec.WEAK_KEYS_MAX + 1)]
+    keys = [uuid.UUID(int=(2**61 - 1) * n) for n in range(WEAK_KEYS_MAX + 1)]
     assert len({hash(key) for key in keys}) == 1
     fine = {key: None for key in keys[:-1]}
     assert decoded(encode(fine)) == fine

@@ -163,7 +163,7 @@ def test_a_descriptor_may_have_any_form() -> None:
         (section(0x10, []), "no section has the code 0x10"),
         (section(0x1000, []), "section expected, a value described by 4096"),
         (encode(Described(Symbol("amqp:open:list"), [])), "described by 'amqp:open:list'"),
-        (encode(Described(UInt(0x75), b"")), "section expected, a value described by 117"),
+        (encode(Described(UInt(0x75), b"")), "section expected, a value described by constructor 0x52"),
         (section(0x70, {}), "the section header has a value of constructor 0xc1"),
         (section(0x72, []), "the section message-annotations has a value of constructor 0x45"),
         (section(0x75, "text"), "the section data has a value of constructor 0xa1"),

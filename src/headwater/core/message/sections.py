@@ -133,8 +133,9 @@ def section_code(message: bytes, at: int) -> tuple[int, int]:
     code = _CODES.get(descriptor, -1) if isinstance(descriptor, bytes) else -1 if descriptor is None else descriptor
     if HEADER <= code <= FOOTER:
         return code, after
-    given = f"a value of constructor 0x{message[at + 1]:02x}" if descriptor is None else repr(descriptor)[:80]
-    raise DecodeError(f"section expected, a value described by {given} found", at)
+    given = descriptor.decode("ascii", "replace") if isinstance(descriptor, bytes) else descriptor
+    shown = f"constructor 0x{message[at + 1]:02x}" if given is None else repr(given)[:80]
+    raise DecodeError(f"section expected, a value described by {shown} found", at)
 
 
 def _behind(code: int, message: bytes, at: int, end: int) -> int:
