@@ -38,7 +38,7 @@ from headwater.storage.maintenance import tasks, worker
 from headwater.storage.memory import MemoryStore
 from headwater.storage.segments import segment_log
 
-from ..builders import answer_of
+from ..builders import answer_of, as_message
 from .conftest import ManualClock
 from .kinds import KINDS, Bench
 
@@ -57,7 +57,7 @@ events = st.builds(
     source=st.sampled_from(["", "", "urn:a"]),
     attributes=st.sampled_from([{}, {"subject": "s"}, {"subject": "t", "time": "2013-01-01T00:00:00Z"}]),
     group_key=st.sampled_from(["", "", "k", "l"]),
-)
+).map(as_message)
 appends = st.lists(events, min_size=1, max_size=6)
 items = st.tuples(st.lists(types, max_size=2).map(tuple), tags, tags).filter(any).map(lambda item: QueryItem(*item))
 queries = st.one_of(st.just(ALL), st.lists(items, min_size=1, max_size=3).map(lambda given: Query.of(*given)))

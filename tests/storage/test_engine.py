@@ -172,7 +172,7 @@ def test_every_number_of_partitions_is_kept(data: Path, partitions: int) -> None
 def test_every_field_survives_a_restart_and_a_crash(data: Path, tmp_path: Path) -> None:
     given = Event(
         "Größe", b"\x00\xff", tuple(f"k{n}:{'ü' * 256}" for n in range(128)), "id-1", "urn:a",
-        {"subject": "s", "time": "2013-01-01T00:00:00Z"}, "group", b"\x00Sp\xc0",
+        {"subject": "s", "time": "2013-01-01T00:00:00Z"}, "group", b"\x00Sp\xc0\x02\x01A\x00Su\xa0\x02",
     )  # fmt: skip
     with engine(data) as one:
         one.create("orders").append([given, Event("Plain", id="id-2")])

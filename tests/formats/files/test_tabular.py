@@ -3,8 +3,7 @@ import json
 import pytest
 
 from headwater.core.errors import InvalidInput
-from headwater.formats.files.tabular import TableMapping
-from tests.formats.files.tables import table_events
+from headwater.formats.files.tabular import TableMapping, table_events
 
 ORDERS = """\
 id,activity,timestamp,order,customer

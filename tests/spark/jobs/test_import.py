@@ -30,7 +30,7 @@ from headwater.core.mark import BATCH_MAX, Mark
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
 from headwater.formats.files import csv_rows
-from headwater.formats.files.tabular import TableMapping, row_reader
+from headwater.formats.files.tabular import TableMapping, row_reader, table_events
 from headwater.spark.jobs.import_ import reader, tables
 from headwater.spark.jobs.import_.files import find_files, fingerprint, look_at
 from headwater.spark.jobs.import_.pieces import batches_of, pieces_of
@@ -42,7 +42,6 @@ from headwater.spark.pipeline.run import Ending, Run, Summary
 from headwater.spark.pipeline.run import Server as BulkServer
 from headwater.spark.pipelines import load, names
 from headwater.storage import Engine
-from tests.formats.files.tables import table_events
 from tests.night import night
 from tests.server.running import RunningServer, environment, headwater
 

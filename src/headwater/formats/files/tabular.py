@@ -56,6 +56,16 @@ class TableMapping:
         return bool(self.type_column or self.time_column or self.id_column or self.tags)
 
 
+def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]:
+    """The events of a table whose first line names the columns. Raises InvalidInput, with the line, as `table_rows` and
+    for the first row that is no event.
+    """
+    for line, _, found in table_rows(lines, mapping):
+        if isinstance(found, InvalidInput):
+            raise InvalidInput(found.problem, f"line {line}")
+        yield found
+
+
 def table_rows(
     lines: Iterable[str], mapping: TableMapping
 ) -> Iterator[tuple[int, Sequence[str], Event | InvalidInput]]:
