@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -275,6 +277,32 @@ def test_our_own_client_of_amqp_reads_what_was_taken(doors: Doors) -> None:
     with Client(doors.amqp_url) as client:
         found = client.receiver("odd", filter=EARLIEST, credit=head).take(head)
         assert len(found) == head
+
+
+def test_futoin_polls_what_was_taken(doors: Doors) -> None:
+    head, last = _filled(doors), 0
+    while last < head:
+        asked = {"component": "LIVE", "last_id": str(last) if last else None, "want": None}
+        call = {"f": "futoin.evt.poll:1.0:pollEvents", "sec": "anybody:secret", "p": asked}
+        answer = json.loads(doors.server.ask("/futoin/odd", json.dumps(call).encode())[1])
+        assert "r" in answer, answer
+        assert [int(event["id"]) for event in answer["r"]] == list(range(last + 1, last + 1 + len(answer["r"])))
+        assert answer["r"]
+        last += len(answer["r"])
+    assert last == head
+
+
+@pytest.mark.parametrize("form", ["envelope", "data", "cloudevent", "amqp", "amqp_bytes", "futoin"])
+def test_the_console_shows_what_was_taken(doors: Doors, form: str) -> None:
+    head = min(_filled(doors), len(TAKEN))
+    with closing(HTTPConnection(urlsplit(doors.server.url).netloc)) as connection:
+        for number in range(1, head + 1):
+            connection.request("GET", f"/logs/odd/events/{number}?form={form}")
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, (number, content)
+            if answer.headers["content-type"] != "application/octet-stream":
+                json.loads(content)
 
 
 def test_flight_reads_what_was_taken(doors: Doors) -> None:
