@@ -14,3 +14,4 @@ class TestGoAmqp(GroupsByAddress, Extensions, SecondSettling, Hearing, OddEvents
     """See the classes that it derives from."""
 
     RUNTIME = GoAmqp
+    ENDS_THE_LINK = ("properties described by a symbol", "array without elements")
