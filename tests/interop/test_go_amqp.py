@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from .basics import Basics, Security
+from .corpus import OddEvents
 from .extensions import Extensions, SecondSettling
 from .groups import GroupsByAddress
 from .management import Hearing
 from .runtimes import GoAmqp
 
 
-class TestGoAmqp(GroupsByAddress, Extensions, SecondSettling, Hearing, Basics, Security):
+class TestGoAmqp(GroupsByAddress, Extensions, SecondSettling, Hearing, OddEvents, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = GoAmqp
+    ENDS_THE_LINK = ("properties described by a symbol", "array without elements")

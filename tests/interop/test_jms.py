@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..night import night
 from .basics import Basics, Security
+from .corpus import OddEvents
 from .driving import Client, data, texts
 from .extensions import Refusals
 from .filters import selector
@@ -13,10 +14,11 @@ from .runtimes import Jms
 from .serving import Broker
 
 
-class TestJms(Hearing, Refusals, Basics, Security):
+class TestJms(Hearing, Refusals, OddEvents, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = Jms
+    PASSED_OVER = ("annotation that has a number as its key", "content-type that is a string")
 
     def test_a_durable_subscription_goes_on_until_it_is_unsubscribed(self, client: Client, broker: Broker) -> None:
         log = broker.log()

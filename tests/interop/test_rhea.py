@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .basics import Basics, Security
+from .corpus import OddEvents
 from .extensions import Extensions, NamedRefusals, Negotiation, SecondSettling
 from .management import Managing
 from .runtimes import Rhea
 
 
-class TestRhea(Extensions, NamedRefusals, Negotiation, SecondSettling, Managing, Basics, Security):
+class TestRhea(Extensions, NamedRefusals, Negotiation, SecondSettling, Managing, OddEvents, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = Rhea
