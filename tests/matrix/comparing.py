@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from headwater.core.event import Event
 
-from .mapping import MADE, too_large
+from .mapping import MADE, MADE_TIME, too_large
 from .seen import Seen
 
 _SHORT = reprlib.Repr()
@@ -40,5 +40,5 @@ def without_made_up(found: Event, expected: Event) -> Event:
         attributes = {**found.attributes, "cnepublisher": "PUBLISHER"}
         found = found._replace(data=found.data.replace(publisher.encode(), b"PUBLISHER"), attributes=attributes)
     if "cnestamped" in found.attributes:
-        found = found._replace(attributes={**found.attributes, "time": MADE})
+        found = found._replace(attributes={**found.attributes, "time": MADE_TIME})
     return found

@@ -25,6 +25,8 @@ from .writers import FUTOIN_USER, RESOURCE, CneNode, document
 
 MADE = "made by the log"
 """Stands for an id that nobody knows beforehand."""
+MADE_TIME = "1999-12-31T23:59:59.123456Z"
+"""Stands for a time that the log made."""
 FUTOIN_TYPE = re.compile(r"[A-Z_]{1,16}")
 DRAFT_ID = re.compile(r"[\w\-]{1,100}", re.ASCII)
 CNE_BYTES_MAX = 64 * 1024
@@ -153,7 +155,7 @@ def _of_node_cloudevent(event: Event, case: Case, writer: str) -> Event:
 
 def _times(case: Case) -> dict[str, str]:
     given = case.attributes.get("time")
-    return {"time": _normalised(given)} if given else {"time": MADE, "cnestamped": "true"}
+    return {"time": _normalised(given)} if given else {"time": MADE_TIME, "cnestamped": "true"}
 
 
 def _place_tags(case: Case, writer: str) -> tuple[str, ...]:
