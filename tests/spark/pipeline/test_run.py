@@ -19,7 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark.pipeline import run as run_module
-from headwater.spark.pipeline.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
+from headwater.spark.pipeline.failures import (
+    DEAD_WORKER,
+    JAVA_ENDED,
+    NO_WORKER,
+    PipelineFailed,
+    cause_in,
+    failed,
+    is_sparks,
+    is_transient,
+)
 from headwater.spark.pipeline.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.pipeline.run import Ending, Run, Server
 from headwater.spark.pipeline.stop import StopGate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
@@ -282,6 +291,24 @@ def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_
     assert shown.said[:2] == [f"copy: {NO_WORKER}; trying again in {pause_s} s" for pause_s in (0.01, 0.02)]
     assert len(shown.said) == 8
     assert str(failed("copy", LateWorker())) == f"pipeline copy: {NO_WORKER}"
+
+
+class WritingFailed(Exception):
+    """As PySpark tells of a batch whose worker ended, and so did the one that should have given the batch up."""
+
+    def __init__(self) -> None:
+        super().__init__("Writing job failed.\n=== Streaming Query ===")
+        self._cause = Exception("org.apache.spark.SparkException: Writing job failed.")
+        vars(self._cause)["_cause"] = Exception(
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, "
+            "most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (host executor driver): "
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+        )
+
+
+def test_a_dead_worker_is_seen_where_the_batch_could_not_be_given_up() -> None:
+    assert is_transient(WritingFailed())
+    assert str(failed("copy", WritingFailed())) == f"pipeline copy: {DEAD_WORKER}"
 
 
 def attempt_late() -> None:

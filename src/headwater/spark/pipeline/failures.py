@@ -72,7 +72,8 @@ def cause_of(error: BaseException) -> str:
     if _tells(error, _DEAD_WORKER):
         return DEAD_WORKER
     machines = _MACHINES.findall(getattr(error, "_stackTrace", None) or "")
-    return machines[-1] if machines else cause_in(_said(error)) or type(error).__name__
+    said = "\n".join(_said(each) for each in _chain(error))
+    return machines[-1] if machines else cause_in(said) or type(error).__name__
 
 
 def _tells(error: BaseException, of: tuple[str, ...]) -> bool:
@@ -81,11 +82,11 @@ def _tells(error: BaseException, of: tuple[str, ...]) -> bool:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, and those that it was made of."""
+    """The error, and those that it was made of; PySpark keeps Java's as `_cause`."""
     found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
-        error = error.__cause__
+        error = error.__cause__ or getattr(error, "_cause", None)
     return found
 
 
