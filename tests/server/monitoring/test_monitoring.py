@@ -53,8 +53,8 @@ def test_damaged_and_missing_logs_are_seen_in_metrics_and_events(tmp_path: Path)
                 client.log("read").append([Event("Taken", b"of the log read" + bytes(2**20 - 100))])
             client.log("unopened").append([Event("Taken", b"of the log unopened")])
         eventually(
-            lambda: list(tmp_path.glob("data/logs/read.*/idx/*.postings"))
-        )  # only then its first segment is not read
+            lambda: list(tmp_path.glob("data/logs/read.*/idx/*.places"))
+        )  # written last; then an opening does not read the segment
         assert metrics(server)["headwater_log_up read"] == 1
         assert server.terminate() == 0
     flip(min(tmp_path.glob("data/logs/read.*/log/*.log")), b"of the log read")
@@ -88,7 +88,7 @@ def test_damage_that_only_a_reader_over_flight_finds_is_seen_in_metrics_and_even
         with connect(server.url) as client:
             for _ in range(10):
                 client.log("read").append([Event("Taken", b"of the log read" + bytes(2**20 - 100))])
-        eventually(lambda: list(tmp_path.glob("data/logs/read.*/idx/*.postings")))
+        eventually(lambda: list(tmp_path.glob("data/logs/read.*/idx/*.places")))
         assert server.terminate() == 0
     flip(min(tmp_path.glob("data/logs/read.*/log/*.log")), b"of the log read")
     with RunningServer(*arguments, *WITH_FLIGHT, cwd=tmp_path) as server:
