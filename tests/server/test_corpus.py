@@ -177,9 +177,9 @@ def _is_other_over_amqp(entry: Entry) -> bool:
 
 
 def _is_other_over_cne(entry: Entry) -> bool:
-    """Whether a notification may have that time, and is stored with another: no time, any leap second, StarlingX's."""
+    """Whether a notification may have that time, and is stored with another: no time, and StarlingX's."""
     time = entry.event.attributes["time"]
-    return not entry.is_taken and (not time or ":60" in time or time.endswith("896244Z"))
+    return not entry.is_taken and (not time or time.endswith("896244Z"))
 
 
 def _can_say(door: str, entry: Entry) -> bool:
