@@ -1,9 +1,9 @@
 """Values of AMQP (part 1, section 1.6) in bytes: skipped, counted and checked, without an object for any of them.
 
-`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses, but that it also refuses what is
-AMQP and not every client library decodes (`Uncommon`). As there, no bounds are checked within a value: reading past the
-end is an IndexError or struct.error, or leaves a position past it, which whoever called finds. Positions only grow, so
-no byte is read twice.
+`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses; it also refuses forms that some
+client library cannot decode (`Uncommon`). As there, no bounds are checked within a value: reading past the end is an
+IndexError or struct.error, or leaves a position past it, which whoever called finds. Positions only grow, so no byte is
+read twice.
 """
 
 from __future__ import annotations
