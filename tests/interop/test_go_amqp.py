@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from ..night import night
+from ..server.corpus.entries import TAKEN
 from .basics import Basics, Security
-from .corpus import OddEvents
+from .corpus import OddEvents, filled, is_any
+from .driving import Client
 from .extensions import Extensions, SecondSettling
 from .groups import GroupsByAddress
 from .management import Hearing
 from .runtimes import GoAmqp
+from .serving import Broker
 
 
 class TestGoAmqp(GroupsByAddress, Extensions, SecondSettling, Hearing, OddEvents, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = GoAmqp
-    ENDS_THE_LINK = ("properties described by a symbol", "array without elements")
+    LACKS: ClassVar = {"char": "char not implemented", "decimal": "decimal64 not implemented"}
+
+    @night
+    def test_a_type_that_it_lacks_ends_its_link(self, client: Client, broker: Broker) -> None:
+        for message, said in self.LACKS.items():
+            given = [entry for entry in TAKEN if is_any(entry, message)]
+            answer = client.receive(f"{filled(broker, given)}/$earliest", len(given))
+            assert answer.error and said in answer.error["description"], answer.told

@@ -18,7 +18,6 @@ class TestJms(Hearing, Refusals, OddEvents, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = Jms
-    PASSED_OVER = ("annotation that has a number as its key", "content-type that is a string")
 
     def test_a_durable_subscription_goes_on_until_it_is_unsubscribed(self, client: Client, broker: Broker) -> None:
         log = broker.log()

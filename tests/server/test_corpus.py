@@ -16,6 +16,7 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.performatives import Accepted, Rejected
+from headwater.amqp.protocol.types import Symbol
 from headwater.client import connect
 from headwater.core import Event, LogSettings
 from headwater.core.errors import InvalidInput
@@ -161,7 +162,7 @@ def _message(entry: Entry) -> bytes:
         return event.envelope + event.data
     attributes = dict(event.attributes)
     content_type = attributes.pop("datacontenttype", None)
-    before = properties(content_type=content_type) if content_type is not None else b""
+    before = properties(content_type=Symbol(content_type)) if content_type is not None else b""
     named = {"id": event.id, "source": event.source, "type": event.type} | attributes | extensions(event)
     return before + cloud_event(**named) + data_section(event.data)
 
@@ -176,9 +177,9 @@ def _is_other_over_amqp(entry: Entry) -> bool:
 
 
 def _is_other_over_cne(entry: Entry) -> bool:
-    """Whether a notification may have that time, and is stored with another: no time, any leap second, StarlingX's."""
+    """Whether a notification may have that time, and is stored with another: no time, and StarlingX's."""
     time = entry.event.attributes["time"]
-    return not entry.is_taken and (not time or ":60" in time or time.endswith("896244Z"))
+    return not entry.is_taken and (not time or time.endswith("896244Z"))
 
 
 def _can_say(door: str, entry: Entry) -> bool:

@@ -19,9 +19,7 @@ from .corpus.entries import ENTRIES, Entry
 
 
 def _can_say(format: str, entry: Entry) -> bool:
-    """Whether a file says it: tags in one text are none that is empty, and a CloudEvent has one source alone."""
-    if format == "cloudevents" and "source" in entry.event.attributes:
-        return False
+    """Whether a file says it: tags in one text are none that is empty."""
     return format not in ("cloudevents", "csv") or entry.event.tags != ("",)
 
 

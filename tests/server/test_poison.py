@@ -14,7 +14,6 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.codec import encode
 from headwater.amqp.protocol.performatives import Accepted, Rejected
-from headwater.amqp.protocol.types import Described, Symbol
 from headwater.core.errors import InvalidEvent
 from headwater.flight.client import BulkClient
 from tests.amqp.asking import EARLIEST
@@ -207,7 +206,8 @@ def test_a_message_with_delivery_annotations_or_another_header_is_refused_where_
     ways: Ways, way: Callable[..., None]
 ) -> None:
     """They are put in, behind the header, when it is delivered."""
-    for start in (delivery_annotations(a=1), section(0x70, []), encode(Described(Symbol("amqp:header:list"), [True]))):
+    long_header = b"\x00\x80" + (0x70).to_bytes(8) + encode([True])
+    for start in (delivery_annotations(a=1), section(0x70, []), long_header):
         assert ways.transfer(start + BODY) == [Accepted()]
         for form in forms(start + BODY):
             with pytest.raises(Refused, match="no message of AMQP"):

@@ -45,8 +45,8 @@ _value_decoder = msgspec.json.Decoder()
 def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
     """The event behind context attributes in their canonical string form, and its payload.
 
-    Raises InvalidEvent with the attribute's name where one is missing or breaks the specification. The log's own
-    limits are checked when the event is appended.
+    Raises InvalidEvent with the attribute's name where one is missing or breaks the specification: before the gate,
+    which does not see the `datacontenttype` inside of a structured document. The log's own limits are the gate's.
     """
     rest = dict(attributes)
     version = rest.pop("specversion", "")

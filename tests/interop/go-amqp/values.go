@@ -130,6 +130,8 @@ func shown(value any) any {
 		return shownList(value)
 	case []any:
 		return shownList(value)
+	case []map[any]any:
+		return shownList(value)
 	case []byte:
 		return map[string]any{"$binary": base64.StdEncoding.EncodeToString(value)}
 	case time.Time:

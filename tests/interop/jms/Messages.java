@@ -162,7 +162,7 @@ final class Messages {
         }
         if (value instanceof Map<?, ?> map) {
             Map<String, Object> answer = new LinkedHashMap<>();
-            map.forEach((name, item) -> answer.put(name.toString(), shown(item)));
+            map.forEach((name, item) -> answer.put(String.valueOf(name), shown(item)));
             return answer;
         }
         return value;

@@ -3,6 +3,9 @@
 Run once per format version (`python -m tests.storage.data.make_format_1`), never again: the point of the directory is
 that later code opens what earlier code wrote. What it has: tags, attributes, group keys, envelopes, partitions, sealed
 segments, trimmed events with history, consumers, a deleted log, an unclean end, a clean one.
+
+0.1.0 made it (commit 9d8feba6), and only that runs this: its messages of AMQP are none, which an append refuses today
+(record 182). Storage keeps and copies such events, and that is what the directory shows.
 """
 
 from __future__ import annotations

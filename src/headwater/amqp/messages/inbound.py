@@ -224,7 +224,7 @@ def _type_of(subject: bytes) -> str:
 
 
 def _media_type_of(content_type: bytes) -> _MediaType:
-    """Some libraries send content-type as a string; the log takes it if it could be the attribute of an event."""
+    """The media type of a content-type, if it could be the attribute of an event."""
     text = _text(content_type)
     media_type = _NO_MEDIA_TYPE
     if text and len(text) <= ATTRIBUTE_CHARS_MAX and text.isprintable():

@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
+from ...core.attribute_rules import check_time
 from ...core.errors import InvalidEvent
-from ...core.limits import show
 
 FRACTION_DIGITS_MAX = 9
 """Nanoseconds: the finest that a reader in this field keeps."""
 
-_TIME = re.compile(
-    r"(?P<date>\d{4}-\d\d-\d\d)[Tt](?P<clock>\d\d:\d\d:\d\d)"
-    r"(?:\.(?P<fraction>\d+)|(?P<micros>\d{6}))?"  # StarlingX leaves out the point before its microseconds
-    r"(?:[Zz]|(?P<sign>[+-])(?P<hours>[01]\d|2[0-3]):(?P<minutes>[0-5]\d))",
-    re.ASCII,
-)
+_LEFT_OUT = re.compile(r"(?<=[Tt]\d\d:\d\d:\d\d)(?=\d{6}\D)", re.ASCII)
+"""Where StarlingX leaves out the point before its microseconds."""
+_PARTS = re.compile(r"(.{16}):(\d\d)(?:\.(\d+))?(.+)")
 
 
 def normalised(text: str, where: str) -> str:
     """The time as RFC 3339 in UTC with `Z`, with the fraction as it was given (at most nanoseconds).
 
-    Lower-case `t` and `z`, offsets, and StarlingX's microseconds without a point are taken. A leap second (`:60`) is
-    written as the second after it, as for POSIX, because most readers know none. Times without a zone are not taken.
-    Raises InvalidEvent.
+    Taken is what an event may have as its `time` (`core.attribute_rules`), and StarlingX's microseconds without a
+    point. A leap second (`:60`) is written as the second after it, as for POSIX, because most readers know none.
+    Raises InvalidEvent: also for a time that in UTC lies outside the years 1 to 9999.
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise InvalidEvent(f"a time of RFC 3339 with a zone is expected, {show(text)} given", where)
-    fraction = (found["fraction"] or found["micros"] or "")[:FRACTION_DIGITS_MAX]
-    try:
-        seconds = f"{found['date']}T{found['clock']}"
-        if _is_leap(found):
-            seconds = (_last_second(found) + timedelta(seconds=1)).isoformat().removesuffix("+00:00")
-        elif found["sign"] is not None:
-            seconds = _in_utc(seconds, found).isoformat().removesuffix("+00:00")
-        else:
-            datetime.fromisoformat(seconds)
-    except (ValueError, OverflowError):
-        raise InvalidEvent(f"there is no such time as {show(text)}", where) from None
-    return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
+    text = _LEFT_OUT.sub(".", text, 1)
+    if (fault := check_time(text)) is not None:
+        raise InvalidEvent(fault, where)
+    found = _PARTS.fullmatch(text.upper())
+    assert found is not None, text
+    minute, second, fraction, zone = found.groups()
+    seconds = f"{minute}:{second}"
+    if second == "60" or zone != "Z":
+        seconds = _in_utc(minute, int(second), zone, where)
+    return f"{seconds}.{fraction[:FRACTION_DIGITS_MAX]}Z" if fraction else f"{seconds}Z"
 
 
 def now() -> str:
@@ -48,20 +40,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _is_leap(found: re.Match[str]) -> bool:
-    return found["clock"].endswith(":60")
-
-
-def _last_second(found: re.Match[str]) -> datetime:
-    """Of the minute that a leap second ends, in UTC. Raises ValueError, OverflowError."""
-    return _in_utc(f"{found['date']}T{found['clock'][:-2]}59", found)
-
-
-def _in_utc(seconds: str, found: re.Match[str]) -> datetime:
-    zone = UTC if found["sign"] is None else _zone(found)
-    return datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(UTC)
-
-
-def _zone(found: re.Match[str]) -> timezone:
-    offset = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"]))
-    return timezone(-offset if found["sign"] == "-" else offset)
+def _in_utc(minute: str, second: int, zone: str, where: str) -> str:
+    try:
+        moment = datetime.fromisoformat(minute + zone).astimezone(UTC) + timedelta(seconds=second)
+    except OverflowError:
+        raise InvalidEvent(f"there is no {minute}{zone} in UTC", where) from None
+    return moment.isoformat().removesuffix("+00:00")

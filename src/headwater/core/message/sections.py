@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from .values import U32, DecodeError, descriptor_code, skip
+from .values import SYMBOLS, U32, DecodeError, descriptor_code, skip
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -41,12 +41,14 @@ class Sections:
     """Where the sections of a message are: each a span of its bytes, the descriptor included, or None.
 
     `body` spans all data or sequence sections; `payload` is the content of the data section, if it is the only one.
+    `by_symbol` is where the first section begins that a symbol describes, or None.
     """
 
     __slots__ = (
         "application_properties",
         "body",
         "body_kind",
+        "by_symbol",
         "delivery_annotations",
         "footer",
         "header",
@@ -55,7 +57,7 @@ class Sections:
         "properties",
     )
 
-    def __init__(self, spans: list[Span | None], body_kind: int, payload: Span | None) -> None:
+    def __init__(self, spans: list[Span | None], body_kind: int, payload: Span | None, by_symbol: int | None) -> None:
         self.header = spans[0]
         self.delivery_annotations = spans[1]
         self.message_annotations = spans[2]
@@ -65,6 +67,7 @@ class Sections:
         self.footer = spans[8]
         self.body_kind = body_kind
         self.payload = payload
+        self.by_symbol = by_symbol
 
 
 def walk(message: bytes) -> Sections:
@@ -78,6 +81,7 @@ def walk(message: bytes) -> Sections:
     at = last = more = 0
     body_kind = NONE
     payload: Span | None = None
+    by_symbol: int | None = None
     try:
         while at < end:
             start = at
@@ -85,6 +89,8 @@ def walk(message: bytes) -> Sections:
                 code, at = message[at + 2], at + 3
             else:
                 code, at = section_code(message, at)
+                if by_symbol is None and message[start + 1] in SYMBOLS:
+                    by_symbol = start
             if code <= last and not (code == last and DATA_SECTION <= code <= SEQUENCE_SECTION):
                 raise DecodeError(f"a section {section_name(code)} after the section {section_name(last)}", start)
             value = at
@@ -113,7 +119,7 @@ def walk(message: bytes) -> Sections:
         raise DecodeError("the message is cut short", end) from None
     if at > end:
         raise DecodeError("the message is cut short", end)
-    return Sections(spans, body_kind, payload)
+    return Sections(spans, body_kind, payload, by_symbol)
 
 
 def header_stop(message: bytes) -> int:

@@ -12,9 +12,10 @@ from .sections import (
     PROPERTIES,
     Sections,
     section_code,
+    section_name,
     walk,
 )
-from .values import SIZE8, WIDTHS
+from .values import SIZE8, WIDTHS, Uncommon
 
 _LISTS, _MAPS, _BINARIES = ((0x45, 0), (0xC0, 1), (0xD0, 4)), ((0xC1, 1), (0xD1, 4)), ((0xA0, 1), (0xB0, 4))
 _FORMS = {
@@ -89,7 +90,14 @@ def any_spans(message: bytes) -> Spans:
 
 
 def spans_of(message: bytes, found: Sections) -> Spans:
-    """The sections that were found. That of data is named only if it is the whole body, and nothing comes after it."""
+    """The sections that were found. That of data is named only if it is the whole body, and nothing comes after it.
+
+    Raises DecodeError: one is described by a symbol, which not every client decodes.
+    """
+    if (at := found.by_symbol) is not None:
+        code, _ = section_code(message, at)
+        name = section_name(code)
+        raise Uncommon(f"the section {name} is described by a symbol: give its number, 0x{code:x}", at)
     spans: Spans = {}
     for section, span in (
         (HEADER, found.header),

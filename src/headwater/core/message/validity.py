@@ -29,7 +29,9 @@ from .sections import (
 )
 from .spans import Spans, spans_of, usual_spans
 from .values import (
+    ELEMENTS,
     NUMBERS,
+    SYMBOLS,
     U32_U32,
     WIDTHS,
     DecodeError,
@@ -39,6 +41,7 @@ from .values import (
     check_values,
     count_values,
     map_bounds,
+    type_name,
 )
 
 VALUES_MAX = 32 * 1024
@@ -46,12 +49,11 @@ VALUES_MAX = 32 * 1024
 _COUNTED_BYTES = 16 * 1024
 """A message with fewer bytes besides its data has never too many."""
 STRINGS: Final = (0xA1, 0xB1)
-_SYMBOLS: Final = (0xA3, 0xB3)
 
 _Codes = frozenset[int]
 _BOOLEAN, _UBYTE, _UINT = frozenset((0x41, 0x42, 0x56)), frozenset((0x50,)), frozenset((0x43, 0x52, 0x70))
-_TIMESTAMP, _BINARY, _STRING = frozenset((0x83,)), frozenset((0xA0, 0xB0)), frozenset(STRINGS)
-_SYMBOL = frozenset((*_SYMBOLS, *STRINGS))  # some libraries send a string, and all take it
+_TIMESTAMP, _BINARY = frozenset((0x83,)), frozenset((0xA0, 0xB0))
+_STRING, _SYMBOL = frozenset(STRINGS), frozenset(SYMBOLS)
 _ID = frozenset((*STRINGS, 0x98, 0x44, 0x53, 0x80, *_BINARY))
 _KINDS: Final[dict[_Codes, str]] = {
     _BOOLEAN: "boolean", _UBYTE: "ubyte", _UINT: "uint", _TIMESTAMP: "timestamp", _BINARY: "binary",
@@ -68,8 +70,8 @@ _PROPERTIES_CODES: Final = (
 )  # fmt: skip
 Places = Sequence[int]
 """Where each given field of the properties begins, and where the last one ends."""
+_ARRAY_NUMBERS: Final = NUMBERS & ELEMENTS
 _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
-_ULONGS: Final = (0x44, 0x53, 0x80)
 
 
 def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
@@ -189,7 +191,7 @@ def _places(message: bytes, at: int, stop: int, fields: Sequence[_Codes]) -> Pla
         if code == 0x40:
             at += 1
         elif code not in codes:
-            problem = f"{_KINDS[codes]} expected, constructor 0x{code:02x} found"
+            problem = f"{_KINDS[codes]} expected, {type_name(code)} given"
             raise DecodeError(f"{_name(fields, places)}: {problem}", at)
         elif code == 0xA1 or code == 0xA3:
             begin = at + 2
@@ -230,7 +232,7 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
         elif code == 0xB1:
             begin, value = at + 5, check_values(message, at, 1, 1)
         else:
-            raise DecodeError(f"a key is a string, constructor 0x{code:02x} found", at)
+            raise DecodeError(f"a key is a string, {type_name(code)} given", at)
         name = message[begin:value]
         if not name.isascii():
             check_text(name, at)
@@ -242,27 +244,23 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
             if not message[begin:at].isascii():
                 check_text(message[begin:at], value)
         elif code in _NOT_SIMPLE:
-            problem = f"that of {name.decode()!r} has the constructor 0x{code:02x}"
-            raise DecodeError(f"values are simple ones, {problem}", value)
+            raise DecodeError(f"values are simple ones, {type_name(code)} given for {name.decode()!r}", value)
         else:
             at = check_values(message, value, 1, 1)
     check_map_end(at, stop if stop == end else -1, len(names), count, start)
 
 
 def _check_annotations(message: bytes, at: int, end: int) -> None:
-    """A map of symbols and ulongs to any values; bounds are not checked."""
+    """A map of symbols to any values; bounds are not checked. Keys that are numbers are reserved (3.2.10)."""
     at, count, stop = map_bounds(message, at)
     start = at
-    keys: set[bytes | int] = set()
+    keys: set[bytes] = set()
     for _ in range(count >> 1):
         code = message[at]
+        if code not in SYMBOLS:
+            raise DecodeError(f"a key is a symbol, {type_name(code)} given", at)
         value = check_values(message, at, 1, 1)
-        if code in _SYMBOLS:
-            keys.add(message[at + (2 if code == 0xA3 else 5) : value])
-        elif code in _ULONGS:
-            keys.add(int.from_bytes(message[at + 1 : value]))
-        else:
-            raise DecodeError(f"a key is a symbol or an ulong, constructor 0x{code:02x} found", at)
+        keys.add(message[at + (2 if code == 0xA3 else 5) : value])
         at = check_values(message, value, 1, 1)
     check_map_end(at, stop if stop == end else -1, len(keys), count, start)
 
@@ -272,6 +270,6 @@ def _is_array_of_numbers(message: bytes, body: Span) -> bool:
     at, stop = section_code(message, body[0])[1], body[1]
     head = {0xE0: 1, 0xF0: 4}.get(message[at], 0)
     first = at + 1 + 2 * head
-    if not head or first >= stop or message[first] not in NUMBERS:
+    if not head or first >= stop or message[first] not in _ARRAY_NUMBERS:
         return False
     return first + 1 + int.from_bytes(message[first - head : first]) * WIDTHS[message[first]] == stop

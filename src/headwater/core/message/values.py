@@ -1,8 +1,9 @@
 """Values of AMQP (part 1, section 1.6) in bytes: skipped, counted and checked, without an object for any of them.
 
-`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses. As there, no bounds are checked
-within a value: reading past the end is an IndexError or struct.error, or leaves a position past it, which whoever
-called finds. Positions only grow, so no byte is read twice.
+`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses; it also refuses forms that some
+client library cannot decode (`Uncommon`). As there, no bounds are checked within a value: reading past the end is an
+IndexError or struct.error, or leaves a position past it, which whoever called finds. Positions only grow, so no byte is
+read twice.
 """
 
 from __future__ import annotations
@@ -49,6 +50,21 @@ WIDTHS: Final[list[int]] = [_WIDTH_OF.get(code, UNKNOWN) for code in range(256)]
 
 NUMBERS: Final = frozenset(code for code, width in _WIDTH_OF.items() if width > 0) - {0x56, 0x73}
 """Constructors of fixed width after which any bytes are a value: all but boolean and char."""
+SYMBOLS: Final = (0xA3, 0xB3)
+ELEMENTS: Final = NUMBERS - {0x74, 0x84, 0x94} | {0x56, 0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3, 0xC1, 0xD1}
+"""Constructors of the elements of an array that each client library decodes."""
+_TYPE_NAMES: Final = {
+    code: name
+    for name, codes in {
+        "described value": (0x00,), "null": (0x40,), "boolean": (0x41, 0x42, 0x56), "ubyte": (0x50,), "ushort": (0x60,),
+        "uint": (0x43, 0x52, 0x70), "ulong": (0x44, 0x53, 0x80), "byte": (0x51,), "short": (0x61,), "int": (0x54, 0x71),
+        "long": (0x55, 0x81), "float": (0x72,), "double": (0x82,), "decimal32": (0x74,), "decimal64": (0x84,),
+        "decimal128": (0x94,), "char": (0x73,), "timestamp": (0x83,), "uuid": (0x98,), "binary": (0xA0, 0xB0),
+        "string": (0xA1, 0xB1), "symbol": (0xA3, 0xB3), "list": (0x45, 0xC0, 0xD0), "map": (0xC1, 0xD1),
+        "array": (0xE0, 0xF0),
+    }.items()
+    for code in codes
+}  # fmt: skip
 _COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
 _ARRAYS: Final = (0xE0, 0xF0)
 _ANY_BYTES: Final = [width if width == 0 or code in NUMBERS else -1 for code, width in enumerate(WIDTHS)]
@@ -66,6 +82,15 @@ class DecodeError(ValueError):
         self.problem = problem
         self.at = at
         super().__init__(f"{problem} (at byte {at})")
+
+
+def type_name(code: int) -> str:
+    """The type that a constructor's byte stands for, as the standard calls it."""
+    return f"{_TYPE_NAMES.get(code, 'no type')} (0x{code:02x})"
+
+
+class Uncommon(DecodeError):
+    """It is AMQP, but some client libraries cannot decode it, and another form says the same."""
 
 
 def skip(buffer: bytes, at: int, end: int) -> int:
@@ -347,16 +372,12 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
-        return stop  # without a constructor: against the standard, but harmless
-    start, descriptors = at, 0
-    while buffer[at] == 0x00:
-        if descriptors == ARRAY_DESCRIPTORS_MAX:
-            raise DecodeError(f"more than {ARRAY_DESCRIPTORS_MAX} descriptors of an array are nested", at)
-        at = check_values(buffer, at + 1, 1, depth + 1)
-        descriptors += 1
-    code = buffer[at]
+        raise Uncommon("an array without a constructor is given: give an empty list", at)
+    start, code = at, buffer[at]
     at += 1
     check_array_count(code, count, at, start, stop)
+    if code not in ELEMENTS:
+        raise Uncommon(f"an array of {type_name(code)} is given, which not every client decodes: give a list", start)
     width = _ANY_BYTES[code]
     if width >= 0:
         at += count * width
@@ -387,7 +408,17 @@ def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> 
 
 def _described(buffer: bytes, at: int, depth: int) -> int:
     _check_depth(at, depth)
+    descriptor, _ = descriptor_code(buffer, at)
+    if _is_amqps_own(descriptor):
+        raise Uncommon("a value is described as one of AMQP's own types: describe it as one of yours", at)
     return check_values(buffer, at, 2, depth + 1)
+
+
+def _is_amqps_own(descriptor: int | bytes | None) -> bool:
+    """Clients read the value as that type. Numbers below 2^32 are of its domain (part 1, section 1.5)."""
+    if isinstance(descriptor, bytes):
+        return descriptor.startswith(b"amqp:")
+    return descriptor is not None and descriptor < 1 << 32
 
 
 _Check = Callable[[bytes, int, int], int]

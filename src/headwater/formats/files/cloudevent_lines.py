@@ -13,7 +13,7 @@ import msgspec
 
 from ...core.errors import InvalidInput
 from ...core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
-from ...core.limits import check_attribute_value
+from ...core.limits import check_attribute_name, check_attribute_value
 from .. import cloudevents
 
 _ADDED = "headwateradded"
@@ -75,7 +75,7 @@ def taken_back(event: Event) -> Event:
 def _is_sayable(name: str, value: str) -> bool:
     """Whether an attribute of an event can be one of its CloudEvent, and is not taken for another thing there."""
     is_taken = name in ("sequence", "partitionkey") or name.startswith(_OURS)
-    return not is_taken and check_attribute_value(name, value) is None
+    return not (is_taken or check_attribute_name(name) or check_attribute_value(name, value))
 
 
 def _bytes(said: dict[str, str], name: str) -> bytes | None:
