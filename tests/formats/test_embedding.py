@@ -80,6 +80,28 @@ def test_agrees_with_a_strict_parser(text: bytes) -> None:
     assert is_embeddable(text) is is_strict(text)
 
 
+@given(st.binary(max_size=40) | st.text('[]{},:" \\udD8c0123456789eE+-.ntrfalsu', max_size=60).map(str.encode))
+@example(b'["\\uD834\\udd1e","\\uD834"]')
+@example(b"[1e+0000000000001]")
+@example(b'{"3e400":"1e400 1e400,","-":-1E400}')
+def test_long_texts_are_judged_as_short_ones_are(text: bytes) -> None:
+    assert is_embeddable(text + b" " * 309) is is_embeddable(text)
+
+
+@every(
+    "text",
+    [
+        b'"%b"' % text
+        for text in (b"0f1e3091-0e400", b"page400, 1e400,", b"e0e000e999 ", b"1e400" * 9_000, b"e999,1" * 9_000)
+    ],
+)
+def test_what_only_looks_like_a_large_number_stands_as_it_is(text: bytes) -> None:
+    number = b'{"id":%b,"n":%%b}' % text.ljust(310)
+    assert is_embeddable(number % b"1e300")
+    assert not is_embeddable(number % b"1e400")
+    assert not is_embeddable(number % (b"1" * 400))
+
+
 def is_strict(text: bytes) -> bool:
     """Whether the standard library reads it, and can write what it read as UTF-8 with finite numbers."""
     try:

@@ -114,7 +114,7 @@ class Page(NamedTuple):
     """Whether nothing (below the bound that was asked for) is left after this page."""
     is_gated: bool = False
     """Whether all of its events are known to have passed all checks. Other pages are checked by front ends that hand on
-    messages and documents: see `formats.handing_on`."""
+    messages and documents: see `formats.stubs`."""
 
 
 @dataclass(frozen=True, slots=True)

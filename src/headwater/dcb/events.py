@@ -15,7 +15,7 @@ from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.log import Page
 from ..formats import cloudevents, packed
 from ..formats.envelope import beginning
-from ..formats.handing_on import handed_on
+from ..formats.stubs import handed_on
 from . import seed
 from .queries import tag_text
 from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut

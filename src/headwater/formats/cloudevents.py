@@ -13,6 +13,7 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -123,7 +124,13 @@ def format_sequence(number: int) -> str:
 
 def format_time(ms: int) -> str:
     """ms since 1970 UTC as RFC 3339."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(ms, 1000)
+    return f"{_format_seconds(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=256)  # neighbours in a log are often of one second
+def _format_seconds(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
 
 def event_from_json(text: bytes) -> Event:
@@ -248,7 +255,7 @@ def _from_base64(value: object) -> bytes:
 
 def _from_json_value(text: bytes, media_type: str | None) -> bytes:
     """The payload behind `data`: JSON as it stands, or the text in a JSON string (JSON format, 3.1)."""
-    if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
+    if media_type is None or _is_json(media_type):
         return text
     value = jsontext.decode(_value_decoder, text)
     return value.encode() if isinstance(value, str) else text
@@ -256,7 +263,7 @@ def _from_json_value(text: bytes, media_type: str | None) -> bytes:
 
 def _data_members(data: bytes, media_type: str | None, encoding: Encoding, is_line: bool) -> dict[str, object]:
     if encoding == Encoding.DATA:
-        if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
+        if media_type is None or _is_json(media_type):
             if is_embeddable(data) and (not is_line or _is_in_line(data)):
                 return {"data": msgspec.Raw(data)}
         else:
@@ -265,6 +272,11 @@ def _data_members(data: bytes, media_type: str | None, encoding: Encoding, is_li
             except UnicodeDecodeError:
                 pass  # bytes, then
     return {"data_base64": data}
+
+
+@lru_cache(maxsize=256)
+def _is_json(media_type: str) -> bool:
+    return _JSON_MEDIA_TYPE.fullmatch(media_type) is not None
 
 
 def _header_value(name: str, value: bytes) -> str:

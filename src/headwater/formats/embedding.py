@@ -12,22 +12,23 @@ import re
 import msgspec
 
 _FAR_MAX = 2**13
-"""Numbers in one long text that look as if they may be beyond a double: each is looked at by itself."""
+"""Numbers in one long text that may be beyond a double: each is looked at by itself."""
+_EXPONENTS_MAX = 2**10
+"""What looks like an exponent in one long text; where there is more, all numbers are looked at."""
 _HALF_SURROGATE = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"
 )
-_OF_NUMBERS = bytes(
-    ord("0") if each in b"0123456789." else ord("e") if each in b"eE" else each if each in b"+-" else ord(" ")
-    for each in range(256)
-)
-"""Digits, exponents and signs as a table of bytes, to look for them at the speed of memory."""
-_WITHOUT_PLUS = _OF_NUMBERS.replace(b"+", b"0")
-"""The same, by which an exponent looks the same with a plus and without."""
+_KIND = bytes.maketrans(b"0123456789.+eE,:[]{} \t\r\n", b"0" * 12 + b"ee" + b" " * 10)
+"""By it a byte of a number is a digit or begins an exponent, and what parts numbers is a space."""
+_SHORT_BYTES = 308
+"""A whole number that is no longer fits a double, and building so little takes half the time of looking at it."""
+_decode = msgspec.json.Decoder().decode
 _validate = msgspec.json.Decoder(msgspec.Raw).decode
-_LONG_BYTES = 200
+_LONG = b"0" * 200
 """A shorter number with an exponent of two digits is no larger than a double."""
-_FAR = b"e000", b"e+000", b"0" * _LONG_BYTES
-"""How a number looks by that table that may be too large."""
+_EXPONENT = b"e000"
+_EXPONENT_ENDS = re.compile(rb"e0+(?: |\Z)")
+"""In an identifier of hexadecimal digits, a quotation mark or a letter follows."""
 
 
 def is_embeddable(text: bytes) -> bool:
@@ -35,6 +36,9 @@ def is_embeddable(text: bytes) -> bool:
     a double (6), not nested endlessly. Names may be there twice (4): every parser takes one of them.
     """
     try:
+        if len(text) <= _SHORT_BYTES:
+            _decode(text)
+            return True
         _validate(text)  # which builds nothing, and so looks at neither UTF-8, nor surrogates, nor large numbers
         if not text.isascii():
             text.decode()
@@ -44,19 +48,31 @@ def is_embeddable(text: bytes) -> bool:
         text = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         if _HALF_SURROGATE.search(text):
             return False
-    found = text.translate(_WITHOUT_PLUS)  # and rfind is more than twice as fast as find
-    if found.rfind(_FAR[0]) < 0 and (len(found) < _LONG_BYTES or found.rfind(_FAR[2]) < 0):
+    kinds = text.translate(_KIND)  # and rfind is more than twice as fast as find
+    at = kinds.rfind(_EXPONENT) if kinds.find(b"e") >= 0 else -1
+    if kinds.rfind(_LONG) < 0 and (at < 0 or not _may_be_far(kinds, at)):
         return True
     return _numbers_fit(b'""'.join(text.split(b'"')[::2]))
 
 
+def _may_be_far(kinds: bytes, at: int) -> bool:
+    """Whether something in a text that looks like an exponent, the last of them there, is at the end of a number."""
+    left = _EXPONENTS_MAX
+    while at >= 0:
+        left -= 1
+        if left < 0 or _EXPONENT_ENDS.match(kinds, at):
+            return True
+        at = kinds.rfind(_EXPONENT, 0, at)
+    return False
+
+
 def _numbers_fit(text: bytes) -> bool:
     """Whether a double is large enough for each number of JSON without texts."""
-    found, left = text.translate(_OF_NUMBERS), _FAR_MAX
-    for far in _FAR:
+    kinds, left = text.translate(_KIND), _FAR_MAX
+    for far in _EXPONENT, _LONG:
         end = 0
-        while (at := found.find(far, end)) >= 0:
-            start, end = found.rfind(b" ", 0, at) + 1, found.find(b" ", at)
+        while (at := kinds.find(far, end)) >= 0:
+            start, end = kinds.rfind(b" ", 0, at) + 1, kinds.find(b" ", at)
             number = text[start:] if end < 0 else text[start:end]
             end, left = (len(text) if end < 0 else end), left - 1
             if left < 0 or not math.isfinite(float(number)):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
-from ..formats.authorization import CONTROL, UNREADABLE, credentials_of
+from ..formats.credentials import CONTROL, UNREADABLE, credentials_of
 from .errors import FutoInError, invalid, security
 from .messages.message import Message
 from .messages.signatures import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature, base_in_slices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.access import Guard, Unauthenticated, User
-from ..formats.authorization import UNREADABLE, credentials_of
+from ..formats.credentials import UNREADABLE, credentials_of
 from .asgi import Header
 
 BASIC: Header = (b"www-authenticate", b'Basic realm="headwater", charset="UTF-8"')

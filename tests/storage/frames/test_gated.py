@@ -14,7 +14,7 @@ from headwater.core.limits import EventColumns
 from headwater.core.query import ALL
 from headwater.formats.arrow.columns import ArrowColumns, batch_of
 from headwater.formats.arrow.events import columns_of
-from headwater.formats.handing_on import UNFIT, event_fault, fit_or_stub, handed_on
+from headwater.formats.stubs import UNFIT, event_fault, fit_or_stub, handed_on
 from headwater.storage import Engine, backup, restore
 from headwater.storage.frames.encoding import encode
 from headwater.storage.frames.layout import GATED_FEATURE, MAGIC, OPTIONAL_AT

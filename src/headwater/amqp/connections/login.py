@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 
 from ...core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
-from ...formats.certificates import common_name
+from ...formats.credentials import common_name
 from ..protocol.codec import DecodeError
 from ..protocol.connection import Connection
 from ..protocol.sasl import AUTH, OK, SYS_TEMP, parse_bearer, parse_plain

@@ -15,7 +15,7 @@ from ...core.event import SequencedEvent
 from ...core.loop.scheduler import BUDGET_S, STEP_S, BatchSizer
 from ...core.query import ALL
 from ...core.quoting import cut
-from ...formats.handing_on import handed_on
+from ...formats.stubs import handed_on
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport
 from ..errors import refusal_of

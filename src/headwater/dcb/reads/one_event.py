@@ -14,7 +14,7 @@ from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.log import Page
 from ...core.query import ALL
 from ...formats import cloudevents
-from ...formats.handing_on import handed_on
+from ...formats.stubs import handed_on
 from ...http import JSON, Exchange, Header
 from ...http.errors import EventNotFound, InvalidParameter
 from ...http.exchange import whole_number

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow.flight as flight
 
 from ...core.access import Credentials, LoginNotChecked, User
-from ...formats.authorization import UNREADABLE, credentials_of
+from ...formats.credentials import UNREADABLE, credentials_of
 from ..errors import flight_error_of
 from .backend import Backend
 from .sessions import TOKEN_PREFIX, Sessions, new_token

@@ -15,7 +15,7 @@ from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
 from ...formats.embedding import is_embeddable
-from ...formats.handing_on import handed_on
+from ...formats.stubs import handed_on
 from ...formats.tracing import headers_of
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ...formats.certificates import common_name
+from ...formats.credentials import common_name
 from ...http import Scope
 from ...http.certificates import EXTENSION
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ...core.state import StateStore
-from ...formats.handing_on import event_fault
 from ...formats.newer import WrittenByNewer
+from ...formats.stubs import event_fault
 from ..append.writer_table import WriterTable, read_writers, write_writers
 from ..backup import MANIFEST, read_manifest
 from ..catalog.directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories

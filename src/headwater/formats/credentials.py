@@ -1,10 +1,12 @@
-"""What an Authorization header of HTTP shows: Basic (RFC 7617, UTF-8) or Bearer (RFC 6750)."""
+"""What a client logs in with: an Authorization header, Basic (RFC 7617, UTF-8) or Bearer (RFC 6750); a certificate."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ..core.access import Credentials
 
@@ -29,3 +31,9 @@ def credentials_of(header: bytes | None) -> Credentials | None:
     except (binascii.Error, UnicodeDecodeError):
         pass  # as every other header that cannot be used
     return UNREADABLE
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str | None:
+    """The user whom a certificate names: the common name in what `ssl` says of a peer's verified one; None without."""
+    names = [value for names in (certificate or {}).get("subject", ()) for key, value in names if key == "commonName"]
+    return names[0] if names else None

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from headwater.core import Credentials
-from headwater.formats.authorization import UNREADABLE, credentials_of
+from headwater.formats.credentials import UNREADABLE, credentials_of
 
 
 def test_credentials_are_basic_or_bearer():

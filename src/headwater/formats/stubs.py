@@ -1,9 +1,9 @@
-"""Stored events that may hurt their readers, checked as they are handed on: an earlier version let them in.
+"""Stubs of stored events that may hurt their readers: an earlier version took them.
 
 Some messages end the process of every receiver that decodes them, and a group never gets past one. Appends are checked
-now, and frames say so (`core.log.Page.is_gated`). Events of other frames are checked here. One that fails becomes a
-stub that says why, with its number, type, tags, id, source and group key. An event with an attribute that CloudEvents
-does not know comes without it, and names it.
+now, and frames say so (`core.log.Page.is_gated`). Events of other frames are checked here, when a front end sends them.
+One that fails becomes a stub that says why, with its number, type, tags, id, source and group key. An event with an
+attribute that CloudEvents does not know comes without it, and names it.
 """
 
 from __future__ import annotations
