@@ -21,7 +21,7 @@ from headwater.decisions import Decision, decide, event
 
 WAIT_S = 60.0
 STOPPING = Failure(503, body=json.dumps({"type": "urn:headwater:problem:stopping", "detail": "stopping"}).encode())
-STARTING = Failure(503, body=b'{"type": "about:blank", "detail": "the server is starting"}')
+STARTING = Failure(503, body=b'{"type": "urn:headwater:problem:unready", "detail": "the server is starting"}')
 FAILURES = (
     Failure(502), Failure(504), Failure(504, is_after=True), Failure(502, is_after=True), Failure(503), Failure(408),
     Failure(520, is_after=True), Failure(526),
@@ -125,11 +125,14 @@ def test_a_decision_whose_answers_are_lost_is_taken_once(gateway: Gateway, log: 
     assert (decided.first, decided.last, log.head()) == (1, 1, 1)
 
 
-FOREIGN = Failure(503, True, b'{"type": "https://gateway.example/unavailable", "title": "Upstream is away"}')
-"""A problem document, and none of ours."""
+FOREIGN = tuple(
+    Failure(503, True, b'{"type": "%b", "title": "Upstream is away"}' % type)
+    for type in (b"https://gateway.example/unavailable", b"about:blank", b"stopping")
+)
+"""Problem documents, and none of ours."""
 
 
-@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503), FOREIGN], ids=named)
+@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503), *FOREIGN], ids=named)
 def test_an_append_that_is_given_up_is_not_called_failed(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
     events = [Event("A", id="1"), Event("B", id="2")]
     with connect(gateway.url, retry_s=0) as client:
