@@ -24,7 +24,7 @@ class ServerBehind(ConnectionLost):
 
 
 class _Numbered(msgspec.Struct):
-    """What is to be known of an event here."""
+    """The number of an event."""
 
     sequence_number: int
 
@@ -55,7 +55,7 @@ class PagedRead:
         self._has_moved = self._is_past_head = False
         """Whether this answer brought events; whether it went on behind the head, with which the read ends."""
         self._left: bytearray | None = None
-        """What came of the answer to the question whether anything is left; None while that is not asked."""
+        """The answer, as far as it is here, to the question whether anything is left; None while that is not asked."""
         self._was_refuted = False
         """Whether something was left, though the answer before brought nothing."""
         self.head: int | None = None
