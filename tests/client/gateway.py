@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from typing import Any, NamedTuple, Self
 
 PIECE_BYTES = 64 * 1024
@@ -36,7 +37,7 @@ class Framing(Enum):
 
 class Gateway:
     """A context manager. What its server breaks off is passed on as it came, and ends as if it were whole, where
-    nothing said how long it is. Where the server is away, the answer is 502.
+    nothing said how long it is. Where the server is away, the answer is 502, unless `away` says otherwise.
     """
 
     def __init__(self, upstream_port: int, *, http: str = "1.0", framing: Framing = Framing.CHUNKED) -> None:
@@ -48,10 +49,12 @@ class Gateway:
         """Of the next bodies so many bytes are passed on, and that looks whole, where nothing said how long it is."""
         self.demands_end = True
         """Whether the server is asked for an end of the form; otherwise it answers as one of 0.1.x."""
+        self.passes_lengths = True
+        """Whether the length of a read that has one is passed on."""
         self.failures: deque[Failure] = deque()
         """What is answered to the next requests."""
-        self.has_failed = threading.Event()
-        """Set whenever it answered by itself."""
+        self.away: Iterator[Failure] = cycle([Failure()])
+        """What is answered where the server is away."""
         self.pauses = False
         """Whether it waits for `go` behind the first piece of a body."""
         self.is_paused, self.go = threading.Event(), threading.Event()
@@ -102,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = upstream.getresponse()
         except (OSError, HTTPException):
             upstream.close()
-            self._fail(Failure())
+            self._fail(next(gateway.away))
             return
         with answer:
             if failure is not None:
@@ -116,6 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self, answer: HTTPResponse) -> None:
         length = answer.getheader("content-length")
+        if not self.gateway.passes_lengths and self.path.endswith("/read"):
+            length = None
+            del answer.headers["content-length"]
         framing = self.gateway.framing if length is None and answer.status != 204 else None
         pieces = self._pieces(answer)
         if framing is Framing.CONNECTION:
@@ -156,7 +162,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(failure.body)))
         self.end_headers()
         self.wfile.write(failure.body)
-        self.gateway.has_failed.set()
 
     def handle(self) -> None:
         try:

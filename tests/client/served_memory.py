@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import struct
 import threading
 
 from headwater import dcb
@@ -58,11 +59,14 @@ class ServedMemory:
 
 
 class CuttingProxy:
-    """Stands between client and server, and cuts the first answers off after so many bytes each."""
+    """Stands between client and server, and cuts the first answers off after so many bytes each: what it sent to one
+    connection, by its end, or with a reset."""
 
-    def __init__(self, upstream_port: int, cuts: list[int]) -> None:
-        self._upstream_port = upstream_port
+    def __init__(self, upstream_port: int, cuts: list[int], *, resets: bool = False) -> None:
+        self._upstream_port, self._resets = upstream_port, resets
         self.cuts = cuts
+        self.answered = bytearray()
+        """What was passed on to clients, whatever the connection."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -77,20 +81,29 @@ class CuttingProxy:
 
     def _relay(self, client: socket.socket) -> None:
         upstream = socket.create_connection(("127.0.0.1", self._upstream_port))
-        threading.Thread(target=self._pump, args=(client, upstream, None), daemon=True).start()
-        self._pump(upstream, client, self.cuts.pop(0) if self.cuts else None)
+        if self._resets:  # by the close of the second thread
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
+        self._pump(upstream, client, self.cuts.pop(0) if self.cuts else None, self.answered)
 
-    @staticmethod
-    def _pump(source: socket.socket, sink: socket.socket, bytes_max: int | None) -> None:
+    def _pump(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        bytes_max: int | None = None,
+        passed: bytearray | None = None,
+    ) -> None:
         with source, sink, contextlib.suppress(OSError):
             while bytes_max is None or bytes_max > 0:
-                received = source.recv(65536)
+                received = source.recv(65536)[:bytes_max]
                 if not received:
                     break
-                sink.sendall(received[:bytes_max])
+                if passed is not None:
+                    passed += received
+                sink.sendall(received)
                 bytes_max = None if bytes_max is None else bytes_max - len(received)
             for end in (source, sink):
-                end.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RD if self._resets else socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -109,6 +109,21 @@ def test_whatever_is_read_and_however_often_it_is_cut(
             gateway.cuts.clear()
 
 
+@pytest.mark.parametrize("bounds", [{}, {"backwards": True}, {"limit": 5}], ids=str)
+def test_a_server_of_0_1_proves_that_nothing_is_left(
+    served: ServedMemory, filled: RemoteLog, bounds: dict[str, Any]
+) -> None:
+    with Gateway(served.port, http="1.1") as gateway, connect(gateway.url, retry_s=0) as client:
+        gateway.demands_end = gateway.passes_lengths = False
+        log = client.log("orders")
+        assert numbers_of(log.read(Query.where(tags=["n:0"]), **bounds)) == []
+        assert numbers_of(log.read(Query.where(tags=["n:5"]), **bounds)) == [5]
+        for cut in range(3):
+            gateway.cuts += [0, cut]  # an answer that seems to bring nothing, and the array that is to prove it
+            assert in_part(log.read(Query.where(tags=["n:5"]), **bounds)) in ([5], None)
+            gateway.cuts.clear()
+
+
 def test_an_iteration_that_failed_fails_again_or_goes_on_and_never_looks_finished(
     served: ServedMemory, filled: RemoteLog
 ) -> None:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.client.application import LOG, Application
 from tests.client.gateway import Failure, Gateway
 from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
 from headwater.client import RemoteLog, ServerUnreachable, aio, connect
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
+from headwater.core.log import PAGE_EVENTS
 from headwater.decisions import Decision, decide, event
 
 WAIT_S = 60.0
 STOPPING = Failure(503, body=json.dumps({"type": "urn:headwater:problem:stopping", "detail": "stopping"}).encode())
-STARTING = Failure(503, body=b'{"type": "about:blank", "detail": "the server is starting"}')
+STARTING = Failure(503, body=b'{"type": "urn:headwater:problem:unready", "detail": "the server is starting"}')
 FAILURES = (
     Failure(502), Failure(504), Failure(504, is_after=True), Failure(502, is_after=True), Failure(503), Failure(408),
     Failure(520, is_after=True), Failure(526),
 )  # fmt: skip
 FOR_EVER = 1000
+RESTARTS = 2
+CUTS = [0, 10_000, 50_000, 70_000] * 10
+"""Of the last bodies before a restart so many bytes are passed on, as if they were whole."""
 
 
 def named(failure: Failure) -> str:
@@ -45,50 +49,6 @@ class Registered:
     """What a decision leads to."""
 
     form: str
-
-
-class Restarting:
-    """A server behind a gateway, that is killed and comes back."""
-
-    def __init__(self, gateway: Gateway, start: Callable[[], RunningServer]) -> None:
-        self.gateway, self._start = gateway, start
-        self._server = start()
-        gateway.upstream_port = _port(self._server)
-
-    def restart(self) -> None:
-        """Kill it, and start it again as soon as the gateway has answered in its place."""
-        self._server.process.kill()
-        self._server.process.wait()
-        assert self.gateway.has_failed.wait(WAIT_S)
-        self._server = self._start()
-        self.gateway.upstream_port = _port(self._server)
-
-    def append(self, *types: str) -> None:
-        """Append at the server itself."""
-        with connect(self._server.url) as client:
-            client.create("orders").append([Event(each) for each in types])
-
-
-@pytest.fixture
-def restarting(tmp_path: Path) -> Iterator[Restarting]:
-    with ExitStack() as ending, Gateway(0) as gateway:
-        yield Restarting(gateway, lambda: ending.enter_context(RunningServer(cwd=tmp_path)))
-
-
-def _port(server: RunningServer) -> int:
-    return int(server.url.rpartition(":")[2])
-
-
-def behind(restarting: Restarting, act: Callable[[], Any], after: Callable[[], None] = lambda: None) -> Any:
-    """What comes of it, while the server is restarted; `after` is done when it is back."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(act()))
-    thread.start()
-    restarting.restart()
-    after()
-    thread.join(WAIT_S)
-    assert found, "it ended without a result, or not at all"
-    return found[0]
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=named)
@@ -125,11 +85,14 @@ def test_a_decision_whose_answers_are_lost_is_taken_once(gateway: Gateway, log: 
     assert (decided.first, decided.last, log.head()) == (1, 1, 1)
 
 
-FOREIGN = Failure(503, True, b'{"type": "https://gateway.example/unavailable", "title": "Upstream is away"}')
-"""A problem document, and none of ours."""
+FOREIGN = tuple(
+    Failure(503, True, b'{"type": "%b", "title": "Upstream is away"}' % type)
+    for type in (b"https://gateway.example/unavailable", b"about:blank", b"stopping")
+)
+"""Problem documents, and none of ours."""
 
 
-@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503), FOREIGN], ids=named)
+@pytest.mark.parametrize("failure", [Failure(502), Failure(504, is_after=True), Failure(503), *FOREIGN], ids=named)
 def test_an_append_that_is_given_up_is_not_called_failed(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
     events = [Event("A", id="1"), Event("B", id="2")]
     with connect(gateway.url, retry_s=0) as client:
@@ -238,56 +201,31 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     assert "whether the events are in log 'orders' is not known" in done.stderr
 
 
-def test_an_append_goes_on_through_a_restart(restarting: Restarting) -> None:
-    restarting.append("A")
+def test_every_way_in_goes_on_through_restarts(tmp_path: Path) -> None:
+    with ExitStack() as ending, Gateway(0) as gateway:
+        gateway.away = itertools.cycle([Failure(502), Failure(503), Failure(504), *FOREIGN])
 
-    def append() -> AppendResult:
-        with connect(restarting.gateway.url, retry_s=WAIT_S) as client:
-            log = client.log("orders")
-            while not restarting.gateway.has_failed.is_set():
-                log.append([Event("B")])
-            return log.append([Event("C")])
+        def start() -> RunningServer:
+            server = ending.enter_context(RunningServer("--data", "data", cwd=tmp_path))
+            gateway.upstream_port = int(server.url.rpartition(":")[2])
+            return server
 
-    last = behind(restarting, append).last
-    with connect(restarting.gateway.url) as client:
-        assert [each.sequence_number for each in client.log("orders").read()] == list(range(1, last + 1))
-
-
-def test_a_subscription_goes_on_through_a_restart(restarting: Restarting) -> None:
-    restarting.append("A")
-    with (
-        connect(restarting.gateway.url, retry_s=WAIT_S) as client,
-        client.log("orders").subscribe() as subscription,
-    ):
-        assert len(subscription.poll(WAIT_S)) == 1
-        found = behind(restarting, lambda: subscription.poll(None), lambda: restarting.append("B"))
-        assert [each.sequence_number for each in found] == [2]
-
-
-def test_work_goes_on_through_a_restart(restarting: Restarting) -> None:
-    restarting.append("A")
-    with (
-        connect(restarting.gateway.url, retry_s=WAIT_S) as client,
-        client.log("orders").work("billing", start="earliest") as work,
-    ):
-        batches = iter(work)
-        assert [each.sequence_number for each in next(batches)] == [1]
-        restarting.restart()
-        restarting.append("B")
-        assert [each.sequence_number for each in next(batches)][-1] == 2
-
-
-def test_tasks_go_on_through_a_restart(restarting: Restarting) -> None:
-    restarting.append("A")
-
-    async def scenario() -> list[int]:
-        async with asyncio.timeout(2 * WAIT_S), aio.connect(restarting.gateway.url, retry_s=WAIT_S) as client:
-            log = client.log("orders")
-            async with await log.subscribe() as subscription:
-                assert len(await subscription.poll(WAIT_S)) == 1
-                following = asyncio.create_task(subscription.poll(None))
-                await asyncio.to_thread(restarting.restart)
-                await log.append([Event("B")])
-                return [each.sequence_number for each in await following]
-
-    assert asyncio.run(scenario()) == [2]
+        server = start()
+        with connect(gateway.url) as client:
+            client.create(LOG).append([Event("There")] * (PAGE_EVENTS + 1))  # so that reads come in pieces
+        application = Application(gateway.url)
+        ending.callback(application.give_up)
+        for _ in range(RESTARTS):
+            application.goes_on()
+            unknown = application.counts["unknown"]
+            gateway.cuts += CUTS
+            application.wait_for(lambda: not gateway.cuts)
+            server.process.kill()
+            server.process.wait()
+            application.wait_for(lambda unknown=unknown: application.counts["unknown"] > unknown)
+            server = start()
+        application.goes_on()
+        application.end()
+        with connect(server.url) as client:
+            reading = client.log(LOG).read()
+            application.check(list(reading), reading.head)

@@ -13,14 +13,14 @@ from headwater.core import errors as core
 from headwater.core.access import IssuerUnavailable
 from headwater.formats.problem import TYPE_PREFIX
 from headwater.http import problems
-from headwater.http.errors import HttpError, HttpVersionTooOld, NumberNotHereYet, Stopping
+from headwater.http.errors import HttpError, HttpVersionTooOld, NumberNotHereYet, Stopping, Unready
 from headwater.management import wire
 from tests.docs.documents import ROOT
 
 SERVERS_OWN = {
     core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
     IssuerUnavailable, core.NotPrimary, core.OutcomeUnknown,
-    core.SequenceExhausted, HttpVersionTooOld, NumberNotHereYet, Stopping,
+    core.SequenceExhausted, HttpVersionTooOld, NumberNotHereYet, Stopping, Unready,
 }  # fmt: skip
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import socket
-import sqlite3
 import subprocess
 import textwrap
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection, IncompleteRead
@@ -20,12 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client import ServerUnreachable, UnexpectedAnswer, connect
+from headwater.client import UnexpectedAnswer, connect
 from headwater.core import Event
-from headwater.core.errors import Closed, OutcomeUnknown
-from headwater.decisions import ReadModel, Runner, event
 from headwater.server.config.settings import Http
 
+from ..client.application import LOG, PATIENCE_S, Application
 from ..night import IS_NIGHT, night
 from ..server.running import RunningServer
 from ..soak.server import free_ports
@@ -34,12 +29,8 @@ from .install import unavailable
 from .runtimes import Caddy, HaProxy, Nginx
 
 KILLS = 25 if IS_NIGHT else 1
-PATIENCE_S = 60.0
-LOG, LAST = "orders", "Last"
 EVENTS, EVENT_BYTES = 2000, 2000
 """What is there at first: pages of several times what two sockets hold, and less than HTTP/1.0 may be answered."""
-WRITTEN = 3
-"""Events of each append."""
 ROOT = Path(__file__).parents[2]
 DEPLOYED = ROOT / "deploy" / "proxies"
 OPERATIONS = ROOT / "docs" / "guides" / "operations.md"
@@ -128,136 +119,6 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@event
-class Written:
-    """What the writers append."""
-
-
-class Application:
-    """Two writers, one of which is patient, a reader, a subscriber, a worker and a read model, each a thread and a
-    client."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._ending, self._has_written = threading.Event(), threading.Event()
-        self._threads = ThreadPoolExecutor(6)
-        self.acknowledged: dict[str, int] = {}
-        """The number of each event, by its id."""
-        self.counts = dict.fromkeys(("patient", "impatient", "read", "cut", "unknown"), 0)
-        """Appends and reads that were answered, reads that were given up, appends whose outcome was not known."""
-        self.followed: list[int] = []
-        self.worked: list[int] = []
-        self.modelled: list[int] = []
-        self._clients: list[Future[None]] = [
-            self._threads.submit(work)
-            for work in (
-                partial(self._write, "patient", PATIENCE_S), partial(self._write, "impatient", 0), self._read,
-                self._model, self._follow, self._work,
-            )
-        ]  # fmt: skip
-
-    def goes_on(self) -> None:
-        """Wait until each of them has done something more."""
-        before = self._progress()
-        self.wait_for(lambda: all(now > then for now, then in zip(self._progress(), before, strict=True)))
-
-    def wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Wait until it is so. Raises what one of them raised."""
-        eventually(lambda: is_so() or self._failed(), lambda: (self.counts, len(self.followed), len(self.worked)))
-        if failed := self._failed():
-            failed[0].result()
-
-    def end(self) -> None:
-        """End it: those who follow do so with an event of the type LAST. Raises what one of them raised."""
-        self._ending.set()
-        for client in self._clients[:3]:
-            client.result(PATIENCE_S)
-        self._has_written.set()  # the read model has all of it to see
-        self._clients.pop(3).result(PATIENCE_S)
-        with connect(self._url, retry_s=PATIENCE_S) as client:
-            client.log(LOG).append([Event(LAST)])
-        for client in self._clients[3:]:
-            client.result(PATIENCE_S)
-
-    def give_up(self) -> None:
-        """Let all of them end, whatever they have done: in vain they try for PATIENCE_S at most."""
-        self._ending.set()
-        self._has_written.set()
-
-    def _progress(self) -> tuple[int, ...]:
-        done = (self.counts[name] for name in ("patient", "impatient", "read"))
-        return (*done, len(self.followed), len(self.worked), len(self.modelled))
-
-    def _failed(self) -> list[Future[None]]:
-        return [client for client in self._clients if client.done()]
-
-    def _write(self, name: str, retry_s: float) -> None:
-        with connect(self._url, retry_s=retry_s) as client:
-            log = client.log(LOG)
-            for round in itertools.count():
-                ids = [f"{name}-{round}-{index}" for index in range(WRITTEN)]
-                events = [Event("Written", b"{}", id=id) for id in ids]
-                while True:
-                    try:
-                        first = log.append(events).first
-                        break
-                    except OutcomeUnknown:
-                        self.counts["unknown"] += 1
-                    except (Closed, ServerUnreachable):
-                        pass
-                    assert name == "impatient", "who is patient is answered in the end"
-                    self._ending.wait(0.01)
-                self.acknowledged |= zip(ids, range(first, first + WRITTEN), strict=True)
-                self.counts[name] += 1
-                if self._ending.wait(0.01):
-                    return
-
-    def _read(self) -> None:
-        with connect(self._url, retry_s=0) as client:
-            log = client.log(LOG)
-            while not self._ending.is_set():
-                try:
-                    reading = log.read()
-                    numbers = [each.sequence_number for each in reading]
-                except (Closed, ServerUnreachable):
-                    self.counts["cut"] += 1
-                    self._ending.wait(0.01)
-                    continue
-                assert numbers == list(range(1, reading.head + 1)), "a read was short, and nothing said so"
-                self.counts["read"] += 1
-
-    def _model(self) -> None:
-        model = ReadModel("written", {"one": "number INTEGER"}).on_stored(
-            Written,
-            lambda transaction, _, stored: transaction.execute("INSERT INTO {one} VALUES (?)", (stored[0],)),
-        )
-        with closing(sqlite3.connect(":memory:", isolation_level="DEFERRED")) as connection:
-            with connect(self._url, retry_s=PATIENCE_S) as client:
-                runner = Runner(client.log(LOG), connection, model)
-                while not self._has_written.wait(0.01):
-                    runner.catch_up()
-                    self.modelled = [row[0] for row in connection.execute("SELECT number FROM one_1 ORDER BY number")]
-                runner.catch_up()
-            self.modelled = [row[0] for row in connection.execute("SELECT number FROM one_1 ORDER BY number")]
-
-    def _follow(self) -> None:
-        with connect(self._url, retry_s=PATIENCE_S) as client, client.log(LOG).subscribe() as subscription:
-            for each in subscription:
-                self.followed.append(each.sequence_number)
-                if each.event.type == LAST:
-                    return
-
-    def _work(self) -> None:
-        with (
-            connect(self._url, retry_s=PATIENCE_S) as client,
-            client.log(LOG).work("billing", start="earliest", batch_events=1000) as work,
-        ):
-            for batch in work:
-                self.worked += [each.sequence_number for each in batch]
-                if batch.events[-1].event.type == LAST:
-                    return
-
-
 ENDS = {
     "application/x-ndjson;end=line": re.compile(rb'^\{"end":\d+\}\n\Z', re.MULTILINE),
     "application/json": re.compile(rb"\]\Z"),
@@ -326,15 +187,8 @@ def test_nothing_is_lost_and_no_read_is_short_behind_a_proxy_while_the_server_is
         application.goes_on()
         application.end()
         with connect(server.url) as client:
-            events = list(client.log(LOG).read())
-            numbers = {each.event.id: each.sequence_number for each in events}
-            head = client.log(LOG).head()
-        assert len(numbers) == head, "each event is there once"
-        assert {id: numbers.get(id) for id in application.acknowledged} == application.acknowledged
-        assert application.followed == list(range(1, head + 1))
-        assert set(application.worked) == set(application.followed)
-        written = [each.sequence_number for each in events if each.event.type == "Written"]
-        assert application.modelled == written
+            whole = client.log(LOG).read()
+            application.check(list(whole), whole.head)
         assert server.terminate() == 0
 
 

@@ -14,7 +14,8 @@ HttpError
 ├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot tell where it ends
 ├── NumberNotHereYet           an event that a read is to see
 ├── AskPrimary           a replica has no such log
-└── Stopping             the server takes no new requests
+├── Stopping             the server takes no new requests
+└── Unready              the server starts, stops or is full
 
 Disconnected             the client takes no more: it went away, or asked for no body; nobody is to be told
 """
@@ -178,6 +179,12 @@ class Stopping(HttpError):
 
     def __init__(self) -> None:
         super().__init__("the server is stopping; try again")
+
+
+class Unready(HttpError):
+    """503: nothing of the request was done, and soon it may be."""
+
+    headers = (UNREADY_RETRY, CLOSE)
 
 
 def misplaced(error: InvalidInput, parameter: str) -> InvalidParameter:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from ..formats.problem import Problem
 from .asgi import SERVICE_RESTART, Receive, Scope, Send, live, refuse_websocket
-from .errors import CLOSE, UNREADY_RETRY, Disconnected, Stopping
+from .errors import Disconnected, Stopping, Unready
 from .exchange import Exchange
 from .host import Host
 from .problems import INTERNAL, problem_of
@@ -29,7 +29,9 @@ async def refuse_unready(
     if scope["type"] == "websocket":
         await refuse_websocket(send, detail, SERVICE_RESTART)
     else:
-        await answer(Exchange(scope, receive, send), Problem.of_status(503, detail, UNREADY_RETRY, CLOSE))
+        problem = problem_of(Unready(detail))
+        assert problem is not None, "it is in the table"
+        await answer(Exchange(scope, receive, send), problem)
 
 
 class FrontEnd(Generic[H, E]):

@@ -66,6 +66,7 @@ _TABLE: dict[type, _Row] = {
     errors.NumberNotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
     errors.AskPrimary: _Row(421, "ask_primary", "The primary is to be asked", _fields("log", "primary")),
     errors.Stopping: _Row(503, "stopping", "Stopping"),
+    errors.Unready: _Row(503, "unready", "Not ready"),
     core.InvalidInput: _Row(400, "invalid_request", "Invalid request", lambda e: {"path": json_path(e.where)}),
     MalformedJson: _Row(400, "malformed_json", "Malformed JSON", _fields("line", "column")),
     core.TooLarge: _Row(

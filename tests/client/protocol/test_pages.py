@@ -65,10 +65,55 @@ def test_a_server_of_earlier_versions_is_asked_on_until_an_answer_has_its_length
     assert read.receive_end()
 
 
-def test_a_server_of_earlier_versions_that_says_nothing_at_all_is_not_believed() -> None:
-    read = begun(packed.MEDIA_TYPE)
-    with pytest.raises(ConnectionLost, match=r"its server is older than 0\.2\.0"):
+def doubted(**asked: int) -> PagedRead:
+    """A read whose first answer brought nothing and said nothing of its length: whether anything is left is asked."""
+    read = begun(packed.MEDIA_TYPE, **asked)
+    assert not read.receive_end()
+    assert (read.request().route.accept, b'"limit":1' in read.request().body) == ("application/json", True)
+    again(read, "application/json")
+    return read
+
+
+@pytest.mark.parametrize("array", [b"[]", b'[{"sequence_number": 5}]'], ids=["nothing", "behind the head"])
+def test_a_server_of_earlier_versions_proves_by_an_array_that_nothing_is_left(array: bytes) -> None:
+    read = doubted()
+    for byte in array:
+        assert not read.receive_data(bytes([byte]))
+    assert read.receive_end()
+
+
+@pytest.mark.parametrize("array", [b"", b"[", b'[{"sequence_number": 5}'])
+def test_an_array_that_broke_off_proves_nothing(array: bytes) -> None:
+    read = doubted()
+    read.receive_data(array)
+    with pytest.raises(ConnectionLost, match="its array does not end"):
         read.receive_end()
+    again(read, "application/json")
+    read.receive_data(b"[]")
+    assert read.receive_end()
+
+
+@pytest.mark.parametrize("array", [b"{}", b"[1]"])
+def test_something_else_is_no_proof(array: bytes) -> None:
+    read = doubted()
+    read.receive_data(array)
+    with pytest.raises(UnexpectedAnswer):
+        read.receive_end()
+
+
+def test_what_is_left_is_asked_for_and_a_second_answer_without_it_is_an_error() -> None:
+    read = doubted()
+    read.receive_data(b'[{"sequence_number": 2}]')
+    assert not read.receive_end()
+    assert b"limit" not in read.request().body
+    again(read, packed.MEDIA_TYPE)
+    with pytest.raises(ConnectionLost, match=r"upgrade the server to 0\.2\.0, or read with a limit"):
+        read.receive_end()
+    again(read, packed.MEDIA_TYPE)
+    read.receive_data(page(2))
+    assert not read.receive_end()
+    again(read, packed.MEDIA_TYPE)
+    assert not read.receive_end(), "it brought something meanwhile, so that this is asked again"
 
 
 @pytest.mark.parametrize("content_type", [WITH_END, packed.MEDIA_TYPE])

@@ -97,14 +97,27 @@ def test_anything_else_is_an_unexpected_answer(body: bytes) -> None:
     assert isinstance(error_of(500, body, None, "orders"), UnexpectedAnswer)
 
 
-@pytest.mark.parametrize("body", [b"<html>\r\nbad day", b'{"type": "about:blank", "detail": "the server is starting"}'])
-@pytest.mark.parametrize("status", [502, 503, 504])
-def test_an_answer_of_a_server_that_is_away_is_worth_another_attempt(status: int, body: bytes) -> None:
-    assert isinstance(error_of(status, body, None, "orders"), errors.Closed)
+OF_PROXIES = {
+    "nginx": b"<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body>\r\n<center><h1>503 "
+    b"Service Temporarily Unavailable</h1></center>\r\n<hr><center>nginx/1.22.1</center>\r\n</body>\r\n</html>\r\n",
+    "HAProxy": b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available to handle this request.\n"
+    b"</body></html>\n",
+    "Envoy": b"upstream connect error or disconnect/reset before headers. reset reason: connection failure",
+    "Caddy": b"",
+    "AWS ALB": b"<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body>\r\n<center>"
+    b"<h1>503 Service Temporarily Unavailable</h1></center>\r\n</body>\r\n</html>\r\n",
+    "AWS API Gateway": b'{"message": "Endpoint request timed out"}',
+    "no type": b'{"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": "upstream is away"}',
+    "another type": b'{"type": "https://gateway.example/unavailable", "title": "Upstream is away"}',
+    "a code without our type": b'{"type": "stopping", "detail": "the pod is stopping"}',
+    "our type in a text": b'"urn:headwater:problem:stopping"',
+    "cut": b'{"type": "urn:headwater:problem:stopping", "detail": "the serv',
+    "a list": b'[{"type": "urn:headwater:problem:stopping"}]',
+}
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-@pytest.mark.parametrize("body", [b"", b"<html>\r\n<title>Bad day", b'{"message": "Endpoint request timed out"}'])
+@pytest.mark.parametrize("body", OF_PROXIES.values(), ids=OF_PROXIES)
 def test_what_a_proxy_answers_leaves_open_what_its_server_did(status: int, body: bytes) -> None:
     error = error_of(status, body, None, "orders")
     assert isinstance(error, GatewayFailed)
@@ -112,6 +125,12 @@ def test_what_a_proxy_answers_leaves_open_what_its_server_did(status: int, body:
     assert str(error).startswith(f"a proxy answered {status}: ")
 
 
+@pytest.mark.parametrize("code", ["stopping", "unready", "of_a_later_version"])
+def test_a_503_of_our_type_says_that_nothing_was_done(code: str) -> None:
+    error = problem(code, 503)
+    assert isinstance(error, errors.Closed)
+    assert not isinstance(error, GatewayFailed)
+
+
 def test_a_code_of_ours_counts_whatever_the_status() -> None:
     assert isinstance(problem("outcome_unknown", 504, log="orders"), errors.OutcomeUnknown)
-    assert not isinstance(problem("stopping", 503), GatewayFailed)

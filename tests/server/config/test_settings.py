@@ -47,6 +47,20 @@ def complaint(
     return str(caught.value)
 
 
+@pytest.mark.parametrize(("given", "allowed"), [
+    ("10.0.0.1/8", "'10.0.0.1/8' given, 10.0.0.0/8 (the network) or 10.0.0.1 (one machine) is allowed"),
+    ("2001:db8::1/32", "'2001:db8::1/32' given, 2001:db8::/32 (the network) or 2001:db8::1 (one machine) is allowed"),
+    ("192.0.2.0/99", "'192.0.2.0/99' given, a network such as 10.0.0.0/8 is allowed"),
+])  # fmt: skip
+def test_a_trusted_network_that_would_never_match_is_refused(given: str, allowed: str) -> None:
+    assert complaint(http__trusted_proxies=f"127.0.0.1,{given}") == f"--http-trusted-proxies: {allowed}"
+
+
+def test_trusted_proxies_are_addresses_networks_and_names() -> None:
+    trusted = ("127.0.0.1", "10.0.0.0/8", "10.0.0.1/32", "2001:db8::/32", "192.0.2.0/255.255.255.0", "proxy", "*")
+    assert configured(http__trusted_proxies=",".join(trusted)).http.trusted_proxies == trusted
+
+
 def test_nothing_given_is_a_server_on_loopback_with_one_log() -> None:
     config = configured()
     assert (config.host, config.http.port, config.data) == ("127.0.0.1", 8080, Path("headwater-data"))

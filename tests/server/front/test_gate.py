@@ -51,7 +51,10 @@ def test_only_health_passes_before_the_gate_opens_and_after_it_stops() -> None:
             b"close",
             b"5",
         )
-        assert json.loads(refused.body)["detail"] == "the server is stopping; try again in a few seconds"
+        assert json.loads(refused.body) == {
+            "type": "urn:headwater:problem:unready", "title": "Not ready", "status": 503,
+            "detail": "the server is stopping; try again in a few seconds",
+        }  # fmt: skip
 
     asyncio.run(scenario())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ...core.errors import InvalidInput
 from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX
@@ -21,6 +23,12 @@ class ServerBehind(ConnectionLost):
     """The server at another address does not have yet what the read began with: it is asked again, or another one."""
 
 
+class _Numbered(msgspec.Struct):
+    """The number of an event."""
+
+    sequence_number: int
+
+
 _WITH_END = MEDIA_TYPE_WITH_END.encode()
 
 
@@ -29,11 +37,13 @@ class PagedRead:
 
     That an answer is complete by HTTP does not prove that it is whole: proxies end what broke off behind them. So each
     must have an empty page at its end. A server of 0.1.x does not write that page. It is asked on until an answer says
-    how long it is.
+    how long it is. One that brings nothing and does not say that is followed by the question whether anything is left,
+    as a JSON array of one event at most, which shows by its bracket that it is whole.
     """
 
     __slots__ = (
-        "_asked", "_fields", "_has_moved", "_is_past_head", "_parser", "_routes", "_status", "head", "incarnation",
+        "_asked", "_fields", "_has_moved", "_is_past_head", "_left", "_parser", "_routes", "_status", "_was_refuted",
+        "head", "incarnation",
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
@@ -44,17 +54,23 @@ class PagedRead:
         self._fields: Mapping[bytes, bytes] = {}
         self._has_moved = self._is_past_head = False
         """Whether this answer brought events; whether it went on behind the head, with which the read ends."""
+        self._left: bytearray | None = None
+        """The answer, as far as it is here, to the question whether anything is left; None while that is not asked."""
+        self._was_refuted = False
+        """Whether something was left, though the answer before brought nothing."""
         self.head: int | None = None
         """The number of the last durable event when the read began; None until then."""
         self.incarnation = incarnation
 
     def request(self) -> Request[None]:
         """What is to be sent: at first, and whenever a connection broke."""
-        return self._routes.read(self._asked)
+        return self._routes.read(self._asked) if self._left is None else self._routes.read_one(self._asked)
 
     def begin(self, answer: Answer) -> None:
         """The head of an answer has come. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
         self._parser = PageParser()
+        if self._left is not None:
+            self._left = bytearray()
         self._status, self._fields, self._has_moved = answer.status, answer.fields, False
         head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
         check_same(self._routes.name, head, self.incarnation, incarnation)
@@ -68,6 +84,9 @@ class PagedRead:
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:
         """The events of pages that are whole by now. Raises UnexpectedAnswer for what is no page."""
+        if self._left is not None:
+            self._left += piece
+            return ()
         try:
             events = self._parser.receive_data(piece)
         except InvalidInput as error:
@@ -82,8 +101,10 @@ class PagedRead:
     def receive_end(self) -> bool:
         """The answer is complete by HTTP: whether the read is, or goes on with another request.
 
-        Raises ConnectionLost for an answer that broke off, and for one that leaves that open and brought nothing.
+        Raises ConnectionLost for an answer that broke off, and where answers leave that open and contradict each other.
         """
+        if self._left is not None:
+            return self._is_nothing_left(self._left)
         if self.has_ended or (self._asked.limit == 0 and self._parser.is_between_pages):
             return True
         if self._fields.get(b"content-type") == _WITH_END or not self._parser.is_between_pages:
@@ -91,8 +112,25 @@ class PagedRead:
         if b"content-length" in self._fields:
             return True
         if not self._has_moved:
-            raise ConnectionLost("the answer does not say whether it is whole: its server is older than 0.2.0")
+            if self._was_refuted:
+                raise ConnectionLost(
+                    "answers do not say whether they are whole: upgrade the server to 0.2.0, or read with a limit"
+                )
+            self._left = bytearray()
         return False
+
+    def _is_nothing_left(self, text: bytearray) -> bool:
+        """What the answer to that says. Raises ConnectionLost if it broke off, UnexpectedAnswer for another form."""
+        try:
+            events = msgspec.json.decode(text, type=list[_Numbered])
+        except msgspec.ValidationError as error:
+            raise UnexpectedAnswer(self._status, str(error)) from None
+        except msgspec.DecodeError:
+            raise ConnectionLost("the answer broke off: its array does not end") from None
+        assert self.head is not None, "the head comes first"
+        self._left = None
+        self._was_refuted = any(self._asked.backwards or each.sequence_number <= self.head for each in events)
+        return not self._was_refuted
 
     def _begin_at_head(self, head: int) -> None:
         """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
@@ -105,7 +143,7 @@ class PagedRead:
         """Note where to go on; leave out what was appended since the read began (seen only after a reconnection)."""
         asked, head = self._asked, self.head
         assert head is not None, "the head comes first"
-        self._has_moved = True
+        self._has_moved, self._was_refuted = True, False
         last = events[-1][0]
         if last > head and not asked.backwards:
             self._is_past_head = True

@@ -19,7 +19,7 @@ import msgspec
 from ...core import errors as core
 from ...core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
 from ...core.limits import show
-from ...formats.problem import ABOUT_BLANK, TYPE_PREFIX
+from ...formats.problem import TYPE_PREFIX
 
 _Members = dict[str, Any]
 _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[core.InvalidInput]], ...] = (
@@ -64,8 +64,9 @@ class Refused(core.EventLogError):
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> core.EventLogError:
     """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
 
-    A 503 that is a problem document of no type is one of a server that starts or stops: Closed. Any other 503, and a
-    408, 502, 504 or 520 to 526 without a code, is a proxy's: GatewayFailed. Both are repeated.
+    Only a type of ours says that a 503 is the server's own, which did nothing: Closed, where this client does not know
+    the code. Any other 503, and a 408, 502, 504 or 520 to 526 without a known code, is a proxy's: GatewayFailed. Both
+    are repeated.
     """
     try:
         members = msgspec.json.decode(body, type=_Members)
@@ -74,9 +75,10 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
     text = " ".join(body[:200].decode(errors="replace").split())
     detail = str(members.get("detail") or members.get("title") or text or "no body")
     type = str(members.get("type", ""))
-    build = _TABLE.get(type.removeprefix(TYPE_PREFIX))
+    is_ours = type.startswith(TYPE_PREFIX)
+    build = _TABLE.get(type.removeprefix(TYPE_PREFIX)) if is_ours else None
     if build is None:
-        return _uncoded(status, detail, log, is_ours=type == ABOUT_BLANK)
+        return _uncoded(status, detail, log, is_ours=is_ours)
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
     except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
@@ -178,6 +180,7 @@ _TABLE: dict[str, Callable[[_Members], core.EventLogError]] = {
         members["waiting_bytes"], members["allowed_bytes"], members["retry_after_s"] or 1.0
     ),
     "stopping": _of(core.Closed, "log"),
+    "unready": _of(core.Closed, "log"),
     "storage_unavailable": _of(core.StorageUnavailable, "detail"),
     "outcome_unknown": _of(core.OutcomeUnknown, "log"),
     "storage_corrupted": lambda members: core.StorageCorrupted("", members["detail"], ""),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from ...core.condition import AppendCondition, check_condition
 from ...core.consumer import Consumer, check_consumer_key
 from ...core.event import Event
@@ -68,6 +70,11 @@ class LogRoutes:
     def read(self, asked: wire.ReadBody) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""
         return Request(self._read, wire.encode(asked), self.name, _as_it_comes, self._identity)
+
+    def read_one(self, asked: wire.ReadBody) -> Request[None]:
+        """The first event of such a read, if there is one, as a JSON array."""
+        one = wire.encode(msgspec.structs.replace(asked, limit=1))
+        return Request(Route("POST", self._read.path), one, self.name, _as_it_comes, self._identity)
 
     def head(self) -> Request[int]:
         return self._head

@@ -185,6 +185,19 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 @shown_as("HOST,...")
+def trusted_hosts(value: object) -> tuple[str, ...]:
+    """Reads a list of hosts that are trusted. A network with bits set behind its prefix is refused: it may have been
+    meant as one machine."""
+    found = hosts(value)
+    for host in found:
+        network = ipaddress.ip_network(host, strict=False) if "/" in host else None
+        address = host.partition("/")[0]
+        if network is not None and ipaddress.ip_address(address) != network.network_address:
+            raise ValueError(f"{show(host)} given, {network} (the network) or {address} (one machine) is allowed")
+    return found
+
+
+@shown_as("HOST,...")
 def host_names(value: object) -> tuple[str, ...]:
     """Reads a list of names of hosts, without ports; answers them in lower case."""
     found = texts(value)

@@ -35,6 +35,7 @@ from ...formats.settings.declaration import (
     shown_as,
     text,
     texts,
+    trusted_hosts,
     whole_number,
 )
 from ...futoin.settings import Settings as FutoinSettings
@@ -108,10 +109,10 @@ class Http:
     connections together. Where there is more, the largest is given up: a request is answered 503, a WebSocket is closed
     with 1013. There is always room for one."""
     trusted_proxies: tuple[str, ...] = setting(
-        (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
+        (), trusted_hosts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
     )
-    """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
-    environment and in flags, separated by commas."""
+    """Addresses or networks (`10.0.0.0/8`; `10.0.0.1/8` is refused) of proxies whose `X-Forwarded-For` and
+    `X-Forwarded-Proto` count, or `*` alone for all. A list; in the environment and in flags, separated by commas."""
     hosts: tuple[str, ...] = setting(
         (), host_names, "names by which a server on loopback or without users may be asked, besides loopback names"
     )
