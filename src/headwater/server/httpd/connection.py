@@ -42,8 +42,6 @@ BODY_PIECE_BYTES = 16 * 1024
 """So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
-HALF_CLOSED_S = 2.0
-"""So long an answer may pause for a peer that sends no more. That peer may be gone: only writing to it shows that."""
 SURPLUS_S = 5.0
 """How long a connection of which there are too many may take until its request was answered."""
 
@@ -86,8 +84,6 @@ class HttpConnection(PeerConnection):
         """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more."""
         self._is_reading = True
         self._holds_body = False
-        self._is_half_closed = self._has_written = False
-        """Whether the peer sends no more; whether it was sent something since that was looked at."""
 
         self._in_head = self._in_body = self._began = False
         """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
@@ -144,17 +140,6 @@ class HttpConnection(PeerConnection):
             if not (is_free and self._take_whole()) or self._unread:  # most often it is one request, and nothing else
                 self._look_on()
 
-    def eof_received(self) -> bool:
-        """The peer sends no more. Whether what it asked for is still answered: where it came whole, and not over TLS,
-        which loops close both ways."""
-        self._is_half_closed = True
-        has_asked = self.is_answering or self.pipeline or self._unread
-        if not has_asked or self._in_body or self._is_surplus or self.tls is not None:
-            return False
-        if self.is_answering:
-            self._wait(None)
-        return True
-
     def shutdown(self) -> None:
         """End as soon as what was asked is answered."""
         if self._cycle is not None and not self._cycle.is_complete:
@@ -176,7 +161,6 @@ class HttpConnection(PeerConnection):
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
         if not self.transport.is_closing():
-            self._has_written = True
             self.transport.write(data)
 
     def close(self) -> None:
@@ -192,7 +176,7 @@ class HttpConnection(PeerConnection):
     def answered(self, keeps_alive: bool) -> None:
         """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
         self._holds_body = False
-        if not keeps_alive or (self._is_half_closed and not self.pipeline and not self._unread):
+        if not keeps_alive:
             self.transport.close()
         if self.transport.is_closing():
             self._unread, self._read_to = b"", 0
@@ -456,11 +440,9 @@ class HttpConnection(PeerConnection):
                 self.transport.pause_reading()
 
     def _wait(self, seconds: float | None) -> None:
-        """So long from now the peer has for what is due; None: nothing is due from it, but to be there."""
+        """So long from now the peer has for what is due; None: nothing is due from it."""
         if self._is_surplus:
             return  # it has SURPLUS_S for all that it has to say
-        if seconds is None and self._is_half_closed:
-            seconds = HALF_CLOSED_S
         if seconds is None:
             self._patience.clear()
         else:
@@ -469,9 +451,6 @@ class HttpConnection(PeerConnection):
     def _lose_patience(self) -> None:
         if self._is_surplus:
             self.transport.abort()
-        elif self._is_half_closed and self.is_answering and (self._has_written or self.is_full):
-            self._has_written = False  # and it did not fail
-            self._wait(None)
         elif self._unread or not self._is_reading:
             self._wait(BODY_PAUSE_S)  # it is us who do not take it
         else:
