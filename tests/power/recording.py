@@ -86,8 +86,16 @@ def read_records(file: Path) -> list[Record]:
 
 
 def environment(root: Path, file: Path) -> dict[str, str]:
-    """Variables for a process that is to be watched, and for its children; the recorder is compiled."""
-    return {"LD_PRELOAD": str(Recorder().library), "RECORDER_ROOT": str(root), "RECORDER_FILE": str(file)}
+    """Variables for a process that is to be watched, and for its children; the recorder is compiled.
+
+    OpenBLAS gets no threads of its own: one of them would take a signal while the recorder holds it back from another.
+    """
+    return {
+        "LD_PRELOAD": str(Recorder().library),
+        "RECORDER_ROOT": str(root),
+        "RECORDER_FILE": str(file),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
 
 class Recording:

@@ -208,6 +208,38 @@ def test_the_recorder_sees_whatever_a_program_and_its_children_do(kind: Kind, tm
     assert len(tree(root)) > 10
 
 
+ENDED = """
+import os, signal, sys
+os.chdir(sys.argv[1])
+for child in range(400):
+    end, begun = os.pipe()
+    if (pid := os.fork()) == 0:
+        while True:
+            os.close(os.open(f"{child}.tmp", os.O_WRONLY | os.O_CREAT))
+            os.rename(f"{child}.tmp", f"{child}")
+            os.write(begun, b".")
+            os.unlink(f"{child}")
+    os.read(end, 1 + child % 7)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    os.close(end); os.close(begun)
+    for name in os.listdir():
+        os.unlink(name)
+"""
+
+
+def test_a_signal_that_ends_a_process_does_not_come_between_a_change_and_its_record(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    recording = Recording(root, tmp_path / "records")
+    subprocess.run([sys.executable, "-c", ENDED, str(root)], env=environment(**recording.environment), check=True)
+    disk = PowerDisk(root, root.stat().st_ino, Kind.STRICT)
+    for record in read_records(recording.file):
+        disk.tell(record)
+    disk.keep_all(tmp_path / "kept")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"?")])
 def test_a_difference_would_be_noticed(harm: Callable[[Path], object], tmp_path: Path) -> None:
     for name in ("one", "two"):

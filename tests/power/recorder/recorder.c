@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -88,11 +89,22 @@ __attribute__((constructor)) static void begin(void) {
     if (directory && path) recorder_open(directory, path);
 }
 
+static __thread sigset_t outside;
+
+/* Signals wait: a server ends its worker by SIGTERM, which must not come between a change and its record. */
 void recorder_lock(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_mutex_lock(&shared->mutex) == EOWNERDEAD) pthread_mutex_consistent(&shared->mutex);
+    outside = before;
 }
 
-void recorder_unlock(void) { pthread_mutex_unlock(&shared->mutex); }
+void recorder_unlock(void) {
+    sigset_t before = outside;
+    pthread_mutex_unlock(&shared->mutex);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
 
 /* To be called under the lock; errno stays. A process that ends in the middle leaves nothing: the next overwrites it. */
 static void record(int operation, uint64_t file, uint64_t at, uint64_t size, const char *path, const char *other,

@@ -10,6 +10,7 @@ from ...core.errors import InvalidInput
 from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...formats.clients.answer import Answer
+from ...formats.decoders import json_decoder
 from ...formats.packed import MEDIA_TYPE_WITH_END, PageParser
 from . import wire
 from .identity import check_same, incarnation_of
@@ -122,7 +123,7 @@ class PagedRead:
     def _is_nothing_left(self, text: bytearray) -> bool:
         """What the answer to that says. Raises ConnectionLost if it broke off, UnexpectedAnswer for another form."""
         try:
-            events = msgspec.json.decode(text, type=list[_Numbered])
+            events = json_decoder(list[_Numbered]).decode(text)
         except msgspec.ValidationError as error:
             raise UnexpectedAnswer(self._status, str(error)) from None
         except msgspec.DecodeError:
