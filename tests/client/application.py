@@ -66,6 +66,7 @@ class Application:
     def __init__(self, url: str) -> None:
         self._url = url
         self._ending, self._has_written = threading.Event(), threading.Event()
+        self._is_given_up = False
         self.acknowledged: dict[str, int] = {}
         """The number of each event of the writers, by its id."""
         self.counts: Counter[str] = Counter()
@@ -109,6 +110,7 @@ class Application:
 
     def give_up(self) -> None:
         """Let all of them end, whatever they have done: in vain they try for PATIENCE_S at most."""
+        self._is_given_up = True
         self._ending.set()
         self._has_written.set()
 
@@ -150,6 +152,8 @@ class Application:
                         self.counts["unknown"] += 1
                     except (Closed, ServerUnreachable):
                         pass
+                    if self._is_given_up:
+                        return
                     assert name == "impatient", "who is patient is answered in the end"
                     self._ending.wait(PAUSE_S)
                 self._note(name, batch, first)
