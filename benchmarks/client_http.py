@@ -46,7 +46,7 @@ class MemoryServer(HeadwaterServer):
 
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "headwater.cli.main", "serve", "--storage", "memory", "--log", LOG]
-        ports = ["--http-port", "0", "--amqp-port", "0"]
+        ports = ["--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false"]
         return subprocess.Popen([*command, *ports], cwd=directory.parent, stdout=subprocess.PIPE, stderr=self._log)
 
 

@@ -38,7 +38,11 @@ class Server:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         self._errors = (directory / "server.log").open("wb")
-        self.process, self.url = self._start(directory)
+        try:
+            self.process, self.url = self._start(directory)
+        except BaseException:
+            self._errors.close()
+            raise
 
     def _start(self, directory: Path) -> tuple[subprocess.Popen[bytes], str]:
         raise NotImplementedError
@@ -77,6 +81,7 @@ class Server:
         if "listening" not in line:
             process.kill()
             process.wait()
+            process.stdout.close()
             raise RuntimeError(f"{type(self).__name__} did not start; see {self._errors.name}")
         return line
 
@@ -90,7 +95,17 @@ class HeadwaterServer(Server):
         config = directory / "headwater.toml"
         config.write_text(f'[users.alice]\npassword = "{hash_password("alices-secret")}"\ngrants = ["all:*"]\n')
         command = [sys.executable, "-m", "headwater.cli.main", "serve", "--config", str(config)]
-        command += ["--data", str(directory / "data"), "--http-port", "0", "--log", LOG]
+        command += [
+            "--data",
+            str(directory / "data"),
+            "--http-port",
+            "0",
+            "--amqp-port",
+            "0",
+            "--flight-enabled",
+            "false",
+        ]
+        command += ["--log", LOG]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors)
         address = self._first_line(process).partition("http://")[2].split()[0]
         return process, f"ws://{address}/futoin/{LOG}"

@@ -150,9 +150,9 @@ def test_server_without_any_event_makes_no_log(tmp_path: Path) -> None:
 
 def test_malformed_settings_are_told(tmp_path: Path) -> None:
     for flag, value in (("--cne-log", "no/log"), ("--cne-node", "a/b"), ("--cne-hosts", "10.0.0.0/33")):
-        refused = headwater("serve", "--http-port", "0", flag, value, cwd=tmp_path)
+        refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", flag, value, cwd=tmp_path)
         assert refused.returncode == 2 and flag in refused.stderr, refused.stderr
-    refused = headwater("serve", "--http-port", "0", "--cne-client-certificates", cwd=tmp_path)
+    refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--cne-client-certificates", cwd=tmp_path)
     assert refused.returncode == 2 and "tls.client_ca" in refused.stderr
 
 
@@ -164,7 +164,9 @@ def test_certificates_of_webhooks_that_cannot_be_used_are_told(tmp_path: Path, a
         (("--cne-webhook-certificate", "server.pem", "--cne-webhook-key", "consumer.key"), "cne.webhook_certificate"),
     ):
         paths = [text if text.startswith("--") else str(authority / text) for text in more]
-        refused = headwater("serve", "--http-port", "0", "--storage", "memory", *paths, cwd=tmp_path)
+        refused = headwater(
+            "serve", "--http-port", "0", "--amqp-port", "0", "--storage", "memory", *paths, cwd=tmp_path
+        )
         assert refused.returncode == 2 and told in refused.stderr, refused.stderr
 
 

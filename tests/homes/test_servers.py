@@ -40,6 +40,10 @@ PATIENCE_S = 60
 """The real command, as it is installed."""
 
 
+SERVE = ("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false")
+"""On ports that are free."""
+
+
 def command(*arguments: str, expected: int = 0) -> str:
     """What a command prints."""
     printed = io.StringIO()
@@ -426,7 +430,7 @@ def test_a_command_does_not_change_a_copy(join: Join, tmp_path: Path) -> None:
     assert first.end(signal.SIGTERM) == 0
     copy = str(tmp_path / "a")
     assert "is the copy of a home" in command("user", "allow-everybody", "--data", copy, expected=4)
-    assert "is the copy of a home" in command("serve", "--data", copy, expected=4)
+    assert "is the copy of a home" in command(*SERVE, "--data", copy, expected=4)
     again = join("a")
     eventually(again.is_primary)
     assert again.contents() == [b"0"]
@@ -558,7 +562,7 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
             checked = command("home", "check", "--home", url, expected=1)
             assert "it must not be used so" in checked
             assert "note: synchronous_commit is off: servers set it to on for their own sessions" in checked
-            refused = command("serve", "--home", url, "--data", "unused", expected=4)
+            refused = command(*SERVE, "--home", url, "--data", "unused", expected=4)
             assert "fsync is off, so a crash of the machine can lose all: set it to on" in refused
         finally:
             connection.execute("ALTER SYSTEM RESET fsync")
@@ -590,14 +594,14 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
     [
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
-        (("serve", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
-        (("serve", "--amqp-read-port", "0"), "amqp.read_port: it is for servers that share a home", 2),
-        (("serve", "--home", "nonsense"), "the address of the home", 4),
-        (("serve", "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
-        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),
-        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://u:p@h"), "advertise: ", 2),
-        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://a:x"), "'http=http://a:x' given", 2),
-        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://a\r\nb: c"), "given, http=URL", 2),
+        ((*SERVE, "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
+        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: it is for servers that share a home", 2),
+        ((*SERVE, "--home", "nonsense"), "the address of the home", 4),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://u:p@h"), "advertise: ", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a:x"), "'http=http://a:x' given", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a\r\nb: c"), "given, http=URL", 2),
     ],
 )
 def test_what_is_wrong_is_told(arguments: tuple[str, ...], problem: str, code: int) -> None:

@@ -279,7 +279,7 @@ def test_a_star_without_users_is_refused_at_the_start(tmp_path: Path) -> None:
     ],
 )
 def test_names_and_origins_are_checked_when_they_are_read(tmp_path: Path, flag: str, value: str, allowed: str) -> None:
-    refused = command("serve", "--storage", "memory", flag, value, cwd=tmp_path)
+    refused = command("serve", "--http-port", "0", "--amqp-port", "0", "--storage", "memory", flag, value, cwd=tmp_path)
     assert refused.returncode != 0
     assert allowed in refused.stderr and repr(value) in refused.stderr
 

@@ -18,7 +18,7 @@ from headwater.storage.home.port import JOURNAL_KEY
 from tests.waiting import eventually
 
 from ..postgres_server import fresh_home
-from ..test_servers import command
+from ..test_servers import SERVE, command
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -64,7 +64,7 @@ def test_a_home_that_is_too_old_or_newer_is_refused_by_servers_and_left_alone(co
     for version, remedy in ((SCHEMA_VERSION - 2, "with a headwater in between"), (NEXT, "use a newer headwater")):
         connection.execute("UPDATE headwater.home SET version = %s", (version,))
         for refused in (
-            command("serve", "--home", url, "--data", "unused", expected=4),
+            command(*SERVE, "--home", url, "--data", "unused", expected=4),
             command("home", "upgrade", "--home", url, expected=4),
         ):
             assert f"the home is of version {version}, " in refused
