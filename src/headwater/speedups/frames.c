@@ -1,18 +1,9 @@
-/* The events of a frame as objects: what `random_access.pick` does for frames without rare columns, as machine code.
+/* The events of a frame as objects; the twin is `storage/frames/random_access.py`.
  *
- * It takes only what is whole and plain. Everything else it leaves to the same function in Python, by answering None:
- * rare columns, events that are not there, places outside of the frame, text that is no UTF-8. So there is one place that
- * says what is wrong with a frame, and this one reads no byte that it has not compared with the frame's end.
+ * What is left to Python: rare columns, events that are not there, places outside of the frame, text that is no UTF-8.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <string.h>
-
-#if PY_BIG_ENDIAN
-#error "frames are little-endian"
-#endif
+#include "speedups.h"
 
 /* Places in a header (docs/data-file-format.md). */
 enum { LENGTH = 8, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192 };
@@ -28,11 +19,6 @@ enum {
     F_NUMBER, F_RECORDED_AT, F_PARTITION, F_TYPE, F_DATA, F_TAGS, F_ID, F_SOURCE, F_ATTRIBUTES, F_GROUP_KEY,
     F_ENVELOPE, F_ENCODING, FIELDS
 };
-
-typedef struct {
-    PyTypeObject *event;
-    PyObject *zero, *no_text, *no_bytes, *no_tags, *no_attributes, *data;
-} State;
 
 typedef struct {
     const char *begin;
@@ -157,30 +143,27 @@ static PyObject *event_of(const State *state, const Frame *frame, uint64_t index
 /* Append the events of these numbers: 1 once that is done, 0 where they are not as they should be. */
 static int picked(const State *state, const Frame *frame, PyObject *numbers, PyObject *events, int64_t *budget)
 {
-    PyObject *recorded_at = PyLong_FromLongLong(frame->recorded_at), *type = NULL;
+    PyObject *recorded_at = PyLong_FromLongLong(frame->recorded_at), *type = NULL, *number;
     Bytes before = {NULL, 0};
-    int done = recorded_at != NULL;
-    for (Py_ssize_t each = 0; done && each < PySequence_Fast_GET_SIZE(numbers) && (!each || *budget > 0); each++) {
-        PyObject *number = PySequence_Fast_GET_ITEM(numbers, each), *next, *event = NULL;
+    int done = recorded_at != NULL, is_first = 1;
+    for (; done && (is_first || *budget > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
+        PyObject *next, *event = NULL;
         uint64_t index = PyLong_AsUnsignedLongLong(number);
         Bytes payload;
-        if (index == (uint64_t)-1 || index < frame->first) {
-            done = 0;
-        } else if ((index -= frame->first) >= frame->count) {
-            done = 0; /* lost, and the loss was accepted */
-        } else if (value(frame, DATA, index, &payload) && (next = type_of(frame, index, &before, type)) != NULL) {
+        done = 0;
+        if (index != (uint64_t)-1 && index >= frame->first && (index -= frame->first) < frame->count &&
+            value(frame, DATA, index, &payload) && (next = type_of(frame, index, &before, type)) != NULL) {
             Py_XSETREF(type, next);
             event = event_of(state, frame, index, &payload, number, recorded_at, type);
             done = event != NULL && !PyList_Append(events, event);
             Py_XDECREF(event);
             *budget -= payload.size;
-        } else {
-            done = 0;
         }
+        Py_DECREF(number);
     }
     Py_XDECREF(recorded_at);
     Py_XDECREF(type);
-    return done;
+    return done && !PyErr_Occurred();
 }
 
 PyDoc_STRVAR(pick_doc,
@@ -193,15 +176,16 @@ static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     Py_buffer content;
     Frame frame;
     int done = 0;
-    if (given != 5 || !PyList_CheckExact(arguments[3])) {
-        PyErr_SetString(PyExc_TypeError, "pick takes content, an offset, numbers, a list of events, and a budget");
+    if (given != 5 || !PyList_CheckExact(arguments[3]) || state->event == NULL) {
+        PyErr_SetString(PyExc_TypeError,
+                        "pick takes content, an offset, numbers, a list of events, and a budget; know_event comes first");
         return NULL;
     }
     Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
     int64_t budget = PyLong_AsLongLong(arguments[4]);
     if (PyErr_Occurred())
         return NULL;
-    PyObject *numbers = PySequence_Fast(arguments[2], "numbers are a sequence"), *events = arguments[3];
+    PyObject *numbers = PyObject_GetIter(arguments[2]), *events = arguments[3];
     if (numbers == NULL)
         return NULL;
     if (PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE)) {
@@ -221,80 +205,25 @@ static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     Py_RETURN_NONE;
 }
 
-static int executed(PyObject *module)
+PyDoc_STRVAR(know_event_doc,
+"know_event(event, no_attributes, data)\n--\n\n"
+"Make events of that class, a tuple of twelve fields; with these as attributes and encoding of plain ones.");
+
+static PyObject *know_event(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     State *state = PyModule_GetState(module);
-    PyObject *events = PyImport_ImportModule("headwater.core.event");
-    if (events == NULL)
-        return -1;
-    PyObject *encodings = PyObject_GetAttrString(events, "Encoding");
-    state->event = (PyTypeObject *)PyObject_GetAttrString(events, "sequenced");
-    state->no_attributes = PyObject_GetAttrString(events, "NO_ATTRIBUTES");
-    state->data = encodings == NULL ? NULL : PyObject_GetAttrString(encodings, "DATA");
-    state->zero = PyLong_FromLong(0);
-    state->no_text = PyUnicode_FromString("");
-    state->no_bytes = PyBytes_FromString("");
-    state->no_tags = PyTuple_New(0);
-    Py_XDECREF(encodings);
-    Py_DECREF(events);
-    if (PyErr_Occurred())
-        return -1;
-    if (!PyType_Check(state->event) || !PyType_IsSubtype(state->event, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "an event is a tuple");
-        return -1;
+    if (given != 3 || !PyType_Check(arguments[0]) || !PyType_IsSubtype((PyTypeObject *)arguments[0], &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "know_event takes a class of tuples, no attributes, and an encoding");
+        return NULL;
     }
-    return 0;
+    Py_XSETREF(state->event, (PyTypeObject *)Py_NewRef(arguments[0]));
+    Py_XSETREF(state->no_attributes, Py_NewRef(arguments[1]));
+    Py_XSETREF(state->data, Py_NewRef(arguments[2]));
+    Py_RETURN_NONE;
 }
 
-static int traversed(PyObject *module, visitproc visit, void *arg)
-{
-    State *state = PyModule_GetState(module);
-    Py_VISIT(state->event);
-    Py_VISIT(state->no_attributes);
-    Py_VISIT(state->data);
-    return 0;
-}
-
-static int cleared(PyObject *module)
-{
-    State *state = PyModule_GetState(module);
-    Py_CLEAR(state->event);
-    Py_CLEAR(state->no_attributes);
-    Py_CLEAR(state->data);
-    Py_CLEAR(state->zero);
-    Py_CLEAR(state->no_text);
-    Py_CLEAR(state->no_bytes);
-    Py_CLEAR(state->no_tags);
-    return 0;
-}
-
-static void freed(void *module)
-{
-    cleared(module);
-}
-
-static PyMethodDef methods[] = {
-    {"pick", (PyCFunction)(void (*)(void))pick, METH_FASTCALL, pick_doc},
-    {NULL, NULL, 0, NULL},
+PyMethodDef frame_functions[] = {
+    FUNCTION(know_event, know_event_doc),
+    FUNCTION(pick, pick_doc),
+    END_OF_FUNCTIONS,
 };
-
-static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, executed},
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "headwater.storage.frames._pick",
-    .m_size = sizeof(State),
-    .m_methods = methods,
-    .m_slots = slots,
-    .m_traverse = traversed,
-    .m_clear = cleared,
-    .m_free = freed,
-};
-
-PyMODINIT_FUNC PyInit__pick(void)
-{
-    return PyModuleDef_Init(&definition);
-}
