@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from mmap import mmap
 from typing import Any
 
@@ -6,10 +6,17 @@ DIGEST: str
 
 def know_event(event: Callable[[tuple[Any, ...]], tuple[Any, ...]], no_attributes: object, data: object, /) -> None: ...
 def pick(
-    content: mmap | bytes | memoryview,
-    offset: int,
-    numbers: Sequence[int],
+    content: mmap | bytes | memoryview, offset: int, numbers: Iterable[int], events: list[Any], budget: int, /
+) -> int | None: ...
+def walk(
+    content: mmap | bytes,
+    firsts: Sequence[int],
+    offsets: Sequence[int],
+    verified: bytearray,
+    numbers: list[int],
+    position: int,
+    below: int,
     events: list[Any],
     budget: int,
     /,
-) -> int | None: ...
+) -> tuple[int, int, bool]: ...
