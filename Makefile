@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+C      := $(wildcard src/headwater/speedups/*.[ch])
+# Named after what is compiled: another checkout may have fewer files, and none that is newer.
+STAMP  := $(VENV)/.installed-$(shell cat $(C) | cksum | cut -d ' ' -f 1)
 # Without bytecode beside the source each process that a test starts compiles all that it imports: 1.5 s for a server.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_COMPILE_BYTECODE := 1
@@ -114,9 +116,10 @@ check: lint types interop-clients ## what CI runs
 	$(PYTEST) $(SPREAD) --ignore tests/spark
 	@$(MAKE) --no-print-directory spark night-slice
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/headwater/storage/frames/_pick.c
+$(STAMP): pyproject.toml constraints.txt hatch_build.py $(C)
 	@echo "Installing what Headwater needs into $(VENV): a minute or less, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@$(INSTALL) --editable '.[dev,demo]'
+	@rm -f $(VENV)/.installed*
 	@touch $(STAMP)

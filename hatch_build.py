@@ -1,5 +1,5 @@
-"""The one part of the build that is not Python: `headwater/storage/frames/_pick.c`, compiled for the Python that
-builds.
+"""The one part of the build that is not Python: the C files of `src/headwater/speedups`, compiled together into one
+extension module for the Python that builds.
 
 Where there is no C compiler, or Python's headers are missing, the build succeeds without it and says so: Python does
 the same, slower. `HATCH_BUILD_NO_HOOKS=true`, hatchling's own variable, leaves it out on purpose.
@@ -8,6 +8,7 @@ the same, slower. `HATCH_BUILD_NO_HOOKS=true`, hatchling's own variable, leaves 
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -18,21 +19,22 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/headwater/storage/frames/_pick.c")
-FLAGS = ("-O3", "-g0", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
+PLACE = Path("src/headwater/speedups")
+MODULE = "_native"
+FLAGS = ("-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
 
 
-class PickExtension(BuildHookInterface):
-    """Puts the extension module into the wheel, or for an editable install beside its source."""
+class Speedups(BuildHookInterface):
+    """Puts the extension module into the wheel, or for an editable install beside its sources."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile. `version` is hatchling's word for the kind of wheel: `standard` or `editable`."""
         self._work = tempfile.TemporaryDirectory(prefix="headwater-build-")
-        source = Path(self.root) / SOURCE
-        library = Path(self._work.name) / f"{source.stem}{sysconfig.get_config_var('EXT_SUFFIX')}"
-        beside = source.with_name(library.name)
-        if (problem := compiled(source, library)) is not None:
-            self.app.display_warning(f"headwater is built as pure Python, without {SOURCE}: {problem}")
+        place = Path(self.root) / PLACE
+        beside = place / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        library = Path(self._work.name) / beside.name
+        if (problem := compiled(place, library)) is not None:
+            self.app.display_warning(f"headwater is built as pure Python, without {PLACE}/*.c: {problem}")
             if version == "editable":
                 beside.unlink(missing_ok=True)
         elif version == "editable":
@@ -49,8 +51,8 @@ class PickExtension(BuildHookInterface):
         self._work.cleanup()
 
 
-def compiled(source: Path, library: Path) -> str | None:
-    """Compile a C file into an extension module; what kept it from being made, or None.
+def compiled(place: Path, library: Path) -> str | None:
+    """Compile the C files of a directory into an extension module; what kept it from being made, or None.
 
     The commands are those that this Python was built with; `CC`, `CFLAGS` and `LDFLAGS` of the environment are heeded.
     """
@@ -61,9 +63,12 @@ def compiled(source: Path, library: Path) -> str | None:
         linker[:1] = compiler
     options = " ".join(sysconfig.get_config_var(name) or "" for name in ("CFLAGS", "CCSHARED"))
     own, linked = (shlex.split(os.environ.get(name, "")) for name in ("CFLAGS", "LDFLAGS"))
+    knowing = runpy.run_path(str(place / "sources.py"))
+    files = knowing["sources"](place)
     command = [
-        *linker, *shlex.split(options), *FLAGS, *own, "-I", sysconfig.get_path("include"),
-        str(source), "-o", str(library), *linked,
+        *linker, *shlex.split(options), *FLAGS, f'-DSOURCES_DIGEST="{knowing["digest"](files)}"', *own,
+        "-I", sysconfig.get_path("include"), *(str(file) for file in files if file.suffix == ".c"),
+        "-o", str(library), *linked,
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from headwater import __version__ as version
-from headwater.core.build import BUILD
+from headwater.speedups import BUILD
 
 VOLATILE = frozenset({"tmpfs", "ramfs"})
 

@@ -15,11 +15,11 @@ import pytest
 from headwater import __version__
 from headwater.cli.main import COMMANDS, exit_code, headwater, run
 from headwater.client import ServerUnreachable
-from headwater.core.build import HAS_PICK
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.server.config.settings import LOG_READERS, SETTINGS
 from headwater.server.users.accounts import Account
+from headwater.speedups import BUILD
 
 from ..server.running import environment
 
@@ -60,9 +60,8 @@ def test_every_command_has_the_summary_of_the_list_and_an_example(name: str) -> 
 
 
 def test_the_version_is_told_and_which_build_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    build = "with _pick" if HAS_PICK else "pure Python"
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == f"headwater, version {__version__} ({build})"
+    assert capsys.readouterr().out.strip() == f"headwater, version {__version__} ({BUILD})"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater import __version__
+from headwater.speedups.sources import sources as c_files
 
 from .environments import PURE, ROOT, built_wheel, environment, pip, run, serving
 
@@ -27,7 +28,7 @@ def elsewhere(disk: Path) -> Path:
     return disk
 
 
-@pytest.fixture(scope="module", params=["with _pick", "pure Python"])
+@pytest.fixture(scope="module", params=["with speedups", "pure Python"])
 def build(request: pytest.FixtureRequest) -> str:
     """What `headwater --version` says of the wheel."""
     return str(request.param)
@@ -48,10 +49,11 @@ def installed(elsewhere: Path, build: str, wheel: Path) -> Path:
 def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path, build: str) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     left_out = sources() - set(names)
-    assert left_out == {"headwater/storage/frames/_pick.c"}, "a wheel has it compiled, or has no use for it"
+    of_c = {f"headwater/speedups/{file.name}" for file in c_files()}
+    assert left_out == of_c, "a wheel has them compiled, or has no use for them"
     native = [name for name in names if name.endswith(".so")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert native == ([f"headwater/storage/frames/_pick{suffix}"] if build == "with _pick" else [])
+    assert native == ([f"headwater/speedups/_native{suffix}"] if build == "with speedups" else [])
     assert wheel.name.endswith("-py3-none-any.whl") is (build == "pure Python")
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]

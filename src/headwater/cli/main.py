@@ -20,9 +20,9 @@ import click
 
 from .. import __version__
 from ..core import errors as core
-from ..core.build import BUILD
 from ..formats.clients.retry import ServerUnreachable
 from ..formats.settings.declaration import InvalidArgument, InvalidConfiguration
+from ..speedups import BUILD
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 5, 130, 141
 

@@ -47,6 +47,7 @@ from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
+from ..speedups import BUILD
 from ..storage.disk.locks import LockLost
 from ..storage.frames.encoding import EncodedFrame
 from ..storage.home.port import HomeMoved
@@ -106,6 +107,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     """
     from .process.event_loop import EventLoop
 
+    logger.info("starting", extra=fields(version=__version__, build=BUILD))
     raise_open_files(config)
     try:
         tls_of(config.cne).check()

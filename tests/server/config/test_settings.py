@@ -152,6 +152,10 @@ def test_variables_of_clients_are_passed_over() -> None:
     configured(environment={"HOME": "/", **dict.fromkeys(of_commands | applications, "http://127.0.0.1:1")})
 
 
+def test_the_variable_that_turns_the_extension_off_is_no_setting() -> None:
+    assert configured(environment={"HEADWATER_NO_EXTENSIONS": "1"}) == configured(environment={})
+
+
 def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: Path) -> None:
     forms = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "80", "SERVICE_PORT_WEB": "80", "PORT": "tcp://10.0.0.1:80"}
     forms |= {"PORT_80_TCP": "tcp://10.0.0.1:80", "PORT_80_TCP_ADDR": "10.0.0.1", "PORT_80_TCP_PORT": "80"}

@@ -1,4 +1,4 @@
-"""Events that lie apart are decoded in place: by machine code where it is there, by Python otherwise, all the same.
+"""Events that lie apart are decoded in place, by machine code or by Python, all the same.
 
 A frame that no checksum vouches for is not read in place, so what is tried with damaged ones is that nothing outside of
 them is read, and that both say the same.
@@ -16,15 +16,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.core import Encoding, Event, SequencedEvent
-from headwater.core.build import HAS_PICK
 from headwater.core.limits import check_append
+from headwater.speedups import IS_NATIVE
 from headwater.storage.frames.encoding import encode
 from headwater.storage.frames.frame import Frame
 from headwater.storage.frames.layout import HEADER_BYTES
-from headwater.storage.frames.random_access import pick, pick_any, pick_plain
+from headwater.storage.frames.random_access import pick, pick_any
 
 from ...builders import WHOLE_MESSAGE
+from ...speedups.needing import needs_native
 from ..builders import CHAIN, SEED
+
+if IS_NATIVE:
+    from headwater.speedups._native import pick as pick_plain
 
 FIRST, RECORDED_AT, NO_LIMIT = 41, 1_700_000_000_000, 1 << 62
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -65,15 +69,17 @@ def test_both_ways_decode_the_same(events: list[Event], indexes: list[int], budg
             assert outcome(pick, content, 6, numbers, limit) == outcome(pick_any, content, 6, numbers, limit)
 
 
-def test_plain_frames_are_for_machine_code_where_it_is_there() -> None:
+@needs_native
+def test_plain_frames_are_for_machine_code() -> None:
     given = [Event("A", b"x", ("größe", "order:1"), id="1"), Event("A", b"", (), id="2"), Event("B", b"yy", id="3")]
     found: list[SequencedEvent] = []
     left = pick_plain(frame_of(given), 0, (FIRST, FIRST + 1, FIRST + 2), found, 10)
-    assert left == (7 if HAS_PICK else None)
-    assert [each.event for each in found] == (given if HAS_PICK else [])
+    assert left == 7
+    assert [each.event for each in found] == given
     assert all(type(each) is type(Frame(memoryview(frame_of(given)), 0, SEED).event(0)) for each in found)
 
 
+@needs_native
 @pytest.mark.parametrize("rare", RARE, ids=lambda each: next(iter(each)))
 def test_others_are_left_to_python_whole(rare: dict[str, Any]) -> None:
     given = [Event("A", b"1", id="1"), Event("A", **{"data": b"2"} | rare, id="2")]
@@ -83,6 +89,7 @@ def test_others_are_left_to_python_whole(rare: dict[str, Any]) -> None:
     assert [each.event for each in found] == given
 
 
+@needs_native
 @pytest.mark.parametrize(
     "numbers", [[FIRST + 3], [FIRST, FIRST + 3], [FIRST, FIRST - 1], [FIRST, -1], [FIRST, 1 << 70]]
 )
@@ -91,6 +98,7 @@ def test_numbers_that_the_frame_has_not_are_left_to_python_and_nothing_is_append
     assert pick_plain(frame_of([Event("A", b"1", id="1")]), 0, numbers, found, NO_LIMIT) is None and not found
 
 
+@needs_native
 @given(st.data(), st.lists(PLAIN, min_size=1, max_size=4, unique_by=lambda event: event.id))
 def test_no_damage_makes_them_differ(data: st.DataObject, events: list[Event]) -> None:
     content = bytearray(frame_of(events))
@@ -104,6 +112,7 @@ def test_no_damage_makes_them_differ(data: st.DataObject, events: list[Event]) -
         assert outcome(pick_any, damaged, 0, numbers, NO_LIMIT) == outcome(pick, damaged, 0, numbers, NO_LIMIT)
 
 
+@needs_native
 @given(st.binary(max_size=400), st.integers(-300, 300))
 @example(bytes(HEADER_BYTES), 0)
 def test_what_is_no_frame_is_left_to_python(content: bytes, offset: int) -> None:

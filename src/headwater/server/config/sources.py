@@ -17,6 +17,7 @@ from ...core.errors import InvalidInput
 from ...core.settings import LogSettings, check_log_name
 from ...formats.settings.client_variables import CLIENT_VARIABLES
 from ...formats.settings.declaration import InvalidConfiguration
+from ...speedups import VARIABLE as NO_EXTENSIONS_VARIABLE
 from ..users.accounts import Account
 from .settings import DEFAULT_LOG, LOG_READERS, SECTIONS, SETTINGS, Config, Setting
 
@@ -152,7 +153,7 @@ def _take_users(given: _Given, tables: object, path: Path) -> None:
 
 def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
     variables = {setting.variable: setting for setting in SETTINGS.values()}
-    others = {CONFIG_VARIABLE, LOGS_VARIABLE, *CLIENT_VARIABLES}
+    others = {CONFIG_VARIABLE, LOGS_VARIABLE, NO_EXTENSIONS_VARIABLE, *CLIENT_VARIABLES}
     for name, value in sorted(environment.items()):
         if _is_of_kubernetes(name, value):
             continue

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from ... import __version__
 from ...core.access import Forbidden, Guard, LoginNotChecked, Right, Unauthenticated, User
-from ...core.build import BUILD
 from ...core.consumer import Consumer
 from ...core.errors import Closed, LogNotFound
 from ...core.followers import Lag, lag_of
@@ -28,6 +27,7 @@ from ...core.log import LogInfo, LogStatistics
 from ...core.store import LogStore
 from ...http import Exchange, Host, Receive, Scope, Send
 from ...http.problems import problem_of
+from ...speedups import BUILD
 from ..front.gate import Gate, State
 from ..front.health import METRICS, NO_STORE, Page
 from ..front.meter import Histogram

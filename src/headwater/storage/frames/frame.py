@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ...core.build import HAS_PICK
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ...formats.arrow.columns import Coded, coded
 from ...formats.arrow.lazy import arrow_is_loaded, pa
 from ...formats.decoders import msgpack_decoder
 from ...formats.newer import WrittenByNewer
+from ...speedups import IS_NATIVE
 from .crc import extended_crc
 from .layout import (
     CONTROL_LENGTH,
@@ -35,7 +35,10 @@ from .layout import (
     Control,
     FrameMark,
 )
-from .random_access import pick, pick_plain
+from .random_access import pick
+
+if IS_NATIVE:
+    from ...speedups._native import pick as pick_plain
 
 _ARROW_MIN = 32
 ARROW_MIN = 512
@@ -110,7 +113,7 @@ class Frame:
         size = end - start
         if size < _FEW:
             return self._picked(start, end)
-        if HAS_PICK:
+        if IS_NATIVE:
             events: list[SequencedEvent] = []
             numbers = range(self.first + start, self.first + end)
             if pick_plain(self._buffer, 0, numbers, events, _NO_LIMIT) is not None:

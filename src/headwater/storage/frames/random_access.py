@@ -1,6 +1,6 @@
 """Events of a frame that lie apart, decoded where the frame lies in its file: the quick way to a few of them.
 
-`_pick.c` does the same for frames without rare columns, where an install has it compiled.
+`speedups/frames.c` does the same for frames without rare columns.
 """
 
 from __future__ import annotations
@@ -10,29 +10,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from mmap import mmap
 
-from ...core.build import HAS_PICK
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
+from ...speedups import IS_NATIVE
 from .layout import DIRECTORY, HEADER, LEAD, Column
 
-if HAS_PICK:
-    from ._pick import pick as _pick
-
-    pick_plain = _pick
-else:
-
-    def pick_plain(
-        content: mmap | bytes | memoryview,
-        offset: int,
-        numbers: Sequence[int],
-        events: list[SequencedEvent],
-        budget: int,
-        /,
-    ) -> int | None:
-        """`pick` of a frame without rare columns, by machine code; None, with nothing appended, of another one."""
-        return None
-
-
 _DATA = Encoding.DATA
+
+if IS_NATIVE:
+    from ...speedups._native import know_event
+    from ...speedups._native import pick as pick_plain
+
+    know_event(sequenced, NO_ATTRIBUTES, _DATA)
+
 _points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
 """Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
 bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes; data, its
@@ -50,7 +39,7 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
     are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
     left of it.
     """
-    if HAS_PICK and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
+    if IS_NATIVE and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
         return left
     return pick_any(content, offset, numbers, events, budget)
 
