@@ -42,6 +42,12 @@ def program(name: str, *arguments: str) -> Step:
     return Step(name, (sys.executable, "-m", f"tests.{name}", *arguments))
 
 
+def without_extension(*names: str) -> Step:
+    """The same by the twins in Python."""
+    step = rooms(*names)
+    return Step(f"{step.name}, without the extension", ("env", "HEADWATER_NO_EXTENSIONS=1", *step.command))
+
+
 HERE = Path(__file__).parent
 APART = (
     "interop",
@@ -64,8 +70,14 @@ HALVES = SPARK[::2], SPARK[1::2]
 PARTS: Final[dict[int, tuple[Step, ...]]] = {
     1: (rooms("contract", "matrix", "homes", "server"),),
     2: (rooms("console", *REST),),
-    3: (Step("spark, one half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[0]))),),
-    4: (Step("spark, the other half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[1]))),),
+    3: (
+        Step("spark, one half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[0]))),
+        without_extension("core", "storage", "amqp"),
+    ),
+    4: (
+        Step("spark, the other half", (*PYTEST, *BY_FILE, *(f"tests/spark/{name}" for name in HALVES[1]))),
+        program("speedups.sanitized", "300"),
+    ),
     5: (
         Step("clients", (sys.executable, "-m", "tests.interop.install")),
         rooms("interop", "packaging", "benchmarks", "chaos", "power"),

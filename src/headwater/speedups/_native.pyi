@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from mmap import mmap
 from typing import Any
 
@@ -6,13 +6,20 @@ DIGEST: str
 
 def know_event(event: Callable[[tuple[Any, ...]], tuple[Any, ...]], no_attributes: object, data: object, /) -> None: ...
 def pick(
-    content: mmap | bytes | memoryview,
-    offset: int,
-    numbers: Sequence[int],
+    content: mmap | bytes | memoryview, offset: int, numbers: Iterable[int], events: list[Any], budget: int, /
+) -> int | None: ...
+def walk(
+    content: mmap | bytes,
+    firsts: Sequence[int],
+    offsets: Sequence[int],
+    verified: bytearray,
+    numbers: list[int],
+    position: int,
+    below: int,
     events: list[Any],
     budget: int,
     /,
-) -> int | None: ...
+) -> tuple[int, int, bool]: ...
 def look_through(message: bytes, size: int, /) -> tuple[dict[int, tuple[int, int]], list[int]] | None: ...
 def transfers(
     buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int, /

@@ -6,7 +6,10 @@
 #include "speedups.h"
 
 /* Places in a header (docs/data-file-format.md). */
-enum { LENGTH = 8, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192 };
+enum { LENGTH = 8, OPTIONAL = 20, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192 };
+
+/* Of the optional features: every event passed all checks. */
+enum { GATED = 2 };
 
 /* Slots of the directory. Those up to ENCODING, and from GROUP_KEY to ENVELOPE_BYTES, are rare. */
 enum {
@@ -24,6 +27,7 @@ typedef struct {
     const char *begin;
     uint64_t length;
     uint32_t count;
+    uint16_t optional;
     uint64_t first;
     int64_t recorded_at;
     uint32_t slots[SLOTS];
@@ -41,6 +45,7 @@ static int opened(Frame *frame, const Py_buffer *content, Py_ssize_t offset)
         return 0;
     frame->begin = (const char *)content->buf + offset;
     memcpy(&frame->length, frame->begin + LENGTH, sizeof frame->length);
+    memcpy(&frame->optional, frame->begin + OPTIONAL, sizeof frame->optional);
     memcpy(&frame->count, frame->begin + COUNT, sizeof frame->count);
     memcpy(&frame->first, frame->begin + FIRST, sizeof frame->first);
     memcpy(&frame->recorded_at, frame->begin + RECORDED_AT, sizeof frame->recorded_at);
@@ -99,21 +104,39 @@ static PyObject *tags_of(const State *state, const Frame *frame, uint64_t index)
     return tags;
 }
 
-/* The type of an event, which is the same object as that of the one before where it is the same text. */
-static PyObject *type_of(const Frame *frame, uint64_t index, Bytes *before, PyObject *its)
+/* What an event shares with the one before: the object of its type, where that is the same text, and of its time. */
+typedef struct {
+    Bytes text;
+    PyObject *type, *recorded_at;
+} Shared;
+
+static void let_go(Shared *shared)
+{
+    Py_XDECREF(shared->type);
+    Py_XDECREF(shared->recorded_at);
+}
+
+static int typed(Shared *shared, const Frame *frame, uint64_t index)
 {
     Bytes found;
     if (!value(frame, TYPE, index, &found))
-        return NULL;
-    if (its != NULL && found.size == before->size && !memcmp(found.begin, before->begin, found.size))
-        return Py_NewRef(its);
-    *before = found;
-    return PyUnicode_DecodeUTF8(found.begin, found.size, NULL);
+        return 0;
+    if (shared->type != NULL && found.size == shared->text.size && !memcmp(found.begin, shared->text.begin, found.size))
+        return 1;
+    shared->text = found;
+    Py_XSETREF(shared->type, PyUnicode_DecodeUTF8(found.begin, found.size, NULL));
+    return shared->type != NULL;
+}
+
+static int timed(Shared *shared, const Frame *frame)
+{
+    Py_XSETREF(shared->recorded_at, PyLong_FromLongLong(frame->recorded_at));
+    return shared->recorded_at != NULL;
 }
 
 /* One event; NULL, perhaps without an exception, where it is not as it should be. */
-static PyObject *event_of(const State *state, const Frame *frame, uint64_t index, const Bytes *payload,
-                          PyObject *number, PyObject *recorded_at, PyObject *type)
+static PyObject *event_of(const State *state, const Frame *frame, uint64_t index, const Bytes *payload, PyObject *number,
+                          const Shared *shared)
 {
     PyObject *tags = tags_of(state, frame, index);
     PyObject *id = tags == NULL ? NULL : text(frame, ID, index);
@@ -126,9 +149,9 @@ static PyObject *event_of(const State *state, const Frame *frame, uint64_t index
         return NULL;
     }
     PyTuple_SET_ITEM(event, F_NUMBER, Py_NewRef(number));
-    PyTuple_SET_ITEM(event, F_RECORDED_AT, Py_NewRef(recorded_at));
+    PyTuple_SET_ITEM(event, F_RECORDED_AT, Py_NewRef(shared->recorded_at));
     PyTuple_SET_ITEM(event, F_PARTITION, Py_NewRef(state->zero));
-    PyTuple_SET_ITEM(event, F_TYPE, Py_NewRef(type));
+    PyTuple_SET_ITEM(event, F_TYPE, Py_NewRef(shared->type));
     PyTuple_SET_ITEM(event, F_DATA, data);
     PyTuple_SET_ITEM(event, F_TAGS, tags);
     PyTuple_SET_ITEM(event, F_ID, id);
@@ -140,29 +163,35 @@ static PyObject *event_of(const State *state, const Frame *frame, uint64_t index
     return event;
 }
 
-/* Append the events of these numbers: 1 once that is done, 0 where they are not as they should be. */
+/* Append the event of that number: 1 once that is done, 0 where it is not there, or not as it should be. */
+static int appended(const State *state, const Frame *frame, uint64_t wanted, PyObject *number, Shared *shared,
+                    PyObject *events, int64_t *budget)
+{
+    uint64_t index = wanted - frame->first;
+    Bytes payload;
+    if (wanted < frame->first || index >= frame->count || !value(frame, DATA, index, &payload) ||
+        !typed(shared, frame, index))
+        return 0;
+    PyObject *event = event_of(state, frame, index, &payload, number, shared);
+    int done = event != NULL && !PyList_Append(events, event);
+    Py_XDECREF(event);
+    if (done)
+        *budget -= payload.size;
+    return done;
+}
+
+/* Append the events of these numbers of one frame: 1 once that is done, 0 where they are not as they should be. */
 static int picked(const State *state, const Frame *frame, PyObject *numbers, PyObject *events, int64_t *budget)
 {
-    PyObject *recorded_at = PyLong_FromLongLong(frame->recorded_at), *type = NULL, *number;
-    Bytes before = {NULL, 0};
-    int done = recorded_at != NULL, is_first = 1;
+    Shared shared = {{NULL, 0}, NULL, NULL};
+    PyObject *number;
+    int done = timed(&shared, frame), is_first = 1;
     for (; done && (is_first || *budget > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
-        PyObject *next, *event = NULL;
-        uint64_t index = PyLong_AsUnsignedLongLong(number);
-        Bytes payload;
-        done = 0;
-        if (index != (uint64_t)-1 && index >= frame->first && (index -= frame->first) < frame->count &&
-            value(frame, DATA, index, &payload) && (next = type_of(frame, index, &before, type)) != NULL) {
-            Py_XSETREF(type, next);
-            event = event_of(state, frame, index, &payload, number, recorded_at, type);
-            done = event != NULL && !PyList_Append(events, event);
-            Py_XDECREF(event);
-            *budget -= payload.size;
-        }
+        uint64_t wanted = PyLong_AsUnsignedLongLong(number);
+        done = wanted != (uint64_t)-1 && appended(state, frame, wanted, number, &shared, events, budget);
         Py_DECREF(number);
     }
-    Py_XDECREF(recorded_at);
-    Py_XDECREF(type);
+    let_go(&shared);
     return done && !PyErr_Occurred();
 }
 
@@ -205,6 +234,127 @@ static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     Py_RETURN_NONE;
 }
 
+/* So many numbers at most are located at once. */
+enum { TOGETHER = 64 };
+
+typedef struct {
+    uint64_t number, first, offset;
+} Place;
+
+/* How many of these ascending numbers are not above `wanted`. */
+static Py_ssize_t not_above(const Py_buffer *firsts, uint64_t wanted)
+{
+    Py_ssize_t low = 0, high = firsts->shape[0];
+    while (low < high) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (u64_at(firsts->buf, middle) <= wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Where the frames of these numbers are, as far as those are below `below` and in frames that were verified.
+ *
+ * Nothing is allocated meanwhile: that may run other threads, and one of them adds frames to these very arrays.
+ */
+static Py_ssize_t located(const Py_buffer *firsts, const Py_buffer *offsets, PyObject *verified, uint64_t below, Place *places,
+                          Py_ssize_t count)
+{
+    uint64_t first = 1, following = 0, offset = 0;
+    for (Py_ssize_t each = 0; each < count; each++) {
+        uint64_t number = places[each].number;
+        if (number < first || number >= following) { /* not in the frame of the one before */
+            Py_ssize_t at = not_above(firsts, number) - 1;
+            if (number >= below || at < 0 || at >= offsets->shape[0] || at >= PyByteArray_GET_SIZE(verified) ||
+                !PyByteArray_AS_STRING(verified)[at])
+                return each;
+            first = u64_at(firsts->buf, at);
+            offset = u64_at(offsets->buf, at);
+            following = at + 1 < firsts->shape[0] ? u64_at(firsts->buf, at + 1) : below;
+        }
+        places[each].first = first;
+        places[each].offset = offset;
+    }
+    return count;
+}
+
+/* The next places of a walk; how many of them there are, -1 with an exception. */
+static Py_ssize_t next_places(PyObject *const *arguments, Py_ssize_t position, uint64_t below, Place *places)
+{
+    Py_buffer firsts, offsets;
+    Py_ssize_t count = 0, left = PyList_GET_SIZE(arguments[4]) - position;
+    for (; count < left && count < TOGETHER; count++) {
+        places[count].number = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(arguments[4], position + count));
+        if (places[count].number == (uint64_t)-1)
+            break;
+    }
+    PyErr_Clear(); /* of a number that no frame has */
+    if (PyObject_GetBuffer(arguments[1], &firsts, PyBUF_ND))
+        return -1;
+    if (PyObject_GetBuffer(arguments[2], &offsets, PyBUF_ND)) {
+        PyBuffer_Release(&firsts);
+        return -1;
+    }
+    if (firsts.ndim != 1 || firsts.itemsize != 8 || offsets.ndim != 1 || offsets.itemsize != 8)
+        count = 0;
+    count = located(&firsts, &offsets, arguments[3], below, places, count);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&firsts);
+    return count;
+}
+
+PyDoc_STRVAR(walk_doc,
+"walk(content, firsts, offsets, verified, numbers, position, below, events, budget)\n--\n\n"
+"Append the events of these numbers of a segment, from that position on, as long as they are below `below`, plain, in\n"
+"frames that were verified, and within the budget. Answers the position behind them, what is left of the budget, and\n"
+"whether all of their frames are gated.");
+
+static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    const State *state = PyModule_GetState(module);
+    if (given != 9 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
+        !PyList_CheckExact(arguments[7]) || state->event == NULL) {
+        PyErr_SetString(PyExc_TypeError, "walk takes a segment's content and frames, numbers, and a list of events");
+        return NULL;
+    }
+    Py_ssize_t position = PyLong_AsSsize_t(arguments[5]), count = TOGETHER;
+    uint64_t below = PyLong_AsUnsignedLongLong(arguments[6]);
+    int64_t budget = PyLong_AsLongLong(arguments[8]);
+    Py_buffer content;
+    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
+        return NULL;
+    Shared shared = {{NULL, 0}, NULL, NULL};
+    Place places[TOGETHER];
+    Frame frame = {.begin = NULL};
+    int is_gated = 1, is_plain = position >= 0;
+    while (is_plain && count == TOGETHER && budget > 0) {
+        count = next_places(arguments, position, below, places);
+        for (Py_ssize_t each = 0; each < count && is_plain && budget > 0; each++) {
+            uint64_t offset = places[each].offset;
+            if (frame.begin == NULL || frame.begin != (const char *)content.buf + offset) {
+                is_plain = offset <= PY_SSIZE_T_MAX && opened(&frame, &content, (Py_ssize_t)offset) &&
+                           frame.first == places[each].first && timed(&shared, &frame);
+                if (!is_plain)
+                    break;
+            }
+            PyObject *number = PyList_GET_ITEM(arguments[4], position);
+            is_plain = appended(state, &frame, places[each].number, number, &shared, arguments[7], &budget);
+            if (is_plain) {
+                is_gated &= (frame.optional & GATED) != 0;
+                position++;
+            }
+        }
+    }
+    let_go(&shared);
+    PyBuffer_Release(&content);
+    if (count < 0)
+        return NULL;
+    PyErr_Clear(); /* Python goes on where this ends, and says what is wrong there */
+    return Py_BuildValue("nLO", position, (long long)budget, is_gated ? Py_True : Py_False);
+}
+
 PyDoc_STRVAR(know_event_doc,
 "know_event(event, no_attributes, data)\n--\n\n"
 "Make events of that class, a tuple of twelve fields; with these as attributes and encoding of plain ones.");
@@ -225,5 +375,6 @@ static PyObject *know_event(PyObject *module, PyObject *const *arguments, Py_ssi
 PyMethodDef frame_functions[] = {
     FUNCTION(know_event, know_event_doc),
     FUNCTION(pick, pick_doc),
+    FUNCTION(walk, walk_doc),
     END_OF_FUNCTIONS,
 };

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #if PY_BIG_ENDIAN
-#error "frames and postings are little-endian"
+#error "frames are little-endian"
 #endif
 
 /* Of one module object: what its functions need to know of Python's side. */
@@ -23,6 +23,14 @@ typedef struct {
     PyObject *no_attributes, *data;
     PyObject *zero, *no_text, *no_bytes, *no_tags;
 } State;
+
+/* The number at that index of an array in a file or a buffer, wherever it begins. */
+static inline uint64_t u64_at(const void *array, size_t index)
+{
+    uint64_t found;
+    memcpy(&found, (const char *)array + 8 * index, sizeof found);
+    return found;
+}
 
 /* One entry of a table of functions. */
 #define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}

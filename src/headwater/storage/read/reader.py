@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter, neg
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from ...core.event import SequencedEvent
@@ -13,7 +13,6 @@ from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.log import Page
 from ...core.query import Query
 from ..frames.frame import Frame
-from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
 from ..segments.segment import Segment
@@ -25,10 +24,6 @@ LOOKS_MAX = 2048
 """So many numbers that do not match are looked at for one page: it takes about as long as to read one."""
 _CONFIRMED_TOGETHER = 1024
 """So many candidates of one frame are looked at in one go."""
-_DENSE = 4
-"""Events of a frame are decoded together if at least every so-manyth is wanted."""
-_SPAN = 256
-"""So many wanted events at most are decoded together."""
 
 
 class Bounds(NamedTuple):
@@ -136,37 +131,25 @@ class Reader:
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last, is_gated)
 
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
-        """Fetch what was found, frame by frame."""
+        """Fetch what was found, segment by segment."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()
         events: list[SequencedEvent] = []
-        segments, backwards, count = self._segments.segments, bounds.backwards, len(wanted)
+        segments, count = self._segments.segments, len(wanted)
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:
-            number, stop = wanted[position], position + 1
+            number = wanted[position]
             if not begin <= number < below:  # most often it is in the segment where the one before was
                 at = bisect_right(segments, number, key=_first) - 1
                 if at < 0:  # trimmed this moment
-                    position = stop
+                    position += 1
                     continue
                 segment = segments[at]
-                firsts, begin, below = segment.firsts, segment.first, _begin(segments, at + 1)
-            after = bisect_right(firsts, number)
-            if not after:  # its segment begins with lost ones, and the loss was accepted
-                position = stop
-                continue
-            if not segment.buffer[segment.offsets[after - 1] + OPTIONAL_AT] & GATED_FEATURE:
-                is_gated = False
-            following = firsts[after] if after < len(firsts) else below
-            if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
-                stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)
-                budget = _fetch(segment, after - 1, wanted[position:stop], events, budget)
-                position = stop if budget > 0 else wanted.index(events[-1].sequence_number, position) + 1
-            else:
-                budget = segment.pick(after - 1, (number,), events, budget)
-                position = stop
+                begin, below = segment.first, _begin(segments, at + 1)
+            position, budget, are_gated = segment.pick(wanted, position, below, events, budget)
+            is_gated &= are_gated
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False, is_gated)
         if passed is not None:  # another item of the query may have that very number
@@ -195,29 +178,3 @@ def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int
     totals = frame.payload_bytes()
     fitting = bisect_left(totals, totals[start] + budget, start + 1, end)
     return fitting, budget - (totals[fitting] - totals[start])
-
-
-def _end_of_frame(wanted: Sequence[int], position: int, first: int, below: int, backwards: bool) -> int:
-    if backwards:
-        return bisect_left(wanted, 1 - first, position, key=neg)
-    return bisect_left(wanted, below, position)
-
-
-def _fetch(segment: Segment, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
-    """Append these events of one frame, as `Segment.pick`; many are decoded together, a bounded span at a time."""
-    if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
-        return segment.pick(index, numbers, events, budget)
-    frame = segment.frame(index)
-    if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
-        numbers = [number for number in numbers if number <= frame.last]
-    for at in range(0, len(numbers), _SPAN):
-        piece = numbers[at : at + _SPAN]
-        low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
-        decoded = frame.events(low - frame.first, high - frame.first + 1)
-        for number in piece:
-            event = decoded[number - low]
-            events.append(event)
-            budget -= len(event.data) + len(event.envelope)
-            if budget <= 0:
-                return budget
-    return budget

@@ -10,8 +10,9 @@ import mmap
 import os
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import neg
 from pathlib import Path
 
 import google_crc32c
@@ -19,9 +20,14 @@ import google_crc32c
 from ...core.errors import StorageCorrupted
 from ...core.event import SequencedEvent
 from ...formats.newer import WrittenByNewer
+from ...speedups import IS_NATIVE
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
+from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
 from ..frames.random_access import pick
+
+if IS_NATIVE:
+    from ...speedups._native import walk
 
 logger = logging.getLogger("headwater.storage")
 
@@ -30,6 +36,10 @@ SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQIQ8s")
 """magic, version, generation, log id, first number, seed of the frames' checksums, up to where it was whole, spare"""
 _CHECKSUM = struct.Struct("<I")
+_DENSE = 4
+"""Events of a frame are decoded together if at least every so-manyth is wanted."""
+_SPAN = 256
+"""So many wanted events at most are decoded together."""
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
 
@@ -163,14 +173,67 @@ class Segment:
         following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
         return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
 
-    def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """Append events of the frame of that index by their numbers: see `random_access.pick`. Raises StorageCorrupted.
+    def pick(
+        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
+    ) -> tuple[int, int, bool]:
+        """Append the events of some of these numbers, ascending or descending, from that position on.
+
+        The first is in this segment, which has none from `below` on. It ends after one number at least, anywhere before
+        they leave the segment, and when payloads have used up that budget of bytes. Answers the position behind them,
+        the rest of the budget, and whether all of their frames are gated. Lost events, where the loss was accepted, are
+        left out. Raises StorageCorrupted.
+        """
+        if IS_NATIVE:
+            walked = walk(self.map, self.firsts, self.offsets, self._verified, numbers, position, below, events, budget)
+            if walked[0] > position:
+                return walked
+        return self._pick_of_frame(numbers, position, below, events, budget)
+
+    def _pick_of_frame(
+        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
+    ) -> tuple[int, int, bool]:
+        """`pick` from one frame: the twin of `walk`, which takes plain events of many frames."""
+        number, stop = numbers[position], position + 1
+        firsts, after = self.firsts, bisect_right(self.firsts, number)
+        if not after:  # the segment begins with lost ones
+            return stop, budget, True
+        is_gated = bool(self.buffer[self.offsets[after - 1] + OPTIONAL_AT] & GATED_FEATURE)
+        first, following = firsts[after - 1], firsts[after] if after < len(firsts) else below
+        if stop == len(numbers) or not first <= numbers[stop] < following:
+            return stop, self._pick_apart(after - 1, (number,), events, budget), is_gated
+        stop = _end_of_frame(numbers, stop, first, following)
+        budget = self._pick_together(after - 1, numbers[position:stop], events, budget)
+        if budget <= 0:
+            stop = numbers.index(events[-1].sequence_number, position) + 1
+        return stop, budget, is_gated
+
+    def _pick_apart(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+        """`random_access.pick` of the frame of that index.
 
         The header is read in place, so there is nothing to be kept, however many frames there are.
         """
         if not self._verified[index]:
             self.frame(index)
         return pick(self.map, self.offsets[index], numbers, events, budget)
+
+    def _pick_together(self, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
+        """The same; many are decoded together, a bounded span at a time."""
+        if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
+            return self._pick_apart(index, numbers, events, budget)
+        frame = self.frame(index)
+        if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
+            numbers = [number for number in numbers if number <= frame.last]
+        for at in range(0, len(numbers), _SPAN):
+            piece = numbers[at : at + _SPAN]
+            low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
+            decoded = frame.events(low - frame.first, high - frame.first + 1)
+            for number in piece:
+                event = decoded[number - low]
+                events.append(event)
+                budget -= len(event.data) + len(event.envelope)
+                if budget <= 0:
+                    return budget
+        return budget
 
     def index_of(self, number: int) -> int:
         """The index of the frame that has that number, or would have it; -1 below the first."""
@@ -227,6 +290,12 @@ def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0
     """
     head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, whole_upto, b"")
     return head + _CHECKSUM.pack(google_crc32c.value(head))
+
+
+def _end_of_frame(numbers: Sequence[int], position: int, first: int, below: int) -> int:
+    if numbers[position] < numbers[position - 1]:
+        return bisect_left(numbers, 1 - first, position, key=neg)
+    return bisect_left(numbers, below, position)
 
 
 def bytes_between(segments: Sequence[Segment], low: int, high: int) -> int:

@@ -1,0 +1,167 @@
+"""Events of a segment by their numbers, over all of its frames: the same by machine code and by its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core import Event, SequencedEvent
+from headwater.core.errors import StorageCorrupted
+from headwater.speedups import IS_NATIVE
+from headwater.storage.frames.layout import GATED_FEATURE, OPTIONAL_AT
+from headwater.storage.segments import segment as segment_module
+from headwater.storage.segments.segment import Segment, segment_header
+
+from ...speedups.needing import needs_native
+from ..builders import LOG_ID, SEED, content, decoded, encoded, event, numbers
+
+FIRST, NO_LIMIT = 41, 1 << 62
+WAYS = [pytest.param(IS_NATIVE, id="as built"), pytest.param(False, id="python")]
+"""Values of IS_NATIVE."""
+PLAIN, RARE = {}, {"source": "shop"}
+
+
+class Given:
+    """A segment of frames of so many events each; what they are, and which of the frames are gated."""
+
+    def __init__(
+        self, directory: Path, sizes: Sequence[int], *, rare: int = -1, ungated: int = -1, gap: int = 0
+    ) -> None:
+        self.events: dict[int, SequencedEvent] = {}
+        self.ungated: set[int] = set()
+        whole, first, places = bytearray(segment_header(LOG_ID, FIRST, SEED)), FIRST, []
+        for index, size in enumerate(sizes):
+            fields = RARE if index == rare else PLAIN
+            frame = encoded([made(first + each, **fields) for each in range(size)], first)
+            places.append((frame, len(whole)))
+            whole += content(frame)
+            if index == ungated:
+                whole[places[-1][1] + OPTIONAL_AT] &= ~GATED_FEATURE
+                self.ungated = set(range(first, first + size))
+            self.events |= {each.sequence_number: each for each in decoded(frame).events()}
+            first += size + gap
+        self.path = directory / f"{FIRST:020d}.log"
+        self.path.write_bytes(whole)
+        self.segment = Segment(self.path, LOG_ID)
+        for frame, offset in places:
+            self.segment.add(frame, offset)
+        self.below = first
+
+    def picked(self, wanted: list[int], budget: int) -> tuple[list[SequencedEvent], int, int, bool]:
+        """What is appended, up to where, what is left of the budget, and whether all was gated."""
+        events: list[SequencedEvent] = []
+        position, is_gated = 0, True
+        while position < len(wanted) and budget > 0:
+            before = position
+            position, budget, are_gated = self.segment.pick(wanted, position, self.below, events, budget)
+            assert position > before
+            is_gated &= are_gated
+        return events, position, budget, is_gated
+
+    def expected(self, wanted: list[int], budget: int) -> tuple[list[SequencedEvent], int, int, bool]:
+        """The same, from one event after the other."""
+        events: list[SequencedEvent] = []
+        position = 0
+        while position < len(wanted) and budget > 0:
+            if (found := self.events.get(wanted[position])) is not None:
+                events.append(found)
+                budget -= len(found.data) + len(found.envelope)
+            position += 1
+        return events, position, budget, not self.ungated.intersection(wanted[:position])
+
+
+def made(number: int, **fields: str) -> Event:
+    return event(
+        f"T{number % 3}", *(f"n:{number}", "größe")[: number % 4], data=b"x" * (number % 5), id=str(number), **fields
+    )
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_module, "IS_NATIVE", request.param)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> list[Given]:
+    """Frames of one event and of many; with rare columns, without the mark of the gate, with lost events between."""
+
+    def given(*sizes: int, **more: int) -> Given:
+        return Given(tmp_path_factory.mktemp("segment"), sizes, **more)
+
+    ones, mixed = (1,) * 80, (1, 20, 1, 3, 40, 1, 1)
+    return [given(*ones), given(*mixed, rare=4), given(*mixed, ungated=1), given(*mixed, gap=3), given(300)]
+
+
+@given(data=st.data(), backwards=st.booleans(), budget=st.sampled_from([1, 7, 60, NO_LIMIT]))
+@pytest.mark.parametrize("is_native", WAYS)
+def test_events_are_those_of_the_numbers(
+    several: list[Given], is_native: bool, data: st.DataObject, backwards: bool, budget: int
+) -> None:
+    one = several[data.draw(st.integers(0, len(several) - 1))]
+    inside = st.integers(FIRST, one.below - 1)
+    wanted = sorted(data.draw(st.one_of(st.sets(inside, min_size=1), inside.map(lambda n: set(range(n, one.below))))))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(segment_module, "IS_NATIVE", is_native)
+        wanted = wanted[::-1] if backwards else wanted
+        assert one.picked(wanted, budget) == one.expected(wanted, budget)
+
+
+def test_numbers_of_other_segments_are_left_to_them(several: list[Given], way: None) -> None:
+    one, events = several[0], []
+    position, _, _ = one.segment.pick([FIRST, FIRST + 79, FIRST + 80, FIRST + 81], 0, one.below, events, NO_LIMIT)
+    assert numbers(events) == [FIRST, FIRST + 79][:position] and position <= 2
+    position, _, _ = one.segment.pick([FIRST + 1, FIRST, FIRST - 1], 0, one.below, events := [], NO_LIMIT)
+    assert numbers(events) == [FIRST + 1, FIRST][:position] and position <= 2
+
+
+def test_each_frame_is_verified_when_it_is_first_read(tmp_path: Path, way: None) -> None:
+    one = Given(tmp_path, (1, 1, 1, 1))
+    content = bytearray(one.path.read_bytes())
+    content[one.segment.offsets[2] + 200] ^= 1
+    one.path.write_bytes(content)
+    damaged = Segment(one.path, LOG_ID)
+    damaged.adopt(one.segment.firsts, one.segment.offsets)
+    one.segment = damaged
+    assert numbers(one.picked([FIRST, FIRST + 1], NO_LIMIT)[0]) == [FIRST, FIRST + 1]
+    assert numbers(one.picked([FIRST, FIRST + 1, FIRST + 3], NO_LIMIT)[0]) == [FIRST, FIRST + 1, FIRST + 3]
+    with pytest.raises(StorageCorrupted, match=f"events {FIRST + 2} to {FIRST + 2} are damaged"):
+        one.picked([FIRST, FIRST + 1, FIRST + 2], NO_LIMIT)
+
+
+def test_frames_are_added_after_a_walk(tmp_path: Path, way: None) -> None:
+    one = Given(tmp_path, (1, 1))
+    assert one.picked([FIRST, FIRST + 1], NO_LIMIT)[1] == 2
+    one.segment.add(encoded([made(FIRST + 2)], FIRST + 2), one.segment.end)
+    assert one.segment.last == FIRST + 2
+
+
+@needs_native
+def test_plain_frames_are_walked_in_one_call_up_to_what_is_not_plain(several: list[Given]) -> None:
+    plain, rare, ungated, gaps, large = several
+    every = list(plain.events)
+    for wanted in (every, every[::-1], every[::7]):
+        assert walked(plain, wanted) == (len(wanted), True)
+    assert walked(plain, every, budget=3) == (2, True)  # of 1 and 2 bytes
+    assert walked(rare, list(rare.events)) == (25, True)
+    assert walked(ungated, list(ungated.events)) == (67, False)
+    assert walked(gaps, [FIRST, FIRST + 1, FIRST + 4]) == (1, True)
+    assert walked(large, list(large.events)) == (300, True)
+    plain.segment.unverify()
+    assert walked(plain, every) == (0, True)
+
+
+def walked(one: Given, wanted: list[int], budget: int = NO_LIMIT) -> tuple[int, bool]:
+    """Up to where `walk` goes, and whether all was gated; what it appends is as it should be."""
+    from headwater.speedups._native import walk
+
+    its, events = one.segment, []
+    position, left, is_gated = walk(
+        its.map, its.firsts, its.offsets, its._verified, wanted, 0, one.below, events, budget
+    )
+    assert events == [one.events[number] for number in wanted[:position]]
+    assert left == budget - sum(len(each.data) for each in events)
+    return position, is_gated
