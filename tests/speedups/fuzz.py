@@ -1,7 +1,7 @@
-"""`python -m tests.speedups.fuzz SECONDS [SEED]`: damaged files for the extension and its twins, which must agree.
+"""`python -m tests.speedups.fuzz SECONDS [SEED]`: damaged frames and messages for the extension and its twins.
 
-Bytes of frames, made at random, are changed. What a function answers its twin answers too; it may leave anything to the
-twin. It reads no byte outside of its arguments: `sanitized` shows that.
+They must agree. Bytes of frames, messages and transfers, made at random, are changed. What a function answers its twin
+answers too; it may leave anything to the twin. It reads no byte outside of its arguments: `sanitized` shows that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from headwater.storage.frames.layout import HEADER_BYTES
 from headwater.storage.frames.random_access import pick_any
 
 from ..storage.builders import content, encoded
+from .messages import fuzz as fuzz_messages
+from .runs import fuzz_alike, fuzz_transfers
 
 FIRST, NO_LIMIT = 41, 1 << 62
 TEXTS = ("", "a", "größe", "order:17", "x" * 40, "\N{GRINNING FACE}")
@@ -36,7 +38,10 @@ def check(times: Callable[[], bool], seed: str) -> int:
         tried += 1
         try:
             frames(Random(f"{seed} {tried}"))
-        except Disagreement as error:
+            fuzz_messages(native.look_through, f"{seed} {tried}", 1)
+            fuzz_transfers(native.transfers, f"{seed} {tried}", 1)
+            fuzz_alike(native.alike, f"{seed} {tried}", 1)
+        except AssertionError as error:
             raise Disagreement(f"case {tried} of seed {seed}: {error}") from None
     return tried
 

@@ -21,6 +21,9 @@ TESTS = (
     "tests/storage/frames/test_random_access.py",
     "tests/storage/frames/test_frame.py",
     "tests/storage/read/test_reader.py",
+    "tests/core/message/test_validity.py",
+    "tests/amqp/messages/test_plain.py",
+    "tests/amqp/protocol/test_runs.py",
 )
 """Of what has a twin."""
 LINES_MAX = 1000

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
+from ..speedups import IS_NATIVE
 from .event import Encoding, Event
 from .identifier import uuid7s
 from .limits import EventColumns, check_append, plain_bytes
 from .message.sections import DATA_SECTION, HEADER
 from .message.spans import Spans, message_id_span
-from .message.validity import check_ids, check_message
+from .message.validity import check_ids, look_through
+
+if IS_NATIVE:
+    from ..speedups._native import alike as usual_alike
 
 _SHORT_DATA_BYTES = 5
 """Descriptor, constructor and size of a data section with up to 255 bytes."""
@@ -54,7 +58,7 @@ class Form:
     """How messages look that are alike: all of their bytes but those of message-id and data."""
 
     __slots__ = ("_around", "_attributes", "_content_at", "_group_key", "_head", "_id_at", "_id_form", "_id_of",
-                 "_is_short", "_kept", "_rest_at", "_tail", "_tail_at", "_type")  # fmt: skip
+                 "_kept", "_rest_at", "_size_bytes", "_tail", "_tail_at", "_type")  # fmt: skip
 
     def __init__(self, message: bytes, spans: Spans, event: Event, event_bytes_max: int) -> None:
         """Of a message as it was received, whose body is one section of data, and the event that it is.
@@ -64,7 +68,7 @@ class Form:
         """
         if event.id or event.source or event.tags or event.encoding:
             raise ValueError("more than what stays the same makes this event")
-        check_message(message, spans)
+        look_through(message, len(message))
         if (size := plain_bytes(event, event_bytes_max)) is None:
             size = check_append((event,), event_bytes_max).bytes
         self._around = size - len(event.data) - len(event.envelope)
@@ -74,8 +78,8 @@ class Form:
         self._id_of = itemgetter(slice(self._id_at, self._tail_at))
         self._head = message[: self._id_at]
         begin = max([stop for section, (_, stop) in spans.items() if section != DATA_SECTION], default=0)
-        self._is_short = content_at - begin == _SHORT_DATA_BYTES
-        self._tail = message[self._tail_at : content_at - (1 if self._is_short else 4)]
+        self._size_bytes = 1 if content_at - begin == _SHORT_DATA_BYTES else 4
+        self._tail = message[self._tail_at : content_at - self._size_bytes]
         self._rest_at = spans[HEADER][1] if HEADER in spans else 0
         self._kept = event.envelope[: len(event.envelope) - (content_at - self._rest_at)]
 
@@ -84,35 +88,11 @@ class Form:
 
         Raises DecodeError for a message-id that not every receiver can decode; events were added in vain.
         """
-        head, tail, tail_at, content_at, rest_at = (
-            self._head,
-            self._tail,
-            self._tail_at,
-            self._content_at,
-            self._rest_at,
-        )
-        kept, is_short, data, envelopes = self._kept, self._is_short, events.data, events.envelopes
-        stop, begin = len(messages), at
-        size = 0
-        while at < stop:
-            message = messages[at]
-            length = len(message)
-            if (
-                length < content_at
-                or length - rest_at + len(kept) > bytes_max
-                or not message.startswith(head)
-                or not message.startswith(tail, tail_at)
-            ):
-                break
-            content = (
-                message[content_at - 1] if is_short else int.from_bytes(message[content_at - 4 : content_at], "big")
-            )
-            if content != length - content_at:
-                break
-            envelopes.append(kept + message[rest_at:content_at])
-            data.append(message[content_at:])
-            size += length
-            at += 1
+        begin = at
+        at, size = alike(
+            messages, at, self._head, self._tail, self._tail_at, self._content_at, self._size_bytes, self._rest_at,
+            self._kept, bytes_max, events.data, events.envelopes,
+        )  # fmt: skip
         count = at - begin
         run = messages[begin:at] if count < len(messages) else messages
         check_ids(self._id_form, lambda: map(self._id_of, run), self._id_at)
@@ -120,5 +100,52 @@ class Form:
         events.attributes += [self._attributes] * count
         events.group_keys += [self._group_key] * count
         events.count += count
-        events.bytes += size + count * (self._around + len(kept) - rest_at)
+        events.bytes += size + count * (self._around + len(self._kept) - self._rest_at)
         return at
+
+
+def alike(
+    messages: Sequence[bytes], at: int, head: bytes, tail: bytes, tail_at: int, content_at: int, size_bytes: int,
+    rest_at: int, kept: bytes, bytes_max: int, data: list[bytes], envelopes: list[bytes],
+) -> tuple[int, int]:  # fmt: skip
+    """Append data and envelopes of the messages from `at` on that are alike; where they end, and how large they are.
+
+    Each begins with that head, has that tail at its place, and ends with its content, whose size is in the bytes before
+    it. Its envelope is `kept`, and what lies from `rest_at` on to the content; with the content these are at most
+    `bytes_max`.
+    """
+    if IS_NATIVE:
+        found = usual_alike(
+            messages, at, head, tail, tail_at, content_at, size_bytes, rest_at, kept, bytes_max, data, envelopes
+        )
+        if found is not None:
+            return found
+    return alike_any(
+        messages, at, head, tail, tail_at, content_at, size_bytes, rest_at, kept, bytes_max, data, envelopes
+    )
+
+
+def alike_any(
+    messages: Sequence[bytes], at: int, head: bytes, tail: bytes, tail_at: int, content_at: int, size_bytes: int,
+    rest_at: int, kept: bytes, bytes_max: int, data: list[bytes], envelopes: list[bytes],
+) -> tuple[int, int]:  # fmt: skip
+    """As `alike`: the twin of that in `speedups/runs.c`."""
+    stop, size = len(messages), 0
+    while at < stop:
+        message = messages[at]
+        length = len(message)
+        if (
+            length < content_at
+            or length - rest_at + len(kept) > bytes_max
+            or not message.startswith(head)
+            or not message.startswith(tail, tail_at)
+        ):
+            break
+        content = message[content_at - 1] if size_bytes == 1 else int.from_bytes(message[content_at - 4 : content_at])
+        if content != length - content_at:
+            break
+        envelopes.append(kept + message[rest_at:content_at])
+        data.append(message[content_at:])
+        size += length
+        at += 1
+    return at, size

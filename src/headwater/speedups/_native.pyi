@@ -20,3 +20,22 @@ def walk(
     budget: int,
     /,
 ) -> tuple[int, int, bool]: ...
+def look_through(message: bytes, size: int, /) -> tuple[dict[int, tuple[int, int]], list[int]] | None: ...
+def transfers(
+    buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int, /
+) -> tuple[list[bytes], list[bytes], int] | None: ...
+def alike(
+    messages: Sequence[bytes],
+    at: int,
+    head: bytes,
+    tail: bytes,
+    tail_at: int,
+    content_at: int,
+    size_bytes: int,
+    rest_at: int,
+    kept: bytes,
+    bytes_max: int,
+    data: list[bytes],
+    envelopes: list[bytes],
+    /,
+) -> tuple[int, int] | None: ...

@@ -35,8 +35,8 @@ from ...core.message.sections import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
 )
-from ...core.message.spans import Spans, any_spans, usual_spans
-from ...core.message.validity import Places, check_message
+from ...core.message.spans import Spans
+from ...core.message.validity import Places, look_through
 from ...core.settings import LogSettings
 from ...formats.cloudevents import BATCH, STRUCTURED
 from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
@@ -97,14 +97,8 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
     size = len(message)
     if message.startswith(_BARE_DATA) and size > 4 and message[4] + 5 == size <= settings.event_bytes_max:
         return Incoming(Event(DEFAULT_TYPE, message[5:], (), "", "", NO_ATTRIBUTES, "", message[:5]), None)
-    spans = usual_spans(message)
-    if spans is None or spans[DATA_SECTION][1] != size:
-        try:
-            spans = any_spans(message)
-        except DecodeError as error:
-            raise MessageFault(DECODE_ERROR, str(error)) from None
     try:
-        places = check_message(message, spans)
+        spans, places = look_through(message, size)
     except DecodeError as error:
         raise MessageFault(DECODE_ERROR, str(error)) from None
     envelope, data, encoding = _split(message, spans)

@@ -10,12 +10,18 @@ from itertools import product
 from struct import Struct
 from typing import Any, Final
 
+from ...speedups import IS_NATIVE
+
+if IS_NATIVE:
+    from ...speedups._native import transfers as usual_transfers
+
 USUAL_TRANSFER: Final = b"\x00\x53\x14\xc0"
 """How the body of a transfer frame begins that may be of a run."""
 TAG_BYTES_MAX: Final = 32
 _LEAD_AT: Final = 4
 """The head of a frame is its size, a lead that ends with the constructor of the delivery-id, that id, the constructor
 and length of the tag, the tag, and an ending."""
+_ID_AND_MARK_BYTES: Final = 6
 _UINT: Final = 0x70
 _TAG: Final = 0xA0
 
@@ -72,9 +78,33 @@ def read_run(
     known = _ENDINGS.get(buffer[ending_at:stop])
     if known is None or known[0] != buffer[at + 13] or tag_bytes > TAG_BYTES_MAX:
         return None
-    unpack = _unpacking(id_at + 1 - at - _LEAD_AT, tag_bytes, stop - ending_at)
-    head_bytes = stop - at
-    size_max = min(frame_bytes_max, head_bytes + message_bytes_max)
+    payloads, tags, end = transfers(
+        buffer, at, id_at - at + 1, tag_bytes, stop - at, min(frame_bytes_max, stop - at + message_bytes_max), count_max
+    )
+    return TransferRun(int.from_bytes(buffer[id_at + 1 : id_at + 5]), known[1], payloads, tags, end) if tags else None
+
+
+def transfers(
+    buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int
+) -> tuple[list[bytes], list[bytes], int]:
+    """Payloads and tags of the transfers whose heads are as that at `at`, and where the frame after them begins.
+
+    `id_at` is where the delivery-id is in such a head; `size_max` bytes are all that a frame may have. The head of the
+    first frame is whole.
+    """
+    if IS_NATIVE:
+        found = usual_transfers(buffer, at, id_at, tag_bytes, head_bytes, size_max, count_max)
+        if found is not None:
+            return found
+    return transfers_any(buffer, at, id_at, tag_bytes, head_bytes, size_max, count_max)
+
+
+def transfers_any(
+    buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int
+) -> tuple[list[bytes], list[bytes], int]:
+    """As `transfers`: the twin of that in `speedups/runs.c`."""
+    unpack = _unpacking(id_at - _LEAD_AT, tag_bytes, head_bytes - id_at - _ID_AND_MARK_BYTES - tag_bytes)
+    length = len(buffer)
     size, lead, first, mark, tag, ending = unpack(buffer, at)
     payloads: list[bytes] = []
     tags: list[bytes] = []
@@ -87,7 +117,7 @@ def read_run(
         size, its_lead, id, its_mark, tag, its_ending = unpack(buffer, at)
         if its_lead != lead or id != first + len(tags) or its_mark != mark or its_ending != ending:
             break
-    return TransferRun(first, known[1], payloads, tags, at) if tags else None
+    return payloads, tags, at
 
 
 def _unpacking(lead_bytes: int, tag_bytes: int, ending_bytes: int) -> Any:

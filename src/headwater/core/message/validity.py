@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from ...speedups import IS_NATIVE
 from .sections import (
     APPLICATION_PROPERTIES,
     DATA_SECTION,
@@ -44,6 +45,9 @@ from .values import (
     type_name,
 )
 
+if IS_NATIVE:
+    from ...speedups._native import look_through as look_through_usual
+
 VALUES_MAX = 32 * 1024
 """A message may have so many values, besides its data, or one array of numbers."""
 _COUNTED_BYTES = 16 * 1024
@@ -74,6 +78,31 @@ _ARRAY_NUMBERS: Final = NUMBERS & ELEMENTS
 _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 
 
+def look_through(message: bytes, size: int) -> tuple[Spans, Places]:
+    """The sections of a message of that size, each looked through, and where the fields of its properties begin.
+
+    The content of a data section may be missing, if it is the whole body. Raises DecodeError: not everybody can decode
+    the message.
+    """
+    if IS_NATIVE and (found := look_through_usual(message, size)) is not None:
+        return found
+    return look_through_any(message, size)
+
+
+def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
+    """As `look_through`, which asks this where a message is unusual or wrong: the twin of `speedups/message.c`."""
+    spans, found = usual_spans(message), None
+    if spans is None or spans[DATA_SECTION][1] != size or len(message) not in spans[DATA_SECTION]:
+        if len(message) != size:
+            raise DecodeError("the message is cut short", len(message))
+        found = walk(message)
+        spans = spans_of(message, found)
+    places = _check_sections(message, spans)
+    if found is not None:
+        _check_body(message, found)
+    return spans, places
+
+
 def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
     """What keeps a receiver from decoding an event that is a message, as it is delivered; None where nothing does.
 
@@ -89,14 +118,6 @@ def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
     return None
 
 
-def check_message(message: bytes, spans: Spans) -> Places:
-    """Look through all sections of a message that was received. Raises DecodeError: not everybody can decode it."""
-    places = _check_sections(message, spans)
-    if DATA_SECTION not in spans:
-        _check_body(message, walk(message))
-    return places
-
-
 def check_ids(form: int, ids: Callable[[], Iterator[bytes]], at: int) -> None:
     """Look at the values of message-ids with that constructor, of messages that are alike. Raises DecodeError."""
     if form in STRINGS and not b"".join(ids()).isascii():
@@ -108,7 +129,7 @@ def _check_sections(message: bytes, spans: Spans) -> Places:
     """All but the body; the content of the data section may be missing."""
     if len(message) > _COUNTED_BYTES:
         _check_count(message, [span for section, span in spans.items() if section != DATA_SECTION])
-    places: Places = ()
+    places: Places = []
     section = start = 0
     try:
         for section, (start, stop) in spans.items():
@@ -138,24 +159,23 @@ def _check_body(message: bytes, found: Sections) -> None:
 
 
 def _check_envelope(envelope: bytes, data: bytes) -> None:
-    spans = usual_spans(envelope)
-    if spans is None or spans[DATA_SECTION] != (len(envelope), len(envelope) + len(data)):
-        if _check_whole(envelope + data).payload != (len(envelope), len(envelope) + len(data)):
-            raise DecodeError("an envelope ends where the content of the one data section begins", len(envelope))
-        return
-    _check_stored(envelope, spans)
-    _check_sections(envelope, spans)
+    content = len(envelope), len(envelope) + len(data)
+    try:
+        spans, _ = look_through(envelope, content[1])
+    except DecodeError:
+        spans = _check_whole(envelope + data)
+    else:
+        _check_stored(envelope, spans)
+    if spans.get(DATA_SECTION) != content:
+        raise DecodeError("an envelope ends where the content of the one data section begins", len(envelope))
 
 
-def _check_whole(message: bytes) -> Sections:
+def _check_whole(message: bytes) -> Spans:
     if not message:
         raise DecodeError("it has neither properties nor a body", 0)
-    found = walk(message)
-    spans = spans_of(message, found)
+    spans, _ = look_through(message, len(message))
     _check_stored(message, spans)
-    _check_sections(message, spans)
-    _check_body(message, found)
-    return found
+    return spans
 
 
 def _check_stored(message: bytes, spans: Spans) -> None:

@@ -1,0 +1,332 @@
+/* One walk of a message of AMQP: where its sections are, and whether every receiver can decode them; the twin is
+ * `look_through_any` of `core/message/validity.py`.
+ *
+ * What is left to Python: all that it refuses, and of what it takes
+ *
+ * - sections that are described by a number of eight bytes, and more than 16 KiB of them besides the data;
+ * - bodies of several sections;
+ * - maps of more than 64 keys, and maps in values, as in an amqp-value, with keys that are neither strings nor symbols.
+ *
+ * Values lie in one another at most DEPTH_MAX deep, and so do the calls. All else is loops whose places only grow.
+ */
+
+#include "speedups.h"
+
+enum { DEPTH_MAX = 32, KEYS_MAX = 64, ENVELOPE_MAX = 16 * 1024 };
+enum {
+    HEADER = 0x70, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE,
+    FOOTER
+};
+
+/* Constructors. */
+enum {
+    DESCRIBED = 0x00, NULL_VALUE = 0x40, ULONG0 = 0x44, LIST0 = 0x45, SMALL_ULONG = 0x53, BOOLEAN_BYTE = 0x56,
+    CHAR = 0x73, ULONG = 0x80, BINARY8 = 0xA0, LIST8 = 0xC0, MAP8 = 0xC1, ARRAY8 = 0xE0,
+    LONG = 0x10 /* the bit of those whose size has four bytes, not one */
+};
+
+/* Types that a field may be of: those of a constructor, and those of a field of the header or properties. */
+enum { BOOLEAN = 1, UBYTE = 2, UINT = 4, TIMESTAMP = 8, BINARY = 16, STRING = 32, SYMBOL = 64, ID_ALONE = 128,
+       ID = STRING | BINARY | ID_ALONE };
+static const uint8_t TYPES[256] = {
+    [0x41] = BOOLEAN, [0x42] = BOOLEAN, [0x56] = BOOLEAN, [0x50] = UBYTE, [0x43] = UINT, [0x52] = UINT, [0x70] = UINT,
+    [0x83] = TIMESTAMP, [0xA0] = BINARY, [0xB0] = BINARY, [0xA1] = STRING, [0xB1] = STRING, [0xA3] = SYMBOL,
+    [0xB3] = SYMBOL, [0x44] = ID_ALONE, [0x53] = ID_ALONE, [0x80] = ID_ALONE, [0x98] = ID_ALONE,
+};
+static const uint8_t HEADER_FIELDS[] = {BOOLEAN, UBYTE, UINT, BOOLEAN, UINT};
+static const uint8_t PROPERTIES_FIELDS[] = {
+    ID, BINARY, STRING, STRING, STRING, ID, SYMBOL, SYMBOL, TIMESTAMP, TIMESTAMP, STRING, UINT, STRING,
+};
+
+/* By constructor: how many bytes follow that are a value whatever they are. */
+static const uint8_t ANY_BYTES[256] = {
+    [0x50] = 1, [0x51] = 1, [0x52] = 1, [0x53] = 1, [0x54] = 1, [0x55] = 1, [0x60] = 2, [0x61] = 2, [0x70] = 4,
+    [0x71] = 4, [0x72] = 4, [0x74] = 4, [0x80] = 8, [0x81] = 8, [0x82] = 8, [0x83] = 8, [0x84] = 8, [0x94] = 16,
+    [0x98] = 16,
+};
+/* By section: the constructor of its value, in the form with a size of one byte; any for an amqp-value. */
+static const uint8_t SECTIONS[] = {LIST8, MAP8, MAP8, LIST8, MAP8, BINARY8, LIST8, 0, MAP8};
+
+typedef const uint8_t *Place;
+typedef struct {
+    Place at, end;
+} Bytes;
+
+static Place value(Bytes rest, int depth);
+static Place value_of(uint8_t code, Bytes rest, int depth);
+
+/* A number, of the width that a constructor says; 0 where it is cut off. */
+static int number(uint8_t code, Bytes *rest, uint32_t *found)
+{
+    Py_ssize_t width = code & LONG ? 4 : 1;
+    if (rest->end - rest->at < width)
+        return 0;
+    for (*found = 0; width--; rest->at++)
+        *found = *found << 8 | *rest->at;
+    return 1;
+}
+
+/* What begins with its size; 0 where it is cut off. */
+static int sized(uint8_t code, Bytes rest, Bytes *found)
+{
+    uint32_t size;
+    if (!number(code, &rest, &size) || (size_t)(rest.end - rest.at) < size)
+        return 0;
+    *found = (Bytes){rest.at, rest.at + size};
+    return 1;
+}
+
+static int is_ascii(Bytes text)
+{
+    uint64_t bits = 0;
+    for (uint64_t eight; text.end - text.at >= 8; text.at += 8) {
+        memcpy(&eight, text.at, 8);
+        bits |= eight;
+    }
+    for (; text.at < text.end; text.at++)
+        bits |= *text.at;
+    return !(bits & UINT64_C(0x8080808080808080));
+}
+
+/* Whether a binary, string or symbol may have that content: any, UTF-8, ASCII. */
+static int is_text(uint8_t code, Bytes text)
+{
+    if (TYPES[code] == BINARY || is_ascii(text))
+        return 1;
+    if (TYPES[code] == SYMBOL)
+        return 0;
+    PyObject *decoded = PyUnicode_DecodeUTF8((const char *)text.at, text.end - text.at, NULL);
+    Py_XDECREF(decoded);
+    return decoded != NULL;
+}
+
+/* Whether elements of a map go up to its end: with keys of these types, all different, and perhaps simple values. */
+static int are_entries(Bytes rest, uint32_t count, int depth, int key_types, int are_simple)
+{
+    Bytes keys[KEYS_MAX];
+    if (count & 1 || count > 2 * KEYS_MAX || depth >= DEPTH_MAX)
+        return 0;
+    for (uint32_t each = 0; each < count >> 1; each++) {
+        Bytes key;
+        if (rest.at == rest.end || !(TYPES[*rest.at] & key_types)
+            || !sized(*rest.at, (Bytes){rest.at + 1, rest.end}, &key) || !is_text(*rest.at, key))
+            return 0;
+        size_t size = key.end - key.at;
+        for (uint32_t other = 0; other < each; other++)
+            if ((size_t)(keys[other].end - keys[other].at) == size && !memcmp(keys[other].at, key.at, size))
+                return 0;
+        keys[each] = key;
+        rest.at = key.end;
+        if (are_simple && rest.at < rest.end && (*rest.at == LIST0 || *rest.at >= LIST8))
+            return 0;
+        if ((rest.at = value(rest, depth + 1)) == NULL)
+            return 0;
+    }
+    return rest.at == rest.end;
+}
+
+/* Whether elements of an array go up to its end, of a type that every client library decodes in one. */
+static int are_elements(Bytes rest, uint32_t count, int depth)
+{
+    if (depth >= DEPTH_MAX || rest.at == rest.end)
+        return 0;
+    uint8_t code = *rest.at++;
+    if (ANY_BYTES[code])
+        return (uint64_t)count * ANY_BYTES[code] == (uint64_t)(rest.end - rest.at)
+               && (code < 0x74 || (code & 0x0F) != 4); /* no decimals */
+    if (!(TYPES[code] & (BINARY | STRING | SYMBOL)) && code != BOOLEAN_BYTE && (code | LONG) != (MAP8 | LONG))
+        return 0;
+    for (; count && rest.at != NULL; count--)
+        rest.at = value_of(code, rest, depth + 1);
+    return rest.at == rest.end;
+}
+
+static int are_items(Bytes rest, uint32_t count, int depth)
+{
+    if (depth >= DEPTH_MAX)
+        return 0;
+    for (; count && rest.at != NULL; count--)
+        rest.at = value(rest, depth + 1);
+    return rest.at == rest.end;
+}
+
+/* The place behind a value and its descriptor, which is none of AMQP's own: a number below 2^32, `amqp:...`. */
+static Place described(Bytes rest, int depth)
+{
+    Bytes symbol;
+    if (depth >= DEPTH_MAX || rest.at == rest.end || *rest.at == ULONG0 || *rest.at == SMALL_ULONG)
+        return NULL;
+    if (*rest.at == ULONG && (rest.end - rest.at < 5 || !memcmp(rest.at + 1, "\0\0\0\0", 4)))
+        return NULL;
+    if (TYPES[*rest.at] == SYMBOL && sized(*rest.at, (Bytes){rest.at + 1, rest.end}, &symbol)
+        && symbol.end - symbol.at >= 5 && !memcmp(symbol.at, "amqp:", 5))
+        return NULL;
+    rest.at = value(rest, depth + 1);
+    return rest.at == NULL ? NULL : value(rest, depth + 1);
+}
+
+/* The place behind the value of that constructor; NULL where there is none that every receiver decodes. */
+static Place value_of(uint8_t code, Bytes rest, int depth)
+{
+    uint32_t count;
+    Bytes content;
+    if (ANY_BYTES[code])
+        return rest.end - rest.at < ANY_BYTES[code] ? NULL : rest.at + ANY_BYTES[code];
+    if (code >= NULL_VALUE && code <= LIST0)
+        return rest.at;
+    switch (code) {
+    case DESCRIBED:
+        return described(rest, depth);
+    case BOOLEAN_BYTE:
+        return rest.at < rest.end && *rest.at <= 1 ? rest.at + 1 : NULL;
+    case CHAR:
+        return number(code, &rest, &count) && count <= 0x10FFFF && (count < 0xD800 || count > 0xDFFF) ? rest.at : NULL;
+    case 0xA0: case 0xA1: case 0xA3: case 0xB0: case 0xB1: case 0xB3:
+        return sized(code, rest, &content) && is_text(code, content) ? content.end : NULL;
+    case LIST8: case MAP8: case ARRAY8: case LIST8 | LONG: case MAP8 | LONG: case ARRAY8 | LONG:
+        if (!sized(code, rest, &content))
+            return NULL;
+        rest = content;
+        if (!number(code, &rest, &count) || !(code >= ARRAY8 ? are_elements(rest, count, depth)
+                                              : code & 1 ? are_entries(rest, count, depth, STRING | SYMBOL, 0)
+                                                         : are_items(rest, count, depth)))
+            return NULL;
+        return content.end;
+    }
+    return NULL;
+}
+
+static Place value(Bytes rest, int depth)
+{
+    return rest.at < rest.end ? value_of(*rest.at, (Bytes){rest.at + 1, rest.end}, depth) : NULL;
+}
+
+/* Append how far one place is behind another. */
+static int is_noted(PyObject *places, Place begin, Place at)
+{
+    PyObject *place = places == NULL ? NULL : PyLong_FromSsize_t(at - begin);
+    int failed = place == NULL ? places != NULL : PyList_Append(places, place);
+    Py_XDECREF(place);
+    return !failed;
+}
+
+/* Whether fields of a list, each null or of its type, go up to its end; where they begin and end is noted. */
+static int are_fields(Bytes rest, uint32_t count, const uint8_t *types, uint32_t types_count, PyObject *places,
+                      Place begin)
+{
+    if (count > types_count)
+        return 0;
+    for (; count--; types++) {
+        if (rest.at == rest.end || (*rest.at != NULL_VALUE && !(TYPES[*rest.at] & *types)))
+            return 0;
+        if (!is_noted(places, begin, rest.at) || (rest.at = value(rest, 0)) == NULL)
+            return 0;
+    }
+    return rest.at == rest.end && is_noted(places, begin, rest.at);
+}
+
+/* The place behind the value of a section, any but data; NULL where not every receiver decodes it. */
+static Place section_end(int section, Bytes rest, PyObject *places, Place begin)
+{
+    uint8_t code = *rest.at, usual = SECTIONS[section - HEADER];
+    uint32_t count = 0;
+    Bytes content = {rest.at + 1, rest.at + 1};
+    int is_fit = 1; /* as delivery annotations are, which no receiver gets */
+    if (section == VALUE)
+        return value(rest, 0);
+    if (code != LIST0 || usual != LIST8) {
+        if ((code & ~LONG) != usual || !sized(code, (Bytes){rest.at + 1, rest.end}, &content)
+            || (section != DELIVERY_ANNOTATIONS && !number(code, &content, &count)))
+            return NULL;
+    }
+    if (section == HEADER)
+        is_fit = are_fields(content, count, HEADER_FIELDS, sizeof HEADER_FIELDS, NULL, begin);
+    else if (section == PROPERTIES)
+        is_fit = are_fields(content, count, PROPERTIES_FIELDS, sizeof PROPERTIES_FIELDS, places, begin);
+    else if (section == APPLICATION_PROPERTIES)
+        is_fit = are_entries(content, count, 0, STRING, 1);
+    else if (section == MESSAGE_ANNOTATIONS || section == FOOTER)
+        is_fit = are_entries(content, count, 0, SYMBOL, 0);
+    else if (section == SEQUENCE)
+        is_fit = are_items(content, count, 0);
+    return is_fit ? content.end : NULL;
+}
+
+static int put(PyObject *spans, int section, Py_ssize_t at, Py_ssize_t stop)
+{
+    PyObject *key = PyLong_FromLong(section), *span = Py_BuildValue("(nn)", at, stop);
+    int failed = key == NULL || span == NULL || PyDict_SetItem(spans, key, span);
+    Py_XDECREF(key);
+    Py_XDECREF(span);
+    return !failed;
+}
+
+/* Whether a message of that size is usual and valid; its sections and the fields of its properties are noted. */
+static int is_walked(Bytes rest, size_t size, PyObject *spans, PyObject *places)
+{
+    Place begin = rest.at, data = NULL;
+    uint32_t data_bytes = 0;
+    int last = 0;
+    for (size_t envelope = 0; rest.at < rest.end;) {
+        Place start = rest.at;
+        if (rest.end - start < 4 || start[0] != DESCRIBED || start[1] != SMALL_ULONG)
+            return 0;
+        int section = start[2];
+        if (section < HEADER || section > FOOTER || section <= last || (section <= VALUE && last >= DATA))
+            return 0;
+        last = section;
+        rest.at += 3;
+        if (section == DATA) {
+            uint8_t code = *rest.at++;
+            if ((code | LONG) != (BINARY8 | LONG) || !number(code, &rest, &data_bytes))
+                return 0;
+            data = rest.at;
+            if ((size_t)(rest.end - rest.at) >= data_bytes)
+                rest.at += data_bytes;
+            else if (rest.at < rest.end)
+                return 0; /* of a message's content all is given, or nothing */
+        } else {
+            Place end = section_end(section, rest, places, begin);
+            int is_body = section == SEQUENCE || section == VALUE;
+            if (end == NULL || (envelope += end - start) > ENVELOPE_MAX
+                || (!is_body && !put(spans, section, start + 3 - begin, end - begin)))
+                return 0;
+            rest.at = end;
+        }
+    }
+    if (last == DATA)
+        return (size_t)(data - begin) + data_bytes == size && put(spans, DATA, data - begin, (Py_ssize_t)size);
+    return last && (size_t)(rest.end - begin) == size;
+}
+
+PyDoc_STRVAR(look_through_doc,
+"look_through(message, size)\n--\n\n"
+"As `core.message.validity.look_through`; None where that has to be asked.");
+
+static PyObject *look_through(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    char *bytes;
+    Py_ssize_t length;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "look_through takes a message and its size");
+        return NULL;
+    }
+    Py_ssize_t size = PyLong_AsSsize_t(arguments[1]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(arguments[0], &bytes, &length))
+        return NULL;
+    PyObject *spans = PyDict_New(), *places = PyList_New(0), *answer = NULL;
+    Bytes message = {(Place)bytes, (Place)bytes + length};
+    if (spans != NULL && places != NULL && is_walked(message, (size_t)size, spans, places))
+        answer = PyTuple_Pack(2, spans, places);
+    Py_XDECREF(spans);
+    Py_XDECREF(places);
+    if (answer != NULL)
+        return answer;
+    PyErr_Clear(); /* the same in Python says what it is, if it is anything */
+    Py_RETURN_NONE;
+}
+
+PyMethodDef message_functions[] = {
+    FUNCTION(look_through, look_through_doc),
+    END_OF_FUNCTIONS,
+};
