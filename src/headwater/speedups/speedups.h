@@ -28,6 +28,6 @@ typedef struct {
 #define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}
 #define END_OF_FUNCTIONS {NULL, NULL, 0, NULL}
 
-extern PyMethodDef frame_functions[];
+extern PyMethodDef frame_functions[], json_functions[];
 
 #endif
