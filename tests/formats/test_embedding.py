@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from headwater.core import Event, SequencedEvent
 from headwater.formats.cloudevents import STRUCTURED, event_to_json
-from headwater.formats.embedding import is_embeddable
+from headwater.formats.embedding import DEPTH_MAX, is_embeddable, may_stand
 from headwater.futoin.functions.events import data_of
+from headwater.speedups import IS_NATIVE
 from tests.every import every
+
+from ..speedups.needing import needs_native
+
+if IS_NATIVE:
+    from headwater.speedups._native import may_stand as may_stand_plain
 
 LONG = b'"%b"' % (b"y" * 20_000)
 LONG_ESCAPED = b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)
@@ -100,6 +106,67 @@ def test_what_only_looks_like_a_large_number_stands_as_it_is(text: bytes) -> Non
     assert is_embeddable(number % b"1e300")
     assert not is_embeddable(number % b"1e400")
     assert not is_embeddable(number % (b"1" * 400))
+
+
+def nested(depth: int, before: bytes = b"") -> bytes:
+    """Lists and objects inside each other, with brackets in texts that do not count."""
+    pairs = [(b'{"]":', b"}") if level % 2 else (b'["[[{{",', b"]") for level in range(depth)]
+    return before + b"".join(a for a, _ in pairs) + b'"\\\\ \\"[[[\\" "' + b"".join(z for _, z in pairs[::-1])
+
+
+@every("filling", [b"", b" " * 400, b" " * 20_000])
+@every("depth", [1, DEPTH_MAX - 1, DEPTH_MAX, DEPTH_MAX + 1, 200, 970, 2_000])
+def test_what_is_nested_deeper_than_every_parser_reads_goes_as_base64(filling: bytes, depth: int) -> None:
+    """Also where Python's own stack would have room for it: that depends on who calls."""
+    assert is_embeddable(nested(depth) + filling) is (depth <= DEPTH_MAX)
+    assert is_embeddable(b"[" * depth + b"]" * depth + filling) is (depth <= DEPTH_MAX)
+    many = b"[%b,%b]" % (b",".join([b"[]"] * 200), nested(depth))
+    assert is_embeddable(many) is (depth < DEPTH_MAX)
+
+
+def test_a_batch_with_the_deepest_payload_has_64_levels_at_most() -> None:
+    event = stored(nested(DEPTH_MAX))
+    for text in (b"[%b]" % event_to_json(event, "/x"), b'{"r":{"events":[{"data":%b}]}}' % data_of(event)):
+        assert b"data_base64" not in text
+        assert depth_of(json.loads(text)) <= 64
+
+
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth_of, inner)) if inner else int(isinstance(value, dict | list))
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.sampled_from(["\\", '"', "[[", "1e400 ", "]"]),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+NUMBERS = st.from_regex(r"-?[1-9][0-9]{0,400}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?", fullmatch=True)
+
+
+@needs_native
+@given(JSON_VALUES.map(json.dumps), st.lists(NUMBERS, max_size=3), st.integers(0, 40), st.integers(1, 8))
+@example('"' + "9" * 500 + '"', [], 0, 8)
+@example("0", ["1" * 400], 17, 8)
+@example("0", ["1" * 190 + "e99"], 31, 8)
+def test_machine_code_and_python_say_the_same_of_a_text(value: str, numbers: list[str], shift: int, depth: int) -> None:
+    text = (" " * shift + f"[{','.join([value, *numbers])}]").encode()
+    assert may_stand_plain(text, depth) in (None, may_stand(text, depth))
+
+
+@needs_native
+def test_machine_code_decides_what_is_plain() -> None:
+    lines = [{"id": f"{n:032x}", "price": n / 7, "text": 'said \n and "done"', "far": 1e22} for n in range(100)]
+    assert may_stand_plain(json.dumps(lines).encode(), DEPTH_MAX) is True
+    assert may_stand_plain(nested(DEPTH_MAX + 1), DEPTH_MAX) is False
+    for value in (b'"\\ud83d\\ude00"', b"1e400", b"1" * 400):
+        assert may_stand_plain(b"[%b%b]" % (value, b" " * 40), DEPTH_MAX) is None
+    for wrong in ((), (b"0",), ("0", 1), (b"0", "1"), (bytearray(b"0"), 1)):
+        with pytest.raises(TypeError):
+            may_stand_plain(*wrong)
 
 
 def is_strict(text: bytes) -> bool:

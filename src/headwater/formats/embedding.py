@@ -11,6 +11,13 @@ import re
 
 import msgspec
 
+from ..speedups import IS_NATIVE
+
+if IS_NATIVE:
+    from ..speedups._native import may_stand as may_stand_plain
+
+DEPTH_MAX = 56
+"""Brackets inside each other. Some parsers read 64 at most (System.Text.Json); what a payload stands in has a few."""
 _FAR_MAX = 2**13
 """Numbers in one long text that may be beyond a double: each is looked at by itself."""
 _EXPONENTS_MAX = 2**10
@@ -20,6 +27,8 @@ _HALF_SURROGATE = re.compile(
 )
 _KIND = bytes.maketrans(b"0123456789.+eE,:[]{} \t\r\n", b"0" * 12 + b"ee" + b" " * 10)
 """By it a byte of a number is a digit or begins an exponent, and what parts numbers is a space."""
+_BRACKETS = bytes.maketrans(b"[{]}", b"(())")
+_OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
 _SHORT_BYTES = 308
 """A whole number that is no longer fits a double, and building so little takes half the time of looking at it."""
 _decode = msgspec.json.Decoder().decode
@@ -33,26 +42,52 @@ _EXPONENT_ENDS = re.compile(rb"e0+(?: |\Z)")
 
 def is_embeddable(text: bytes) -> bool:
     """Whether the text is JSON (RFC 8259) that every parser reads: UTF-8, no half surrogates (8.2), no number beyond
-    a double (6), not nested endlessly. Names may be there twice (4): every parser takes one of them.
+    a double (6), nothing deeper than DEPTH_MAX (9). Names may be there twice (4): every parser takes one of them.
     """
     try:
-        if len(text) <= _SHORT_BYTES:
+        if is_short := len(text) <= _SHORT_BYTES:
             _decode(text)
-            return True
-        _validate(text)  # which builds nothing, and so looks at neither UTF-8, nor surrogates, nor large numbers
-        if not text.isascii():
-            text.decode()
+            if len(text) <= 2 * DEPTH_MAX:
+                return True
+        else:
+            _validate(text)  # which builds nothing, and so looks at neither UTF-8, nor surrogates, nor large numbers
+            if not text.isascii():
+                text.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
+    if IS_NATIVE and (may := may_stand_plain(text, DEPTH_MAX)) is not None:
+        return may
+    return not _is_deep(text, DEPTH_MAX) if is_short else may_stand(text, DEPTH_MAX)
+
+
+def may_stand(text: bytes, depth: int) -> bool:
+    """The part of `is_embeddable` that a decoder does not find out about a text that it has read."""
     if text.find(b"\\") >= 0:
         text = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         if _HALF_SURROGATE.search(text):
             return False
+    if _is_deep(text, depth):
+        return False
     kinds = text.translate(_KIND)  # and rfind is more than twice as fast as find
     at = kinds.rfind(_EXPONENT) if kinds.find(b"e") >= 0 else -1
     if kinds.rfind(_LONG) < 0 and (at < 0 or not _may_be_far(kinds, at)):
         return True
     return _numbers_fit(b'""'.join(text.split(b'"')[::2]))
+
+
+def _is_deep(text: bytes, depth: int) -> bool:
+    """Whether more brackets than that are open at once in JSON."""
+    if text.count(b"[") + text.count(b"{") <= depth:
+        return False
+    if text.find(b"\\") >= 0:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    left = text.translate(_BRACKETS, _OTHERS).replace(
+        b'""', b""
+    )  # quotation marks stay around texts with brackets only
+    left = b"".join(left.split(b'"')[::2])
+    while left and depth:  # each turn takes the innermost pairs away
+        left, depth = left.replace(b"()", b""), depth - 1
+    return bool(left)
 
 
 def _may_be_far(kinds: bytes, at: int) -> bool:

@@ -6,7 +6,7 @@
 #error "the digest of the C files is missing: hatch_build.py gives it"
 #endif
 
-static PyMethodDef *const tables[] = {frame_functions, message_functions, run_functions};
+static PyMethodDef *const tables[] = {frame_functions, json_functions, message_functions, run_functions};
 
 static int executed(PyObject *module)
 {

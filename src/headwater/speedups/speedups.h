@@ -36,6 +36,6 @@ static inline uint64_t u64_at(const void *array, size_t index)
 #define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}
 #define END_OF_FUNCTIONS {NULL, NULL, 0, NULL}
 
-extern PyMethodDef frame_functions[], message_functions[], run_functions[];
+extern PyMethodDef frame_functions[], json_functions[], message_functions[], run_functions[];
 
 #endif
