@@ -12,6 +12,7 @@ from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.errors import InvalidEvent, InvalidInput
 from headwater.core.limits import SEQUENCE_NUMBER_MAX
 from headwater.formats import cloudevents as ce
+from headwater.formats.files.cloudevent_lines import exported_line, taken_back
 from tests.odd_tags import ODD_TAGS
 
 BASE = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -152,8 +153,49 @@ def test_document_that_came_as_amqp_message_is_unpacked():
     }  # fmt: skip
     of_another_origin = json.loads(ce.event_to_json(stored(event._replace(envelope=b"")), "/other"))
     assert of_another_origin["data"] == json.loads(document)
-    broken = json.loads(ce.event_to_json(stored(event._replace(data=b"{")), "/other"))
-    assert broken["data_base64"] == "ew=="
+
+
+MEMBERS = '"specversion":"1.0","id":"1","source":"/s","type":"t"'
+NO_DOCUMENTS = [
+    "{", "[1]", "{}", '{"data":1,"datacontenttype":"text/plain"}', f'{{{MEMBERS},"time":"now"}}',
+    f'{{{MEMBERS},"datacontenttype":7,"data":1}}', f'{{{MEMBERS},"datacontenttype":true,"data":1}}',
+    f'{{{MEMBERS},"datacontenttype":{{"a":[1]}},"data":1}}', f'{{{MEMBERS},"datacontenttype":[],"data":1}}',
+    f'{{{MEMBERS},"datacontenttype":"","data":1}}', f'{{{MEMBERS},"datacontenttype":"a\\u0000b","data":1}}',
+    f'{{{MEMBERS},"data":1,"data_base64":"AA=="}}', f'{{{MEMBERS},"data_base64":"%%"}}',
+    f'{{{MEMBERS},"data_base64":12}}',
+    f'{{{MEMBERS},"data_base64":null}}', f'{{{MEMBERS},"subject":5}}', MEMBERS.replace('"1.0"', "1").join("{}"),
+]  # fmt: skip
+"""What is no CloudEvent in the JSON format."""
+
+
+@pytest.mark.parametrize("document", NO_DOCUMENTS)
+def test_a_document_that_is_no_cloudevent_goes_out_whole_in_one_that_is(document):
+    with pytest.raises(InvalidInput):
+        ce.event_from_json(document.encode())
+    attributes = {"datacontenttype": "application/cloudevents+json"}
+    event = Event("t", document.encode(), (), "1", "/s", attributes, envelope=b"\0Su\xa0\x70")
+    shown = ce.event_to_json(stored(event), "/other")
+    members = json.loads(shown)
+    assert members["datacontenttype"] == "application/cloudevents+json" and "data" not in members
+    assert ce.event_from_json(shown).data == document.encode()
+    line = exported_line(stored(event), "/other")
+    assert taken_back(ce.event_from_json(line)) == event
+
+
+def test_null_is_no_media_type_of_a_document():
+    document = f'{{{MEMBERS},"datacontenttype":null,"data":1}}'.encode()
+    attributes = {"datacontenttype": "application/cloudevents+json"}
+    shown = json.loads(ce.event_to_json(stored(Event("t", document, attributes=attributes, envelope=b"x")), "/other"))
+    assert shown["data"] == 1 and "datacontenttype" not in shown
+
+
+@pytest.mark.parametrize("name", ["id", "source", "type", "subject", "time", "dataschema", "datacontenttype"])
+def test_what_cloudevents_defines_is_a_string(name):
+    members = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    for value in (7, True):
+        with pytest.raises(InvalidEvent, match=f"{name}: a string is expected, {value} given"):
+            ce.event_from_json(json.dumps(members | {name: value}).encode())
+    assert ce.event_from_json(json.dumps(members | {"mine": 7}).encode()).attributes == {"mine": "7"}
 
 
 def test_message_whose_body_is_no_single_data_section_is_shown_whole_in_base64():

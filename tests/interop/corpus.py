@@ -1,15 +1,26 @@
-"""The corpus of odd events, as what a client reads."""
+"""The corpus of odd events, and random messages that are taken, as what a client reads."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from itertools import islice
+from typing import ClassVar, Final
+
+import pytest
 
 from headwater.client import connect
+from headwater.core import Encoding, Event
+from headwater.core.message.validity import message_fault
 
+from ..amqp.random_messages import random_messages
 from ..night import night
+from ..seeds import seed
 from ..server.corpus.entries import TAKEN, Entry
 from .driving import Client
 from .serving import Broker
+
+PART: Final = 10_000
+PARTS: Final = 6
+"""So many random messages are in one log, and so many logs: other ones for each commit."""
 
 
 class OddEvents:
@@ -24,6 +35,25 @@ class OddEvents:
         answer = client.receive(f"{filled(broker, given)}/$earliest", len(given))
         assert not answer.error, answer.told
         assert answer.one("received")["count"] == len(answer.messages) == len(given)
+
+
+class RandomMessages:
+    """By night; a class for one client derives from it."""
+
+    LACKING: ClassVar[frozenset[int]] = frozenset()
+    """The constructors of types that this client lacks."""
+
+    @night
+    @pytest.mark.parametrize("part", range(PARTS))
+    def test_a_log_of_random_messages_is_read_to_its_end(self, client: Client, broker: Broker, part: int) -> None:
+        given = random_messages(f"{seed()} {part}", self.LACKING)
+        messages = list(islice((message for message in given if message_fault(b"", message, True) is None), PART))
+        log = broker.log()
+        with connect(broker.url) as server:
+            server.log(log).append([Event("odd", message, encoding=Encoding.AMQP) for message in messages])
+        answer = client.receive(f"{log}/$earliest", PART, quiet=True)
+        assert not answer.error, answer.told
+        assert answer.one("received")["count"] == PART
 
 
 def filled(broker: Broker, entries: list[Entry]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from .basics import Basics, Security
-from .corpus import OddEvents
+from .corpus import OddEvents, RandomMessages
 from .extensions import Extensions, NamedRefusals, Negotiation, SecondSettling
 from .management import Managing
 from .runtimes import Rhea
 
 
-class TestRhea(Extensions, NamedRefusals, Negotiation, SecondSettling, Managing, OddEvents, Basics, Security):
+class TestRhea(
+    Extensions, NamedRefusals, Negotiation, SecondSettling, Managing, OddEvents, RandomMessages, Basics, Security
+):
     """See the classes that it derives from."""
 
     RUNTIME = Rhea

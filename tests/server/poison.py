@@ -25,6 +25,8 @@ NESTED = b"\x45"
 for _ in range(40):
     NESTED = bytes((0xC0, len(NESTED) + 1, 1)) + NESTED
 
+TWICE = Described(Symbol("x:y"), Described(Symbol("x:z"), 1))
+
 
 def described_map(code: int, count: int, content: bytes) -> bytes:
     """A section of a map that says that it has so many elements."""
@@ -62,6 +64,17 @@ POISON = {
     "array of arrays": value(Array([Array([1])])),
     "array of described values": value(Array([Described(Symbol("x:y"), 1)])),
     "value described as one of AMQP's own": value(Described(ULong(0x24), 1)),
+    "value described by a string": value(Described("x:y", 1)),
+    "value described by a list": value([Described([], 1)]),
+    "value described by toString": message_annotations(a=Described(Symbol("toString"), [])) + BODY,
+    "value that is described twice": value([TWICE, 2]),
+    "property that is described twice": application_properties({"a": TWICE}) + BODY,
+    "key that is binary": value({b"k": None}),
+    "key that is binary in an annotation": message_annotations(a={b"k": None}) + BODY,
+    "key that is binary in an array of maps": value(Array([{b"k": None}])),
+    "key that is described": value({Described(Symbol("x:y"), "k"): None}),
+    "key that is described in an annotation": message_annotations(a={Described(Symbol("x:y"), "k"): None}) + BODY,
+    "key that is described binary in an annotation": message_annotations(a={Described(Symbol("x:y"), b"k"): 1}) + BODY,
     "value that is not UTF-8": b"\x00\x53\x77\xa1\x01\xff",
     "value that is nested too deep": b"\x00\x53\x77" + NESTED,
     "value of too many values": value([None] * 40_000),
@@ -84,7 +97,12 @@ ODD = {
     "sequences": section(0x76, [1, 2]) + section(0x76, [3]),
     "null": value(None),
     "text": value("Größe 😀"),
-    "map with keys of all types": value({1: "a", "b": 2, None: 3, uuid.UUID(int=5): Timestamp(1)}),
+    "map with keys of all types": value(
+        {
+            1: "a", "b": 2, None: 3, uuid.UUID(int=5): Timestamp(1), Symbol("c"): 4, 2.5: 5, UByte(6): 6, UInt(7): 7,
+            ULong(2**63): 8, Timestamp(9): 9, -1: 10, False: 11, "toString": 12,
+        }
+    ),
     "no body": properties(subject="S"),
     "footer": BODY + section(0x78, {Symbol("x-crc"): 1}),
     "header that says something": header(True, UByte(9), UInt(1000), True, UInt(3)) + BODY,

@@ -21,7 +21,7 @@ import msgspec
 from ..core.attribute_rules import RULES
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
-from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..core.limits import SEQUENCE_NUMBER_MAX, check_attribute_value, show
 from . import jsontext
 from .embedding import is_embeddable
 
@@ -37,6 +37,8 @@ _WHITE_SPACE = " \t\r\n"
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(f"{chr(last - 1)}{chr(last)}" for last in range(0xFFFF, 0x110000, 0x10000))
 _ESCAPED = re.compile(f"[%,{_NONCHARACTERS}]|^ ")
 """In a tag: what separates tags, what begins an escape, the noncharacters of Unicode, a space at the beginning."""
+_TEXTS = frozenset(("specversion", "id", "source", "type", *RULES))
+"""The attributes that CloudEvents defines: in the JSON format each is a string (2.2)."""
 _Members = dict[str, msgspec.Raw]
 _object_decoder = msgspec.json.Decoder(_Members)
 _array_decoder = msgspec.json.Decoder(list[_Members])
@@ -178,9 +180,9 @@ def event_to_json(
     members: dict[str, object] = attributes_from_event(event, default_source)  # type: ignore[assignment]
     if more:
         members |= more
-    if event.envelope and (payload := _structured_payload(event, is_line)) is not None:
+    if event.envelope and is_structured(event.attributes):
         del members["datacontenttype"]
-        members |= payload
+        members |= _structured_payload(event, is_line)
     elif event.data:
         members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding, is_line)
     return msgspec.json.encode(members)
@@ -191,25 +193,21 @@ def is_structured(attributes: Mapping[str, str]) -> bool:
     return attributes.get("datacontenttype", "").partition(";")[0].strip().lower() == STRUCTURED
 
 
-def _structured_payload(event: SequencedEvent, is_line: bool) -> _Members | None:
-    """The members of the document in `data` that are the payload; None if the data is no such document."""
-    if not is_structured(event.attributes):
-        return None
+def _structured_payload(event: SequencedEvent, is_line: bool) -> Mapping[str, object]:
+    """Media type and data of the document in `data`; the document itself, if it is no CloudEvent."""
     try:
         jsontext.check_utf8(event.data)
         members = jsontext.decode(_object_decoder, event.data)
-        payload: _Members = {
-            name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members
-        }
-        texts = list(map(bytes, payload.values()))
-        if all(map(is_embeddable, texts)) and (not is_line or all(map(_is_in_line, texts))):
-            return payload
+        payload = {name: members[name] for name in ("data", "data_base64") if name in members}
         inner = _event_from_members(members)
     except InvalidInput:
-        return None
+        return {"datacontenttype": event.attributes["datacontenttype"], "data_base64": event.data}
     media_type = inner.attributes.get("datacontenttype")
-    named = {} if media_type is None else {"datacontenttype": msgspec.Raw(msgspec.json.encode(media_type))}
-    return named | {"data_base64": msgspec.Raw(msgspec.json.encode(inner.data))}
+    named: dict[str, object] = {} if media_type is None else {"datacontenttype": media_type}
+    texts = list(map(bytes, payload.values()))
+    if all(map(is_embeddable, texts)) and (not is_line or all(map(_is_in_line, texts))):
+        return named | payload
+    return named | {"data_base64": inner.data}
 
 
 def _is_in_line(data: bytes) -> bool:
@@ -226,10 +224,13 @@ def _event_from_members(members: _Members) -> Event:
         value = jsontext.decode(_value_decoder, bytes(raw))
         if value is not None:  # an attribute that is null is an attribute that is not there (JSON format, 2.2)
             attributes[name] = _canonical(name, value)
+    media_type = attributes.get("datacontenttype")
+    if media_type is not None and (fault := check_attribute_value("datacontenttype", media_type)):
+        raise InvalidEvent(fault, "datacontenttype")
     if encoded is not None:
         data = _from_base64(jsontext.decode(_value_decoder, bytes(encoded)))
     elif payload is not None:
-        data = _from_json_value(bytes(payload), attributes.get("datacontenttype"))
+        data = _from_json_value(bytes(payload), media_type)
     else:
         data = b""
     return event_from_attributes(attributes, data)
@@ -239,6 +240,8 @@ def _canonical(name: str, value: object) -> str:
     """The canonical string form of an attribute (CloudEvents 1.0, 3.1 Type System)."""
     if isinstance(value, str):
         return value
+    if name in _TEXTS:
+        raise InvalidEvent(f"a string is expected, {show(value)} given", name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

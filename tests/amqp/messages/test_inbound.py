@@ -29,6 +29,7 @@ from tests.amqp.streams.messages import (
 from tests.every import every
 
 MESSAGE = properties(subject="OrderPlaced") + application_properties({"a": 1}) + data(b"payload")
+STRUCTURED = Symbol("application/cloudevents+json")
 
 
 def event_of(message: bytes) -> Event:
@@ -256,6 +257,15 @@ def test_other_formats_of_cloud_events_pass_as_they_are():
     (properties(content_type=Symbol("application/cloudevents+json")) + data(b"{"), "amqp:decode-error", "line 1"),
     (properties(content_type=Symbol("application/cloudevents+json")) + data(b'{"specversion":"1.0","id":"1"}'),
      "amqp:invalid-field", "source"),
+    *((properties(content_type=STRUCTURED) + data(b'{"specversion":"1.0","id":"1","source":"/s","type":"t",%b}' % more),
+       "amqp:invalid-field", said)
+      for more, said in (
+          (b'"datacontenttype":7', "datacontenttype: a string is expected, 7 given"),
+          (b'"datacontenttype":["a"]', "datacontenttype: a string is expected"),
+          (b'"datacontenttype":""', "datacontenttype: a text that is not empty is expected"),
+          (b'"datacontenttype":"a\\u0000"', "datacontenttype: a string of at most"),
+          (b'"data":1,"data_base64":"AA=="', "not both"), (b'"data_base64":12', "data_base64"),
+      )),
     (properties(content_type=Symbol("application/cloudevents+json")) + value("{}"),
      "amqp:invalid-field", "one section of data"),
     (application_properties({"cloudEvents:id": "1"}) + data(b""), "amqp:invalid-field", "specversion"),

@@ -27,7 +27,7 @@ Empty lists, which cost an object each: one.
 """
 
 WEAK_KEYS_MAX: Final = 64
-"""So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
+"""So many keys of a map may be uuids (or described): a peer can make those collide in a hash table at will."""
 
 SIZE8: Final = -1
 SIZE32: Final = -2
@@ -65,6 +65,14 @@ _TYPE_NAMES: Final = {
     }.items()
     for code in codes
 }  # fmt: skip
+NO_KEYS: Final = frozenset((0x00, 0x45, 0xA0, 0xB0, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+"""Constructors of what some client library cannot have as the key of a map: described, binary, list, map and array."""
+NO_DESCRIPTORS: Final = frozenset(
+    (b"__defineGetter__", b"__defineSetter__", b"__lookupGetter__", b"__lookupSetter__", b"__proto__", b"constructor",
+     b"hasOwnProperty", b"isPrototypeOf", b"propertyIsEnumerable", b"toLocaleString", b"toString", b"valueOf")
+)  # fmt: skip
+"""What each object of JavaScript has: rhea takes a descriptor of that name for a type of AMQP, and fails."""
+_ODD_KEYS: Final = NO_KEYS | {0x98}
 _COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
 _ARRAYS: Final = (0xE0, 0xF0)
 _ANY_BYTES: Final = [width if width == 0 or code in NUMBERS else -1 for code, width in enumerate(WIDTHS)]
@@ -158,7 +166,8 @@ def check_value(buffer: bytes, at: int, end: int) -> int:
     """The position behind the value that starts at `at`, which is looked through; `end` lies in the buffer.
 
     Raises DecodeError: the bytes are garbled or cut short, a string is not UTF-8, a symbol not ASCII, the value is too
-    deep, a map has a key twice or one that is a list, map or array, an array has too many elements for its bytes.
+    deep, a map has a key twice or one of NO_KEYS, an array has too many elements for its bytes or other than ELEMENTS,
+    a value is described by other than a symbol or an ulong, by one of AMQP's own or of NO_DESCRIPTORS, or twice.
     """
     try:
         after = check_values(buffer, at, 1, 0)
@@ -306,10 +315,14 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
     start, weak_keys = at, 0
     keys: set[object] = set()
     for _ in range(count >> 1):
-        if buffer[at] in (0x98, 0x00):
+        code = buffer[at]
+        if code in _ODD_KEYS:
+            if code != 0x98:
+                problem = f"a map's key of type {type_name(code)} is given, which not every client decodes"
+                raise Uncommon(f"{problem}: give a string, a symbol or a number", at)
             weak_keys += 1
             if weak_keys > WEAK_KEYS_MAX:
-                raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids or described", at)
+                raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids", at)
         after = check_values(buffer, at, 1, depth + 1)
         keys.add(_key(buffer, at, after))
         at = check_values(buffer, after, 1, depth + 1)
@@ -326,28 +339,24 @@ def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None
 
 
 def _key(buffer: bytes, at: int, after: int) -> object:
-    """What the key of a map, checked already, is to a hash table. Keys that readers may take for one are equal."""
+    """What the key of a map, checked already and none of NO_KEYS, is to a hash table.
+
+    Keys that readers may take for one are equal.
+    """
     code = buffer[at]
     width = WIDTHS[code]
     if code in (0xA1, 0xA3):
         return buffer[at + 2 : after].decode()
     if code in (0xB1, 0xB3):
         return buffer[at + 5 : after].decode()
-    if code == 0x00:
-        value = skip(buffer, at + 1, after)
-        return "described", _key(buffer, at + 1, value), _key(buffer, value, after)
     if code == 0x73:
         return chr(U32.unpack_from(buffer, at + 1)[0])
     if code == 0x98:
         return "uuid", buffer[at + 1 : after]
-    if code in (0xA0, 0xB0):
-        return buffer[at + (2 if code == 0xA0 else 5) : after]
     if code in _FLOATS:
         return _FLOATS[code].unpack_from(buffer, at + 1)[0]
     if code in (0x74, 0x84, 0x94):
         return buffer[at + 1 : after]
-    if width < 0 or code == 0x45:
-        raise DecodeError("a map's key is a list, map or array, or describes one", at)
     if width == 0:
         return _CONSTANTS[code]
     return int.from_bytes(buffer[at + 1 : after], signed=code in _SIGNED)
@@ -408,17 +417,26 @@ def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> 
 
 def _described(buffer: bytes, at: int, depth: int) -> int:
     _check_depth(at, depth)
-    descriptor, _ = descriptor_code(buffer, at)
+    descriptor, value = descriptor_code(buffer, at)
+    if descriptor is None:
+        problem = f"a value described by {type_name(buffer[at])} is given, which not every client decodes"
+        raise Uncommon(f"{problem}: describe it by a symbol or an ulong", at)
     if _is_amqps_own(descriptor):
         raise Uncommon("a value is described as one of AMQP's own types: describe it as one of yours", at)
-    return check_values(buffer, at, 2, depth + 1)
+    if isinstance(descriptor, bytes) and descriptor in NO_DESCRIPTORS:
+        problem = f"a value described by {descriptor.decode()} is given, which not every client decodes"
+        raise Uncommon(f"{problem}: give the symbol a domain, as in example.com:name", at)
+    check_values(buffer, at, 1, depth + 1)
+    if buffer[value] == 0x00:
+        raise Uncommon("a described value is described again, which not every client decodes: describe it once", value)
+    return check_values(buffer, value, 1, depth + 1)
 
 
-def _is_amqps_own(descriptor: int | bytes | None) -> bool:
+def _is_amqps_own(descriptor: int | bytes) -> bool:
     """Clients read the value as that type. Numbers below 2^32 are of its domain (part 1, section 1.5)."""
     if isinstance(descriptor, bytes):
         return descriptor.startswith(b"amqp:")
-    return descriptor is not None and descriptor < 1 << 32
+    return descriptor < 1 << 32
 
 
 _Check = Callable[[bytes, int, int], int]
