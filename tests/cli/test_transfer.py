@@ -285,6 +285,7 @@ def test_what_is_no_event_or_refused_goes_to_quarantine_with_its_place(headwater
     ]
     Path("e.ndjson").write_text("\n".join(lines))
     for counts in ((2, 0), (0, 2)):
+        Path("bad.ndjson").unlink(missing_ok=True)
         done = headwater("import", "e.ndjson", "orders", "--quarantine", "bad.ndjson", "--batch", "2", "--json")
         assert done.code == 0, done.err
         found = json.loads(done.out)

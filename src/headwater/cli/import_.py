@@ -18,6 +18,7 @@ import click
 from ..core.errors import DuplicateEventId, InvalidInput
 from ..core.event import Event
 from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
+from ..formats.files.new_file import check_place, new_file
 from ..formats.files.tabular import TableMapping
 from ..formats.settings.path_argument import LocalPath
 from .import_rows import Opened, Quarantine, Row, opened_file, rows_of
@@ -77,9 +78,11 @@ def import_(
     from ..client import append_all
     from ..client.bulk import BATCHES_AHEAD
 
+    if quarantine is not None:
+        check_place(quarantine)
     target = server.create(log) if create and log not in server.logs() else server.log(log)
     started = time.perf_counter()
-    with opened_file(file) as opened, quarantine.open("wb") if quarantine else nullcontext() as kept:
+    with opened_file(file) as opened, new_file(quarantine) if quarantine else nullcontext() as kept:
         format = format or guess_format(file.name, opened.peek(BEGINNING_BYTES)[:BEGINNING_BYTES])
         mapping = TableMapping(source or file.name.removesuffix(".gz"), tags=_tag_columns(tags), **columns)
         rows = rows_of(opened, format, mapping)
