@@ -64,6 +64,21 @@ def test_a_packed_table_is_sorted_by_time_if_asked(headwater, log: RemoteLog) ->
     assert next(log.read()).source == "cases.csv"
 
 
+def test_any_time_that_a_log_takes_is_sorted_and_equal_times_stay_as_they_stand(headwater, log: RemoteLog) -> None:
+    times = {
+        "leap": "2016-12-31T23:59:60Z",
+        "before": "2016-12-31T23:59:59Z",
+        "lower": "2017-06-01t00:00:00z",
+        "same": "2017-06-01T02:00:00+02:00",
+        "after": "2017-01-01T00:00:01Z",
+        "last": "2017-06-02T00:00:00.1234567Z",
+    }
+    lines = [json.dumps({"type": name, "attributes": {"time": time}}) for name, time in times.items()]
+    Path("e.ndjson").write_text("\n".join(lines))
+    assert imported(headwater, "e.ndjson", "orders", "--sort") == (6, 0)
+    assert [event.type for event in log.read()] == ["before", "leap", "after", "lower", "same", "last"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "count"),
     [

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..core.attribute_rules import time_order
 from ..core.errors import DuplicateEventId, InvalidInput
 from ..core.event import Event
 from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
@@ -108,14 +109,8 @@ def _tag_columns(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pair(tag, "--tag") if "=" in tag else (tag, tag) for tag in tags)
 
 
-def _moment(row: Row) -> tuple[bool, float]:
-    from datetime import datetime
-
-    time = row.found.attributes.get("time") if isinstance(row.found, Event) else None
-    try:
-        return (True, datetime.fromisoformat(time).timestamp()) if time else (False, 0.0)
-    except ValueError:
-        return (False, 0.0)
+def _moment(row: Row) -> tuple[int, str]:
+    return time_order(row.found.attributes.get("time", "") if isinstance(row.found, Event) else "")
 
 
 @contextmanager
