@@ -79,6 +79,25 @@ def test_any_time_that_a_log_takes_is_sorted_and_equal_times_stay_as_they_stand(
     assert [event.type for event in log.read()] == ["before", "leap", "after", "lower", "same", "last"]
 
 
+TIMES = ["2016-12-31T23:59:59Z", "2016-12-31T23:59:60Z", "2017-06-01t00:00:00z", "9999-12-31T23:59:59-05:00"]
+OCEL_OF_TIMES = [{"id": str(n), "type": "A", "time": time} for n, time in reversed(list(enumerate(TIMES)))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("e.ndjson", "\n".join(json.dumps({"type": "A", "attributes": {"time": time}}) for time in TIMES)),
+        ("e.csv", "\n".join(["type,time", *(f"A,{time}" for time in TIMES)])),
+        ("e.jsonocel", json.dumps({"eventTypes": [], "events": OCEL_OF_TIMES})),
+    ],
+)
+def test_every_format_takes_the_times_that_a_log_takes(headwater, log: RemoteLog, name: str, content: str) -> None:
+    Path(name).write_text(content)
+    assert imported(headwater, name, "orders") == (4, 0)
+    taken = [event.attributes["time"] for event in log.read()]
+    assert [time.upper() for time in taken] == [time.upper() for time in TIMES]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "count"),
     [
