@@ -134,6 +134,22 @@ def test_export_keeps_a_file_that_came_meanwhile(headwater, log: RemoteLog, monk
     assert [path.read_text() for path in Path().iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("name", ["e.ndjson", "./e.ndjson", "soft.ndjson", "hard.ndjson", "notes.txt", "dangling"])
+def test_a_quarantine_is_no_file_that_is_there(headwater, log: RemoteLog, name: str) -> None:
+    Path("e.ndjson").write_text('{"type":"A"}\n{"type":""}\n')
+    Path("soft.ndjson").symlink_to("e.ndjson")
+    Path("hard.ndjson").hardlink_to("e.ndjson")
+    Path("notes.txt").write_text("mine")
+    Path("dangling").symlink_to("nothing")
+    before = {path.name: os.readlink(path) if path.is_symlink() else path.read_text() for path in Path().iterdir()}
+    outcome = headwater("import", "e.ndjson", "new", "--create", "--quarantine", name)
+    assert outcome.code == REFUSED
+    assert f"{Path(name)}: the file is there already; give another name, or move it away" in outcome.err
+    after = {path.name: os.readlink(path) if path.is_symlink() else path.read_text() for path in Path().iterdir()}
+    assert before == after
+    assert headwater("logs", "show", "new").code == REFUSED
+
+
 def test_a_path_that_begins_with_file_and_a_colon_is_no_uri_for_sqlite(headwater, log: RemoteLog) -> None:
     Engine("data").close()
     assert headwater("backup", "file:copy", "--data", "data").code == 0

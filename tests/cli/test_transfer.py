@@ -64,6 +64,40 @@ def test_a_packed_table_is_sorted_by_time_if_asked(headwater, log: RemoteLog) ->
     assert next(log.read()).source == "cases.csv"
 
 
+def test_any_time_that_a_log_takes_is_sorted_and_equal_times_stay_as_they_stand(headwater, log: RemoteLog) -> None:
+    times = {
+        "leap": "2016-12-31T23:59:60Z",
+        "before": "2016-12-31T23:59:59Z",
+        "lower": "2017-06-01t00:00:00z",
+        "same": "2017-06-01T02:00:00+02:00",
+        "after": "2017-01-01T00:00:01Z",
+        "last": "2017-06-02T00:00:00.1234567Z",
+    }
+    lines = [json.dumps({"type": name, "attributes": {"time": time}}) for name, time in times.items()]
+    Path("e.ndjson").write_text("\n".join(lines))
+    assert imported(headwater, "e.ndjson", "orders", "--sort") == (6, 0)
+    assert [event.type for event in log.read()] == ["before", "leap", "after", "lower", "same", "last"]
+
+
+TIMES = ["2016-12-31T23:59:59Z", "2016-12-31T23:59:60Z", "2017-06-01t00:00:00z", "9999-12-31T23:59:59-05:00"]
+OCEL_OF_TIMES = [{"id": str(n), "type": "A", "time": time} for n, time in reversed(list(enumerate(TIMES)))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("e.ndjson", "\n".join(json.dumps({"type": "A", "attributes": {"time": time}}) for time in TIMES)),
+        ("e.csv", "\n".join(["type,time", *(f"A,{time}" for time in TIMES)])),
+        ("e.jsonocel", json.dumps({"eventTypes": [], "events": OCEL_OF_TIMES})),
+    ],
+)
+def test_every_format_takes_the_times_that_a_log_takes(headwater, log: RemoteLog, name: str, content: str) -> None:
+    Path(name).write_text(content)
+    assert imported(headwater, name, "orders") == (4, 0)
+    taken = [event.attributes["time"] for event in log.read()]
+    assert [time.upper() for time in taken] == [time.upper() for time in TIMES]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "count"),
     [
@@ -73,6 +107,12 @@ def test_a_packed_table_is_sorted_by_time_if_asked(headwater, log: RemoteLog) ->
         ("lines.json", json.dumps(CLOUDEVENT).encode() + b"\n", 1),
         ("batch.json", json.dumps([CLOUDEVENT]).encode(), 1),
         ("table.txt", b"\xef\xbb\xbftype;x\nA;1\n", 1),
+        ("bom.ndjson", b'\xef\xbb\xbf{"type":"A"}\n{"type":"B"}\n', 2),
+        ("bom.cloudevents", b"\xef\xbb\xbf" + json.dumps(CLOUDEVENT).encode(), 1),
+        ("bom.json", b"\xef\xbb\xbf" + json.dumps([CLOUDEVENT, CLOUDEVENT | {"id": "2"}]).encode(), 2),
+        ("bom.jsonocel", b"\xef\xbb\xbf" + json.dumps(OCEL).encode(), 3),
+        ("a.ndjson", b'{"type":"A","data":{"specversion":"1.0","type":"x"}}', 1),
+        ("b.ndjson", b'{"id":"1","data":{"eventTypes":[],"a":"\\"ocel:events\\":{}"},"type":"A"}', 1),
     ],
 )
 def test_the_format_is_guessed(headwater, log: RemoteLog, name: str, content: bytes, count: int) -> None:
@@ -93,10 +133,10 @@ def test_the_log_is_created_if_asked(headwater) -> None:
     [
         ("bad.csv", b"type,time\nA,soon\n", "bad.csv: line 2: a time as ISO 8601"),
         ("bad.csv", b"a,b\n1,2\n", "bad.csv: line 1: no column of event types was found"),
-        ("bad.csv", b"type,x\nA,\xff\n", "bad.csv: it is not UTF-8"),
+        ("bad.csv", b"type,x\nA,\xff\n", "bad.csv: line 2: it is not UTF-8: byte 0xff"),
         ("bad.csv.gz", b"no gzip", "bad.csv.gz: the gzip file is truncated or damaged"),
         ("bad.csv.gz", gzip.compress(TABLE.encode())[:-20], "bad.csv.gz: the gzip file is truncated or damaged"),
-        ("bad.ndjson", b'{"type":"A"}\n{"type":""}\n', "bad.ndjson: events[1].type: a type has 1 to 200 characters"),
+        ("bad.ndjson", b'{"type":"A"}\n{"type":""}\n', "bad.ndjson: line 2: type: a type has 1 to 200 characters"),
         ("bad.ndjson", b'{"type":"A"}\n{"typ":""}\n', "bad.ndjson: line 2: "),
         ("bad.json", b'[{"specversion":"1.0"}]', "bad.json: [0]: id: a CloudEvent must have this attribute"),
         ("bad.json", b'{"specversion":"1.0"}', "bad.json: line 1: id: a CloudEvent must have this attribute"),
@@ -104,7 +144,7 @@ def test_the_log_is_created_if_asked(headwater) -> None:
         (
             "bad.ndjson",
             b'{"type":"A","id":"1"}\n{"type":"B","id":"1"}\n',
-            "bad.ndjson: events[1]: id '1' is twice in the file, which is a different one",
+            "bad.ndjson: line 2: id '1' is that of event 1, which is a different one",
         ),
         ("deep.ndjson", b'{"type":"A","data":%b}' % (b"[" * 3000), "line 1: data: the JSON is nested too deeply"),
         ("compact.csv", b"type,time\nA,20240310023000\n", "line 2: '20240310023000' may be meant as YYYYMMDDhhmmss"),
@@ -285,6 +325,7 @@ def test_what_is_no_event_or_refused_goes_to_quarantine_with_its_place(headwater
     ]
     Path("e.ndjson").write_text("\n".join(lines))
     for counts in ((2, 0), (0, 2)):
+        Path("bad.ndjson").unlink(missing_ok=True)
         done = headwater("import", "e.ndjson", "orders", "--quarantine", "bad.ndjson", "--batch", "2", "--json")
         assert done.code == 0, done.err
         found = json.loads(done.out)
@@ -293,6 +334,69 @@ def test_what_is_no_event_or_refused_goes_to_quarantine_with_its_place(headwater
         assert sorted((each["place"], each["reason"].partition(":")[0]) for each in kept) == [
             ("line 3", "Input data was truncated"), ("line 4", "type"), ("line 6", "tags[0]")]  # fmt: skip
         assert [each["raw"] for each in kept if each["place"] == "line 3"] == ["{"]
+    assert [event.type for event in log.read()] == ["A", "B"]
+
+
+@pytest.mark.parametrize("batch", ["1", "2", "1000"])
+@pytest.mark.parametrize("more", [(), ("--quarantine", "bad.ndjson")])
+def test_an_event_that_is_twice_in_a_file_is_stored_once_in_whatever_batches(
+    headwater, log: RemoteLog, batch: str, more: tuple[str, ...]
+) -> None:
+    lines = ['{"type":"A","id":"1"}', '{"type":"A","id":"1"}', '{"type":"B","id":"2"}', '{"type":"A","id":"1"}']
+    Path("e.ndjson").write_text("\n".join(lines))
+    assert imported(headwater, "e.ndjson", "orders", "--batch", batch, *more) == (2, 2)
+    Path("other.ndjson").write_text("\n".join(['{"type":"C","id":"3"}', *lines, '{"type":"D","id":"2"}', lines[0]]))
+    done = headwater("import", "other.ndjson", "orders", "--batch", batch)
+    assert done.code == REFUSED
+    assert "other.ndjson: line 6: id '2' is that of event 2, which is a different one" in done.err
+    assert [event.type for event in log.read()] == ["A", "B", "C"]
+
+
+ROWS = "".join(f"a{n},1\n" for n in range(3000))
+
+
+@pytest.mark.parametrize(("row", "reason"), [
+    (b'b,"2"3\n', "',' expected after '\"'"), (b"b,\xe9\n", "it is not UTF-8: byte 0xe9"),
+    (b"b\n", "2 cells are expected, 1 given"),
+])  # fmt: skip
+def test_a_bad_row_of_a_table_costs_itself_alone(headwater, log: RemoteLog, row: bytes, reason: str) -> None:
+    Path("e.csv").write_bytes(b"type,x\n" + ROWS.encode() + row + b"c,4\n")
+    done = headwater("import", "e.csv", "orders", "--quarantine", "bad.ndjson")
+    assert (done.code, log.head()) == (0, 3001), done.err
+    [kept] = map(json.loads, Path("bad.ndjson").read_text().splitlines())
+    assert (kept["place"], kept["reason"]) == ("line 3002", reason)
+    assert kept["raw"] == row.decode(errors="backslashreplace").rstrip()
+    done = headwater("import", "e.csv", "again", "--create")
+    assert done.code == REFUSED
+    assert done.out.startswith("3,000 events: 3,000 appended") and f"e.csv: line 3002: {reason}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("e.csv", b"type,x\n" + ROWS.encode() + b'b,"2\nc,4\n', "line 3002: unexpected end of data: a quote is"),
+        ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode())[:-8], "the gzip file is truncated or damaged"),
+        ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode())[:-8] + bytes(8), "the gzip file is truncated or"),
+        ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode()) + b"more", "the gzip file is truncated or damaged"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", [(), ("--quarantine", "bad.ndjson")])
+def test_all_before_what_cannot_be_read_is_stored_and_counted(
+    headwater, log: RemoteLog, name: str, content: bytes, message: str, more: tuple[str, ...]
+) -> None:
+    Path(name).write_bytes(content)
+    done = headwater("import", name, "orders", *more)
+    assert (done.code, log.head()) == (REFUSED, 3000)
+    assert done.out.startswith("3,000 events: 3,000 appended")
+    assert f"{name}: {message}" in done.err
+    assert Path("bad.ndjson").exists() == bool(more)
+
+
+def test_what_comes_before_a_refused_event_is_stored(headwater, log: RemoteLog) -> None:
+    Path("e.ndjson").write_text('{"type":"A"}\n\n{"type":"B"}\n{"type":"C","attributes":{"time":"now"}}\n{"type":"D"}')
+    done = headwater("import", "e.ndjson", "orders")
+    assert done.code == REFUSED
+    assert "e.ndjson: line 4: attributes.time: a time of RFC 3339 is expected, 'now' given" in done.err
     assert [event.type for event in log.read()] == ["A", "B"]
 
 

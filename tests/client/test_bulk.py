@@ -69,4 +69,16 @@ def test_an_invalid_event_is_refused_with_its_place_and_nothing_after_it_goes_in
     events[42] = events[42]._replace(type="")
     with pytest.raises(InvalidEvent, match=r"^events\[42\]\.type: a type has 1 to 200 characters, 0 given"):
         append_all(log, events, batch_events=10)
-    assert log.head() == 40
+    assert log.head() == 42
+
+
+@pytest.mark.parametrize("batch_events", [1, 3, 100])
+def test_an_event_that_comes_twice_is_stored_once(batch_events: int) -> None:
+    log = MemoryLog()
+    events = numbered(10)
+    progress = append_all(log, [*events, events[3], *events, Event("A")], batch_events=batch_events)
+    assert (progress.appended, progress.stored, log.head()) == (11, 11, 11)
+    other = events[5]._replace(data=b"other")
+    with pytest.raises(DuplicateEventId, match=r"events\[4\]: id '5' is stored as event 6"):
+        append_all(log, [Event("B", id="b"), *events[5:7], events[5], other, Event("C")], batch_events=batch_events)
+    assert ids(log)[11:] == ["b"]

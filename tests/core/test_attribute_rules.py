@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.core.attribute_rules import RULES, check_time
+from headwater.core.attribute_rules import RULES, check_time, time_order
 from headwater.core.errors import InvalidInput
 from headwater.core.event import Event
 from headwater.core.limits import check_append, plain_bytes
@@ -105,3 +105,26 @@ def test_other_attributes_are_any_text() -> None:
 
 def test_a_content_type_that_is_no_media_type_is_kept() -> None:
     assert attempt("datacontenttype", "json, more or less") is None
+
+
+IN_ORDER = [
+    ["now", "", "2020-02-30T00:00:00Z"],
+    ["0001-01-01T00:00:00+23:59"],
+    ["2016-12-31t23:59:58.1234567891z", "2016-12-31T23:59:58.12345678910Z"],
+    ["2016-12-31T23:59:59Z", "2017-01-01T05:29:59.000+05:30"],
+    ["2016-12-31T23:59:59.5Z", "2016-12-31T18:59:59.50-05:00"],
+    ["2016-12-31T23:59:60Z", "2016-12-31t18:59:60-05:00"],
+    ["2016-12-31T23:59:60.25Z"],
+    ["2017-01-01T00:00:00Z"],
+    ["2017-01-01T00:00:00.1Z"],
+    ["2017-01-01T00:00:00.12Z"],
+    ["9999-12-31T23:59:59-23:59"],
+]
+"""Texts of the same moment are in one list."""
+
+
+def test_times_are_ordered_as_they_were() -> None:
+    groups = [{time_order(text) for text in moment} for moment in IN_ORDER]
+    assert [len(keys) for keys in groups] == [1] * len(IN_ORDER)
+    keys = [key for group in groups for key in group]
+    assert keys == sorted(set(keys))

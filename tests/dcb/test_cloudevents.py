@@ -61,7 +61,8 @@ def test_repeated_cloudevent_is_recognised(client):
 @pytest.mark.parametrize(("change", "path"), [
     ({"specversion": "0.3"}, "specversion"), ({"id": ""}, "id"), ({"id": None}, "id"), ({"type": ""}, "type"),
     ({"time": "yesterday"}, "time"), ({"subject": ""}, "subject"), ({"extra": 1.5}, "extra"), ({"extra": {}}, "extra"),
-    ({"tags": "a:1,,b"}, "tags"), ({"data_base64": "AA=="}, "data_base64"),
+    ({"tags": "a:1,,b"}, "tags"), ({"tags": "x,a%FFb"}, "tags"), ({"tags": "%E4"}, "tags"),
+    ({"data_base64": "AA=="}, "data_base64"),
     ({"partitionkey": "k" * 513}, "partitionkey"), ({"type": "t" * 201}, "type"),
 ])  # fmt: skip
 def test_bad_cloudevent_is_refused_with_its_path(client, change, path):
@@ -76,6 +77,7 @@ def test_bad_binary_cloudevent_is_refused_by_its_header(client):
     headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
     for change, parameter in (
         ({"ce-time": "now"}, "ce-time"), ({"ce-tags": "a%0Ab"}, "ce-tags"), ({"ce-subject": "%FF"}, "ce-subject"),
+        ({"ce-tags": "a%25FFb"}, "ce-tags"),
         ({"ce-specversion": "2"}, "ce-specversion"),
     ):  # fmt: skip
         answer = client.post("/logs/courses/events", b"", headers=headers | change)

@@ -112,6 +112,12 @@ def test_tags_are_escaped_only_where_that_takes_it():
     assert ce.encode_tags([" a, b", "100%", "\uffff\U0010fffe"]) == "%20a%2C b,100%25,%EF%BF%BF%F4%8F%BF%BE"
 
 
+@pytest.mark.parametrize("tag", ["a%FFb", "a%FEb", "%E4", "%C3,%BC"])
+def test_a_tag_that_percent_decodes_to_no_utf8_is_refused(tag):
+    with pytest.raises(InvalidEvent, match=r"tags: '.*' does not percent-decode to UTF-8"):
+        ce.decode_tags(f"x:1,{tag}")
+
+
 def test_white_space_after_a_comma_is_no_part_of_a_tag():
     assert ce.decode_tags("a:1, b:2,\t c ,%20d") == ("a:1", "b:2", "c ", " d")
 

@@ -48,6 +48,9 @@ def test_a_derived_id_is_that_of_source_position_and_content() -> None:
         ("2011-10-11 13:45:40.276000+02:00", "2011-10-11T13:45:40.276000+02:00"),
         ("2019-05-20T12:26:57.000Z", "2019-05-20T12:26:57Z"),
         ("2013-01-01", "2013-01-01T00:00:00Z"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:60Z"),
+        ("2017-01-01T05:29:60.25+05:30", "2017-01-01T05:29:60.25+05:30"),
+        ("2017-06-01t00:00:00z", "2017-06-01t00:00:00z"),
         ("1357020000", "2013-01-01T06:00:00Z"),
         ("1357020000000", "2013-01-01T06:00:00Z"),
     ],
@@ -60,10 +63,12 @@ def test_a_format_reads_times_of_any_kind() -> None:
     assert rfc3339("31.12.2013 23:59", "%d.%m.%Y %H:%M") == "2013-12-31T23:59:00Z"
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "99999999999999999"])
+@pytest.mark.parametrize("text", ["yesterday", "", "99999999999999999", "2016-12-30T23:59:60Z"])
 def test_a_time_that_cannot_be_read_is_an_error_that_shows_it(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"is expected, .* given"):
         rfc3339(text)
+    with pytest.raises(InvalidInput, match=r"a time as '%Y' is expected, .* given"):
+        rfc3339("2016-12-31T23:59:60Z", "%Y")
 
 
 def test_14_digits_are_a_time_only_with_a_format() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from ..core.query import Query
 from ..formats.envelope import encode_event
 from ..formats.files.cloudevent_lines import exported_line
 from ..formats.files.csv_rows import COLUMNS, row_of
+from ..formats.files.new_file import check_place, new_file
 from ..formats.settings.path_argument import LocalPath
 from . import output
 
@@ -72,7 +71,8 @@ def export(
     one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
     """
     output.check_bounds(bounds)
-    _check_place(file, overwrite)
+    if str(file) != STDOUT:
+        check_place(file, overwrite=overwrite)
     format = format or _format_of(file)
     started = time.perf_counter()
     reading = server.log(log).read(query, **bounds)
@@ -138,36 +138,19 @@ def _format_of(file: Path) -> str:
     return FORMATS[ending]
 
 
-def _check_place(file: Path, overwrite: bool) -> None:
-    """Raises InvalidInput for a name under which something is that the export must not replace."""
-    if str(file) == STDOUT or not os.path.lexists(file):
-        return
-    if not overwrite:
-        raise InvalidInput("the file is there already; give another name, or --overwrite to replace it", str(file))
-    if file.exists() and not file.is_file():
-        raise InvalidInput("only a file is replaced, this is a device, pipe or socket; - is standard output", str(file))
-
-
 @contextmanager
 def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """The file to write. It gets its name at the end, so that no reader takes half a file for a whole one; until then
-    it has a name that no other export of this file has."""
+    """The file to write, packed on the way where its name says so; or standard output."""
     if str(file) == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as raw:
-            if file.name.endswith(".gz"):
-                with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
-                    yield packed  # type: ignore[misc]
-            else:
-                yield raw
-        _check_place(file, overwrite)  # it may have come meanwhile
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)
+    with new_file(file, overwrite=overwrite) as raw:
+        if file.name.endswith(".gz"):
+            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
+                yield packed  # type: ignore[misc]
+        else:
+            yield raw
 
 
 @contextmanager

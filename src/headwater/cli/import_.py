@@ -6,6 +6,7 @@ recognises what it has (docs/guides/import.md).
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..core.attribute_rules import time_order
 from ..core.errors import DuplicateEventId, InvalidInput
 from ..core.event import Event
 from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
+from ..formats.files.new_file import check_place, new_file
 from ..formats.files.tabular import TableMapping
 from ..formats.settings.path_argument import LocalPath
 from .import_rows import Opened, Quarantine, Row, opened_file, rows_of
@@ -25,6 +28,9 @@ from .output import console, counted, examples, json_option, pair, server_option
 
 if TYPE_CHECKING:
     from ..client import BulkProgress, Server
+
+
+_EVENT_INDEX = re.compile(r"events\[(\d+)\]\.?")
 
 
 @click.command(
@@ -77,42 +83,44 @@ def import_(
     from ..client import append_all
     from ..client.bulk import BATCHES_AHEAD
 
+    if quarantine is not None:
+        check_place(quarantine)
     target = server.create(log) if create and log not in server.logs() else server.log(log)
     started = time.perf_counter()
-    with opened_file(file) as opened, quarantine.open("wb") if quarantine else nullcontext() as kept:
+    with opened_file(file) as opened:
         format = format or guess_format(file.name, opened.peek(BEGINNING_BYTES)[:BEGINNING_BYTES])
         mapping = TableMapping(source or file.name.removesuffix(".gz"), tags=_tag_columns(tags), **columns)
         rows = rows_of(opened, format, mapping)
         if is_sorted:
-            rows = iter(sorted(rows, key=_moment))
-        put = Quarantine(kept, (BATCHES_AHEAD + 3) * batch)
-        try:
-            with _progress_bar(f"{file.name} ({format})", opened) as show:
-                done = append_all(
-                    target,
-                    put.events(rows),
-                    partition=partition,
-                    batch_events=batch,
-                    on_progress=show,
-                    on_refused=put.refused if quarantine else None,
-                )
-        except (InvalidInput, DuplicateEventId) as error:
-            raise _in_the_file(error, file) from None
-    _show_import(done, put.rows, quarantine, time.perf_counter() - started, as_json)
+            rows = _by_time(rows)
+        with new_file(quarantine) if quarantine else nullcontext() as kept:
+            put = Quarantine(kept, (BATCHES_AHEAD + 3) * batch)
+            try:
+                with _progress_bar(f"{file.name} ({format})", opened) as show:
+                    done = append_all(
+                        target,
+                        put.events(rows),
+                        partition=partition,
+                        batch_events=batch,
+                        on_progress=show,
+                        on_refused=put.refused if quarantine else None,
+                    )
+            except (InvalidInput, DuplicateEventId) as error:
+                raise _in_the_file(error, file, put) from None
+        _show_import(done, put.rows, quarantine, time.perf_counter() - started, as_json)
+        if put.failure is not None:
+            raise _in_the_file(put.failure, file, put) if isinstance(put.failure, InvalidInput) else put.failure
 
 
 def _tag_columns(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pair(tag, "--tag") if "=" in tag else (tag, tag) for tag in tags)
 
 
-def _moment(row: Row) -> tuple[bool, float]:
-    from datetime import datetime
+def _by_time(rows: Iterable[Row]) -> Iterator[Row]:
+    def moment(row: Row) -> tuple[int, str]:
+        return time_order(row.found.attributes.get("time", "") if isinstance(row.found, Event) else "")
 
-    time = row.found.attributes.get("time") if isinstance(row.found, Event) else None
-    try:
-        return (True, datetime.fromisoformat(time).timestamp()) if time else (False, 0.0)
-    except ValueError:
-        return (False, 0.0)
+    yield from sorted(rows, key=moment)
 
 
 @contextmanager
@@ -137,13 +145,15 @@ def _progress_bar(what: str, opened: Opened) -> Iterator[Any]:
         yield show
 
 
-def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path) -> InvalidInput:
+def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path, put: Quarantine) -> InvalidInput:
     """The error with the place in the file, so that the culprit can be found."""
-    if isinstance(error, InvalidInput):
+    if isinstance(error, DuplicateEventId):
+        problem = f"id {error.id!r} is that of event {error.sequence_number}, which is a different one"
+        return InvalidInput(problem, f"{file}: {put.place(error.index)}")
+    if (found := _EVENT_INDEX.match(error.where)) is None:
         return InvalidInput(str(error), str(file))
-    stored = "twice in the file" if error.sequence_number is None else f"that of event {error.sequence_number}"
-    problem = f"id {error.id!r} is {stored}, which is a different one"
-    return InvalidInput(problem, f"{file}: events[{error.index}]")
+    error.move(error.where[found.end() :])
+    return InvalidInput(str(error), f"{file}: {put.place(int(found[1]))}")
 
 
 def _show_import(done: BulkProgress, kept: int, quarantine: Path | None, seconds: float, as_json: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -49,22 +51,31 @@ class Quarantine:
         self._count = 0
         self.rows = 0
         """How many are in it."""
+        self.failure: Exception | None = None
+        """Why the rest of the rows could not be read."""
 
     def events(self, rows: Iterable[Row]) -> Iterator[Event]:
-        """The events among the rows. Without a file, raises InvalidInput for a row that is none."""
-        for place, raw, found in rows:
-            if isinstance(found, Event):
-                self._recent.append(place)
-                self._count += 1
-                yield found
-            elif self._file is None:
-                raise InvalidInput(str(found), place)
-            else:
-                self._put(place, raw.decode(errors="backslashreplace").rstrip("\r\n"), found)
+        """The events among the rows, up to what cannot be read; without a file, up to a row that is no event."""
+        try:
+            for place, raw, found in rows:
+                if isinstance(found, Event):
+                    self._recent.append(place)
+                    self._count += 1
+                    yield found
+                elif self._file is None:
+                    raise InvalidInput(str(found), place)
+                else:
+                    self._put(place, raw.decode(errors="backslashreplace").rstrip("\r\n"), found)
+        except Exception as error:
+            self.failure = error  # what came before it goes into the log first
 
     def refused(self, index: int, event: Event, error: InvalidInput) -> None:
         """The event of that place among all is refused. May be called from another thread, for recent ones."""
-        self._put(self._recent[index - self._count], msgspec.json.encode(event_json(*event)).decode(), error)
+        self._put(self.place(index), msgspec.json.encode(event_json(*event)).decode(), error)
+
+    def place(self, index: int) -> str:
+        """Where a recent event is in the file."""
+        return self._recent[index - self._count]
 
     def _put(self, place: str, raw: str, error: InvalidInput) -> None:
         assert self._file is not None
@@ -81,8 +92,9 @@ class Opened:
         self.text: io.TextIOWrapper | None = None
 
     def lines(self) -> Iterable[str]:
-        """The lines of a text; kept here, because the wrapper closes the file when it is collected."""
-        self.text = io.TextIOWrapper(self.unpacked, "utf-8-sig", newline="")
+        """The lines of a text, with bytes that are no UTF-8 as surrogates; kept here, because the wrapper closes the
+        file when it is collected."""
+        self.text = io.TextIOWrapper(self.unpacked, errors="surrogateescape", encoding="utf-8", newline="")
         return self.text
 
     def peek(self, count: int) -> bytes:
@@ -90,19 +102,50 @@ class Opened:
         return self.unpacked.peek(count)
 
 
+_DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzip file, unpacked. All that comes before damage can be read; the damage is raised then."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._packed = gzip.GzipFile(fileobj=raw)
+        self._damage: Exception | None = None
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """Fill the buffer as far as there is something. Raises what gzip and zlib raise of a damaged file."""
+        count = 0
+        while count < len(into) and self._damage is None:
+            try:
+                if not (piece := self._packed.read1(len(into) - count)):
+                    return count
+            except _DAMAGE as error:
+                self._damage = error
+            else:
+                into[count : count + len(piece)] = piece
+                count += len(piece)
+        if not count and self._damage is not None:
+            raise self._damage
+        return count
+
+
 @contextmanager
 def opened_file(file: Path) -> Iterator[Opened]:
-    """The file, unpacked. Raises InvalidInput around reading, where it is no gzip file or no UTF-8."""
+    """The file, unpacked, and after a byte order mark. Raises InvalidInput around reading, where it is no gzip file."""
     with file.open("rb") as raw:
         is_packed = file.name.endswith(".gz")
-        unpacked: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
+        unpacked: Any = _Unpacked(raw) if is_packed else raw
         buffered = io.BufferedReader(unpacked, BEGINNING_BYTES)
         try:
+            if buffered.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                buffered.read(len(BOM_UTF8))
             yield Opened(raw, buffered, file.stat().st_size, is_packed=is_packed)
-        except (gzip.BadGzipFile, EOFError) as error:
+        except _DAMAGE as error:
             raise InvalidInput(f"the gzip file is truncated or damaged: {error}", str(file)) from None
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"it is not UTF-8: {error.reason} at byte {error.start}", str(file)) from None
 
 
 def rows_of(opened: Opened, format: str, mapping: TableMapping) -> Iterator[Row]:
@@ -144,8 +187,8 @@ def _found(event_of: Callable[..., Event], *given: object) -> Event | InvalidInp
 
 
 def _table(opened: Opened, mapping: TableMapping) -> Iterator[Row]:
-    for line, cells, found in table_rows(opened.lines(), mapping):
-        yield Row(f"line {line}", msgspec.json.encode(cells), found)
+    for line, text, found in table_rows(opened.lines(), mapping):
+        yield Row(f"line {line}", text.encode(errors="surrogateescape"), found)
 
 
 def _ocel(opened: Opened, source: str) -> Iterator[Row]:

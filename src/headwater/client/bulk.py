@@ -56,10 +56,11 @@ def append_all(
 
     Running it again with the same events adds nothing, and goes on where an interrupted run ended: a batch that is in
     the log already is recognised. Where only a part of it is - the source grew, or the batches were of another size -
-    it is appended in ever smaller pieces. `on_refused` gets each event that breaks a rule, with its place in all of
-    `events`, from another thread; the others are appended without it.
+    it is appended in ever smaller pieces. An event that comes twice is stored once, in whatever batches. `on_refused`
+    gets each event that breaks a rule, with its place in all of `events`, from another thread; the others are appended
+    without it.
 
-    Raises as `EventLog.append`, with the event's place in all of `events`.
+    Raises as `EventLog.append`, with the event's place in all of `events`; the events before it are appended.
     """
     progress = BulkProgress()
     sending = _Sending(log, partition, on_refused)
@@ -134,13 +135,19 @@ class _Sending:
             count = len(batch)
             return _Piece(0, count, result.last) if result.was_stored else _Piece(count, 0, result.last)
         except DuplicateEventId as error:
-            if error.sequence_number is None or len(batch) == 1:  # the events repeat an id, or it is another event's
-                raise DuplicateEventId(error.id, error.source, error.sequence_number, places[error.index]) from None
+            if error.sequence_number is None:
+                return self._repeated(batch, places, error.index)
+            if len(batch) == 1:
+                raise DuplicateEventId(error.id, error.source, error.sequence_number, places[0]) from None
         except InvalidInput as error:
             found = _EVENT_INDEX.match(error.where)
-            if found is not None and self._on_refused is not None:
-                return self._without(batch, places, int(found[1]), error)
-            error.move(_EVENT_INDEX.sub(lambda found: f"events[{places[int(found[1])]}]", error.where))
+            if found is None:
+                raise
+            index = int(found[1])
+            if self._on_refused is not None:
+                return self._without(batch, places, index, error)
+            self._append(batch[:index], places[:index])
+            error.move(_EVENT_INDEX.sub(f"events[{places[index]}]", error.where, count=1))
             raise
         middle = len(batch) // 2
         first, second = self._append(batch[:middle], places[:middle]), self._append(batch[middle:], places[middle:])
@@ -151,6 +158,16 @@ class _Sending:
             first.refused + second.refused,
         )
 
+    def _repeated(self, batch: list[Event], places: Sequence[int], index: int) -> _Piece:
+        """Append a batch that has an id twice: of the same event one, of different events those before the second."""
+        seen: dict[tuple[str, str], Event] = {}
+        kept = [at for at, event in enumerate(batch) if _is_new(event, seen)]
+        if len(kept) < len(batch):
+            piece = self._append([batch[at] for at in kept], [places[at] for at in kept])
+            return piece._replace(stored=piece.stored + len(batch) - len(kept))
+        self._append(batch[:index], places[:index])
+        return self._append(batch[index:], places[index:])  # the log has its id now, and refuses it
+
     def _without(self, batch: list[Event], places: Sequence[int], index: int, error: InvalidInput) -> _Piece:
         """Append the others of a batch: those before the event break no rule, and go with those after it."""
         assert self._on_refused is not None
@@ -158,3 +175,12 @@ class _Sending:
         self._on_refused(places[index], batch[index], error)
         piece = self._append([*batch[:index], *batch[index + 1 :]], [*places[:index], *places[index + 1 :]])
         return piece._replace(refused=piece.refused + 1)
+
+
+def _is_new(event: Event, seen: dict[tuple[str, str], Event]) -> bool:
+    """Whether it is not the very event of its source and id that was seen, as a log compares them."""
+    first = seen.get((event.source, event.id)) if event.id else None
+    if first is None:
+        seen[event.source, event.id] = event
+        return True
+    return (first.type, first.data, set(first.tags)) != (event.type, event.data, set(event.tags))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date
 
 from .quoting import show
 
@@ -21,10 +21,11 @@ PLAIN_TIME = (
 """The usual form, of a day that each month has: an expression as Python and RE2 have it. It is surely taken."""
 _is_plain_time = re.compile(PLAIN_TIME, re.ASCII).fullmatch
 _TIME = re.compile(
-    rf"(?P<date>\d{{4}}-\d\d-\d\d)[Tt](?P<minute>{_CLOCK}):(?:[0-5]\d|(?P<leap>60))(?:\.\d+)?"
+    rf"(?P<date>\d{{4}}-\d\d-\d\d)[Tt](?P<minute>{_CLOCK}):(?P<second>[0-5]\d|60)(?P<fraction>\.\d+)?"
     rf"(?:[Zz]|(?P<sign>[+-])(?P<offset>{_CLOCK}))",
     re.ASCII,
 )
+_DAY_MINUTES = 24 * 60
 _PART = r"[!$&-.0-9;=@-Z_a-z~\x80-\U0010ffff]|%[0-9A-Fa-f]{2}"
 _URI_REFERENCE = re.compile(
     rf"(?:[A-Za-z][A-Za-z0-9+.-]*+:|(?!(?:{_PART})*+:))(?://(?:{_PART}|[:\[\]])*+)?(?:{_PART}|[:/])*+"
@@ -40,27 +41,42 @@ def check_time(text: str) -> str | None:
     return f"a time of RFC 3339 is expected, {show(text)} given"
 
 
+def time_order(text: str) -> tuple[int, str]:
+    """What orders times of RFC 3339 as they were: the minute in UTC, then the second with its fraction.
+
+    Equal moments have equal keys, however they are written; a text that is no such time comes before all that are.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None or not _exists(text):
+        return 0, ""
+    return _minute(found), f"{found['second']}{(found['fraction'] or '').rstrip('.0')}"
+
+
 def _exists(text: str) -> bool:
     found = _TIME.fullmatch(text)
     if found is None:
         return False
     try:
-        if found["leap"] is None:
-            return bool(date.fromisoformat(found["date"]))
-        after = _moment(found) + timedelta(minutes=1)
+        minute = _minute(found)
+        if found["second"] != "60":
+            return True
+        day, minute_of_day = divmod(minute + 1, _DAY_MINUTES)
+        return minute_of_day == 0 and day > 1 and date.fromordinal(day).day == 1
     except (ValueError, OverflowError):
         return False
-    return (after.day, after.hour, after.minute) == (1, 0, 0)
 
 
-def _moment(found: re.Match[str]) -> datetime:
-    """The minute, in UTC. Raises ValueError, OverflowError."""
-    local = datetime.fromisoformat(f"{found['date']}T{found['minute']}")
+def _minute(found: re.Match[str]) -> int:
+    """The minute in UTC; minute 1440 begins the year 1. Raises ValueError where there is no such date."""
+    local = date.fromisoformat(found["date"]).toordinal() * _DAY_MINUTES + _minutes(found["minute"])
     if found["sign"] is None:
         return local
-    hours, minutes = map(int, found["offset"].split(":"))
-    offset = timedelta(hours=hours, minutes=minutes)
-    return local.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
+    offset = _minutes(found["offset"])
+    return local + offset if found["sign"] == "-" else local - offset
+
+
+def _minutes(clock: str) -> int:
+    return int(clock[:2]) * 60 + int(clock[3:])
 
 
 def _check_schema(text: str) -> str | None:

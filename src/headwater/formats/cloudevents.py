@@ -112,8 +112,14 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def decode_tags(text: str) -> tuple[str, ...]:
-    """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count."""
-    return tuple([unquote(tag.lstrip(_WHITE_SPACE)) for tag in text.split(",")]) if text else ()
+    """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count.
+
+    Raises InvalidEvent for a tag whose percent-encoded bytes are no UTF-8.
+    """
+    if not text:
+        return ()
+    tags = [tag.lstrip(_WHITE_SPACE) for tag in text.split(",")]
+    return tuple(tags) if "%" not in text else tuple([_percent_decoded(tag, "tags") for tag in tags])
 
 
 def format_sequence(number: int) -> str:
@@ -287,7 +293,11 @@ def _header_value(name: str, value: bytes) -> str:
     text = value.decode("latin-1").strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = re.sub(r"\\(.)", r"\1", text[1:-1])
+    return _percent_decoded(text, name)
+
+
+def _percent_decoded(text: str, where: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidEvent(f"{show(text)} does not percent-decode to UTF-8", name) from None
+        raise InvalidEvent(f"{show(text)} does not percent-decode to UTF-8", where) from None

@@ -11,6 +11,7 @@ import uuid
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from ..core.attribute_rules import check_time
 from ..core.errors import InvalidInput
 from ..core.identifier import VARIANT
 from ..core.limits import show
@@ -63,7 +64,8 @@ def derived_id(source: str, position: int, content: str) -> str:
 def rfc3339(text: str, time_format: str | None = None) -> str:
     """A time as RFC 3339, from ISO 8601, from seconds or milliseconds since 1970, or by a `strptime` format.
 
-    A time without zone is taken as UTC. Raises InvalidInput; also for 14 digits without a format, which may be meant as
+    A time that a log takes, and Python's datetime cannot say, stays as it stands: one of a leap second. A time without
+    zone is taken as UTC. Raises InvalidInput; also for 14 digits without a format, which may be meant as
     YYYYMMDDhhmmss.
     """
     text = text.strip()
@@ -77,6 +79,8 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
         else:
             moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
+        if time_format is None and check_time(text) is None:
+            return text
         allowed = repr(time_format) if time_format else "ISO 8601, or seconds or milliseconds since 1970"
         raise InvalidInput(f"a time as {allowed} is expected, {show(text)} given") from None
     if moment.tzinfo is None:

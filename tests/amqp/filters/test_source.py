@@ -289,6 +289,7 @@ def test_tags_are_asked_of_the_index():
         "[cloudEvents:type] = 5",
         "[cloudEvents:tags] = ''",
         "[cloudEvents:tags] = '\x7f'",
+        "[cloudEvents:tags] = 'a,b%FF'",
         "p.subject = 'A'",
         "[cloudEvents:source] = 'A'",
     ],

@@ -62,6 +62,14 @@ def dumped(path: Path) -> bytes:
     return target.getvalue()
 
 
+def test_a_dump_replaces_a_file_only_if_asked(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    with pytest.raises(InvalidInput, match="the file is there already; give another name, or --overwrite to replace"):
+        options_of(tmp_path / "table", dump=str(mine))
+    assert options_of(tmp_path / "table", dump=str(mine), overwrite=True).dump == str(mine)
+
+
 def test_every_entity_has_its_latest_state(project: Project, log: LocalLog, tmp_path: Path) -> None:
     fill(log, 100)
     done = project(events_per_batch=30, dump=str(tmp_path / "dump"))

@@ -184,7 +184,7 @@ def test_strays_do_not_make_the_charts_empty() -> None:
     ("options", "message"),
     [
         ({"to": "/nowhere/x.html"}, "there is no directory /nowhere"),
-        ({"to": "/tmp"}, "/tmp is a directory"),
+        ({"to": "/tmp"}, "/tmp: a file is expected, this is a directory"),
         ({"states": "a:b"}, "the key of a tag is expected, 'a:b' given"),
         ({"end": "noon"}, "a time such as"),
     ],
@@ -192,6 +192,14 @@ def test_strays_do_not_make_the_charts_empty() -> None:
 def test_options_that_do_not_fit_are_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         REPORT.options(**{"log": "shop", "to": "x.html", **options})
+
+
+def test_a_page_replaces_a_file_only_if_asked(tmp_path: Path) -> None:
+    page = tmp_path / "mine.html"
+    page.write_text("mine")
+    with pytest.raises(InvalidInput, match="the file is there already; give another name, or --overwrite to replace"):
+        REPORT.options(log="shop", to=str(page))
+    assert REPORT.options(log="shop", to=str(page), overwrite=True).path == page
 
 
 def test_every_kind_has_a_colour_of_its_own_and_the_same_everywhere() -> None:

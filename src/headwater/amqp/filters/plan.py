@@ -14,6 +14,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
+from ...core.errors import InvalidEvent
 from ...core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_tag, check_type
 from ...core.query import ALL, Query, QueryItem
 from ...formats.cloudevents import decode_tags
@@ -167,7 +168,10 @@ def _of_types(types: list[str]) -> Plan:
 
 
 def _of_tags(text: str) -> Plan:
-    tags = [tag for tag in decode_tags(text) if not check_tag(tag)]
+    try:
+        tags = [tag for tag in decode_tags(text) if not check_tag(tag)]
+    except InvalidEvent:  # tags are never written so
+        return ANYTHING
     return Plan(Query.where(exact_tags=tags[:QUERY_TERMS_MAX]), is_exact=False) if tags else ANYTHING
 
 

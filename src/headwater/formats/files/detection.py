@@ -17,32 +17,44 @@ _ENDINGS = {
     ".cloudevents": "cloudevents",
     ".parquet": "parquet",
 }
-_EXPORTED = b'{"event":{"type":'
-"""How a line of NDJSON begins that was read from a log: its events may say anything."""
-_OCEL = re.compile(rb'"ocel:|"(objectTypes|eventTypes)"\s*:')
-_SPECVERSION = re.compile(rb'"specversion"\s*:')
-_EVENT = re.compile(rb'\{.*("type"|"event")\s*:', re.DOTALL)
+_OCEL = frozenset({"objectTypes", "eventTypes", "objects", "events"})
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]', re.DOTALL)
 
 
 def guess_format(name: str, beginning: bytes) -> str:
-    """One of FORMATS. Raises InvalidInput where nothing fits."""
+    """One of FORMATS, by the ending, or by what the format requires. Raises InvalidInput where nothing fits."""
     stem = name.lower().removesuffix(".gz")
     for ending, format in _ENDINGS.items():
         if stem.endswith(ending):
             return format
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")
     first_line = text.partition(b"\n")[0]
-    if text.startswith(_EXPORTED):
-        return "ndjson"
     if text.startswith(b"PAR1"):
         return "parquet"
     if text.startswith((b"{", b"[")):
-        if _OCEL.search(text):
-            return "ocel"
-        if _SPECVERSION.search(text):
+        members = _members(text)
+        if "specversion" in members:
             return "cloudevents"
-        if _EVENT.match(first_line):
+        if not _OCEL.isdisjoint(members) or any(member.startswith("ocel:") for member in members):
+            return "ocel"
+        if text.startswith(b"{") and not members.isdisjoint({"type", "event"}):
             return "ndjson"
     elif any(delimiter in first_line for delimiter in (b",", b";", b"\t", b"|")):
         return "csv"
     raise InvalidInput(f"the format of {show(name)} cannot be guessed; name one of {', '.join(FORMATS)}", "--format")
+
+
+def _members(text: bytes) -> set[str]:
+    """The names in the first object, which may be the first element of an array, as far as they are there."""
+    found, depth, top = set(), 0, 2 if text.startswith(b"[") else 1
+    for token in _TOKEN.finditer(text):
+        if token[1] is not None:
+            if depth == top and token[2]:
+                found.add(token[1].decode(errors="replace"))
+        elif token[0] in b"[{":
+            depth += 1
+        else:
+            depth -= 1
+            if depth < top:
+                break
+    return found

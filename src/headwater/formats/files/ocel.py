@@ -7,12 +7,12 @@ of objects and relationships between objects are not events, and are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ...core.attribute_rules import time_order
 from ...core.errors import InvalidInput
 from ...core.event import Event
 from ..foreign import fit_tag, rfc3339
@@ -163,5 +163,5 @@ def _event(
     )
 
 
-def _moment(event: Event) -> float:
-    return datetime.fromisoformat(event.attributes["time"]).timestamp()
+def _moment(event: Event) -> tuple[int, str]:
+    return time_order(event.attributes["time"])

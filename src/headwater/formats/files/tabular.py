@@ -66,34 +66,74 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
         yield found
 
 
-def table_rows(
-    lines: Iterable[str], mapping: TableMapping
-) -> Iterator[tuple[int, Sequence[str], Event | InvalidInput]]:
-    """The rows of a table whose first line names the columns: the line where each ends, its cells, and the event.
+def table_rows(lines: Iterable[str], mapping: TableMapping) -> Iterator[tuple[int, str, Event | InvalidInput]]:
+    """The rows of a table whose first line names the columns: the line where each ends, its text, and the event.
 
-    In place of an event is the fault of the row: it has another length, an empty type or id, or a time that cannot be
-    read. Raises InvalidInput, with the line, for a column that is not there, and for a text that is no table.
+    In place of an event is the fault of the row: its quotes are wrong, it is no UTF-8 (its bytes come as surrogates),
+    it has another length, an empty type or id, or a time that cannot be read. Raises InvalidInput, with the line, for a
+    column that is not there, and for a quote that no line closes.
     """
-    lines = iter(lines)
-    header, delimiter = heading(next(lines, ""), mapping.delimiter)
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    taken = _Taken(lines)
+    header, delimiter = heading(next(taken, ""), mapping.delimiter)
+    try:
+        taken.check_utf8()
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, "line 1") from None
+    rows = csv.reader(taken, delimiter=delimiter, strict=True)
     if is_exported(header) and not mapping.names_columns:
         event_of = exported_reader(header)
     else:
         event_of = row_reader(header, guessed(header, mapping))
     position = 0
-    try:
-        for row in rows:
-            if not row:
+    while True:
+        taken.row.clear()
+        try:
+            if (cells := next(rows, None)) is None:
+                return
+            if not cells:
                 continue
             position += 1
-            try:
-                found: Event | InvalidInput = event_of(row, position)
-            except InvalidInput as error:
-                found = error
-            yield rows.line_num + 1, row, found
-    except csv.Error as error:
-        raise InvalidInput(str(error), f"line {rows.line_num + 1}") from None
+            taken.check_utf8()
+            found: Event | InvalidInput = event_of(cells, position)
+        except csv.Error as error:
+            if taken.has_ended:
+                begin = rows.line_num + 2 - len(taken.row)
+                raise InvalidInput(f"{error}: a quote is not closed", f"line {begin}") from None
+            position += 1
+            found = InvalidInput(str(error))
+        except InvalidInput as error:
+            found = error
+        yield rows.line_num + 1, "".join(taken.row), found
+
+
+class _Taken:
+    """Lines that a reader takes; `row` has the lines of the present row."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.row: list[str] = []
+        self.has_ended = False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            line = next(self._lines)
+        except StopIteration:
+            self.has_ended = True
+            raise
+        self.row.append(line)
+        return line
+
+    def check_utf8(self) -> None:
+        """Raises InvalidInput where the row holds bytes that are no UTF-8."""
+        for line in self.row:
+            if not line.isascii():
+                try:
+                    line.encode()
+                except UnicodeEncodeError as error:
+                    raise InvalidInput(f"it is not UTF-8: byte {ord(line[error.start]) & 0xFF:#x}") from None
 
 
 def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], str]:

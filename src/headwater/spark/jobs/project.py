@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
+from ...formats.files.new_file import check_place, new_file
 from ..pipeline.option import check_directory, check_file, option
 from ..pipeline.run import Ending, Run, Summary
 from ..pipeline.stop import StoppedAtOnce
@@ -65,6 +66,7 @@ class Project:
                              minimum=1)  # fmt: skip
     dump: str | None = option("At the end, write the table there as lines of JSON, sorted by entity.", default=None,
                               metavar="FILE")  # fmt: skip
+    overwrite: bool = option("Replace the file of --dump if it is there.", default=False)
 
     def __post_init__(self) -> None:
         check_log_name(self.log)
@@ -73,6 +75,7 @@ class Project:
         check_directory(self.table, "table")
         if self.dump is not None:
             check_file(self.dump, "dump")
+            check_place(Path(self.dump), overwrite=self.overwrite)
 
 
 OPTIONS = Project
@@ -237,5 +240,5 @@ def _dump(options: Project) -> int:
     from ..projection.snapshot import dump
 
     assert options.dump is not None
-    with open(options.dump, "wb") as file:
+    with new_file(Path(options.dump), overwrite=options.overwrite) as file:
         return dump(options.table, file)

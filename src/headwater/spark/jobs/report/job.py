@@ -6,7 +6,6 @@ browser, print it, or send it to somebody.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ....core.errors import InvalidInput
 from ....core.limits import check_tag_key, show
+from ....formats.files.new_file import check_place, new_file
 from ...pipeline.option import check_file, option
 from ...pipeline.run import Run, Summary
 from ...source.selection import Bounds, Selection
@@ -31,10 +31,11 @@ IS_STREAM = False
 class Report(Selection):
     """What to show, and where."""
 
-    to: str = option("The HTML file to write.  It is replaced if it is there.", metavar="FILE")
+    to: str = option("The HTML file to write.", metavar="FILE")
     time: Literal["event", "recorded"] | None = option(
         "Which times count.  [default: the events' own, if nearly all have one]", default=None
     )
+    overwrite: bool = option("Replace the file if it is there.", default=False)
     states: str | None = option("The key of a tag whose values are shown over time, with event types as states.  "
                                 "[default: only Cloud Native Events]", default=None, metavar="KEY")  # fmt: skip
 
@@ -43,10 +44,7 @@ class Report(Selection):
         if self.states is not None and check_tag_key(self.states):
             raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
         check_file(self.to, "--to")
-        if self.path.is_dir():
-            raise InvalidInput(f"a file is expected, {self.path} is a directory", "--to")
-        if not self.path.parent.is_dir():
-            raise InvalidInput(f"there is no directory {self.path.parent}", "--to")
+        check_place(self.path, overwrite=self.overwrite)
 
     @property
     def path(self) -> Path:
@@ -71,12 +69,11 @@ def run(spark: SparkSession, options: Report, run: Run) -> Summary:
     """See headwater.spark.jobs."""
     began = time.monotonic()
     facts = run.step(spark, lambda: facts_of(spark, options, run))
-    text = page(facts)
-    part = options.path.with_name(f".{options.path.name}.part")
-    part.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(part, options.path)
+    content = page(facts).encode(errors="replace")
+    with new_file(options.path, overwrite=options.overwrite) as file:
+        file.write(content)
     run.advance(facts.events, round((time.monotonic() - began) * 1000), left=0)
-    return run.summary(to=str(options.path), bytes=len(text.encode(errors="replace")))
+    return run.summary(to=str(options.path), bytes=len(content))
 
 
 def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:

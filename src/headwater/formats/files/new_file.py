@@ -1,0 +1,51 @@
+"""The one way in which a command writes a file that the user names: whole or not at all, and over no other file.
+
+A name that is taken is refused, also that of a link. So no command writes over its source.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ...core.errors import InvalidInput
+
+
+def check_place(file: Path, *, overwrite: bool | None = None) -> None:
+    """Raises InvalidInput, with what to do next, for a name under which no file can be made, or something is already.
+
+    With `overwrite` a file may be replaced; None = the command cannot be asked to.
+    """
+    if file.is_dir():
+        raise InvalidInput("a file is expected, this is a directory", str(file))
+    if not file.parent.is_dir():
+        raise InvalidInput(f"there is no directory {file.parent}", str(file))
+    if not os.path.lexists(file):
+        return
+    if not overwrite:
+        remedy = "move it away" if overwrite is None else "--overwrite to replace it"
+        raise InvalidInput(f"the file is there already; give another name, or {remedy}", str(file))
+    if file.exists() and not file.is_file():
+        raise InvalidInput("only a file is replaced, this is a device, pipe or socket; - is standard output", str(file))
+
+
+@contextmanager
+def new_file(file: Path, *, overwrite: bool | None = None) -> Iterator[BinaryIO]:
+    """The file to write. It gets its name at the end, so that no reader takes half a file for a whole one; until then
+    it has a name that no other writer of this file has.
+
+    Raises InvalidInput as `check_place`, before and after: something may have come meanwhile.
+    """
+    check_place(file, overwrite=overwrite)
+    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as raw:
+            yield raw
+        check_place(file, overwrite=overwrite)
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
