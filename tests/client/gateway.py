@@ -53,8 +53,10 @@ class Gateway:
         """Whether the length of a read that has one is passed on."""
         self.content_type: Callable[[str], str | None] = str
         """What becomes of the media type of a read; None: it has none."""
-        self.failures: deque[Failure] = deque()
-        """What is answered to the next requests."""
+        self.failures: deque[Failure | None] = deque()
+        """What is answered to the next requests; None: what the server answers."""
+        self.meanwhile: Callable[[], object] = object
+        """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
         """What is answered where the server is away."""
         self.pauses = False
@@ -112,6 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         with answer:
             if failure is not None:
                 answer.read()
+                gateway.meanwhile()
                 self._fail(failure)
             else:
                 self._pass_on(answer)
