@@ -138,3 +138,37 @@ def test_nothing_follows_the_end() -> None:
     read.receive_data(packed.END)
     with pytest.raises(UnexpectedAnswer, match="a page follows the empty one"):
         read.receive_data(page(1))
+
+
+@pytest.mark.parametrize("body", [page(1, 2) + page(1, 2), page(1, 2) + page(3) + page(3)], ids=["first", "last"])
+def test_a_page_that_comes_twice_is_no_answer(body: bytes) -> None:
+    for size in (len(body), len(page(1, 2)), 1):
+        read = begun(WITH_END)
+        with pytest.raises(UnexpectedAnswer, match="a page came twice"):
+            for start in range(0, len(body), size):
+                read.receive_data(body[start : start + size])
+
+
+def test_pages_go_on_in_the_order_of_the_read() -> None:
+    read = begun(WITH_END, backwards=True)
+    assert len(read.receive_data(page(4, 3))) == 2
+    with pytest.raises(UnexpectedAnswer, match="event 3 comes after 3"):
+        read.receive_data(page(3, 2))
+    for asked in ({"after": 2}, {"from_": 3}):
+        assert begun(WITH_END, **asked).receive_data(page(3))
+        with pytest.raises(UnexpectedAnswer, match=r"event 2 comes after 2: .*not of this read"):
+            begun(WITH_END, **asked).receive_data(page(2))
+
+
+@pytest.mark.parametrize(("content_type", "body", "length", "told"), [
+    pytest.param(
+        "application/x-ndjson", b'{"sequence_number":1}', "", "application/x-ndjson came: a gateway", id="NDJSON",
+    ),
+    pytest.param(
+        WITH_END, b"\x1f\x8b\x08\0\0", "content-encoding: gzip\r\n", "compressed by gzip came: a gateway", id="gzip",
+    ),
+])  # fmt: skip
+def test_another_form_than_was_asked_for_is_named(content_type: str, body: bytes, length: str, told: str) -> None:
+    read = begun(content_type, f"{length}transfer-encoding: chunked")
+    with pytest.raises(UnexpectedAnswer, match=f"end=page was asked for, and .*{told}"):
+        read.receive_data(body)

@@ -53,8 +53,8 @@ class PagedRead:
     """
 
     __slots__ = (
-        "_asked", "_content_type", "_has_moved", "_is_past_head", "_left", "_parser", "_routes", "_status",
-        "_was_refuted", "head", "incarnation",
+        "_asked", "_coding", "_content_type", "_has_moved", "_is_past_head", "_left", "_parser", "_routes",
+        "_status", "_was_refuted", "head", "incarnation",
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
@@ -62,7 +62,7 @@ class PagedRead:
         self._routes, self._asked = routes, asked
         self._parser = PageParser()
         self._status = 0
-        self._content_type = b""
+        self._content_type = self._coding = b""
         self._has_moved = self._is_past_head = False
         """Whether this answer brought events; whether it went on behind the head, with which the read ends."""
         self._left: bytearray | None = None
@@ -79,14 +79,11 @@ class PagedRead:
 
     def begin(self, answer: Answer) -> None:
         """The head of an answer has come. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
-        self._parser = PageParser()
         if self._left is not None:
             self._left = bytearray()
-        self._status, self._content_type, self._has_moved = (
-            answer.status,
-            answer.fields.get(b"content-type", b""),
-            False,
-        )
+        self._status, self._has_moved = answer.status, False
+        self._content_type = answer.fields.get(b"content-type", b"")
+        self._coding = answer.fields.get(b"content-encoding", b"")
         head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
         check_same(self._routes.name, head, self.incarnation, incarnation)
         self.incarnation = incarnation
@@ -96,6 +93,7 @@ class PagedRead:
                 self._begin_at_head(head)
         elif head < self.head:
             raise ServerBehind(f"this server's log ends at {head}, and the read began with events up to {self.head}")
+        self._parser = PageParser(self._beyond(), backwards=self._asked.backwards)
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:
         """The events of pages that are whole by now. Raises UnexpectedAnswer for what is no page."""
@@ -105,8 +103,17 @@ class PagedRead:
         try:
             events = self._parser.receive_data(piece)
         except InvalidInput as error:
-            raise UnexpectedAnswer(self._status, error.problem) from None
+            raise UnexpectedAnswer(self._status, f"{error.problem}; {self._form()}") from None
         return self._taken(events) if events else events
+
+    def _form(self) -> str:
+        """What came, beside the form that was asked for, and what helps: for a message."""
+        came = self._content_type.decode("latin-1") or "no media type"
+        coding = f" compressed by {self._coding.decode('latin-1')}" if self._coding else ""
+        return (
+            f"{MEDIA_TYPE_WITH_END} was asked for, and {came}{coding} came: a gateway in between changes requests or "
+            "answers; let it pass Accept, Accept-Encoding and bodies as they are"
+        )
 
     @property
     def has_ended(self) -> bool:
@@ -145,10 +152,16 @@ class PagedRead:
         self._was_refuted = any(self._asked.backwards or each.sequence_number <= self.head for each in events)
         return not self._was_refuted
 
+    def _beyond(self) -> int | None:
+        """The number after which the read goes on, in its direction; None before the first event."""
+        asked = self._asked
+        if asked.from_ is None:
+            return asked.after
+        return asked.from_ + 1 if asked.backwards else asked.from_ - 1
+
     def _begin_at_head(self, head: int) -> None:
         """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
-        asked = self._asked
-        above = asked.after if asked.from_ is None else asked.from_ + 1
+        asked, above = self._asked, self._beyond()
         if head < SEQUENCE_NUMBER_MAX and (above is None or above > head + 1):
             asked.from_, asked.after = None, head + 1
 
