@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,8 +51,12 @@ class Gateway:
         """Whether the server is asked for an end of the form; otherwise it answers as one of 0.1.x."""
         self.passes_lengths = True
         """Whether the length of a read that has one is passed on."""
-        self.failures: deque[Failure] = deque()
-        """What is answered to the next requests."""
+        self.content_type: Callable[[str], str | None] = str
+        """What becomes of the media type of a read; None: it has none."""
+        self.failures: deque[Failure | None] = deque()
+        """What is answered to the next requests; None: what the server answers."""
+        self.meanwhile: Callable[[], object] = object
+        """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
         """What is answered where the server is away."""
         self.pauses = False
@@ -110,6 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         with answer:
             if failure is not None:
                 answer.read()
+                gateway.meanwhile()
                 self._fail(failure)
             else:
                 self._pass_on(answer)
@@ -122,6 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.gateway.passes_lengths and self.path.endswith("/read"):
             length = None
             del answer.headers["content-length"]
+        if self.path.endswith("/read"):
+            self._change_type(answer)
         framing = self.gateway.framing if length is None and answer.status != 204 else None
         pieces = self._pieces(answer)
         if framing is Framing.CONNECTION:
@@ -145,6 +152,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
         elif length is not None and sent < int(length):
             self.close_connection = True
+
+    def _change_type(self, answer: HTTPResponse) -> None:
+        changed = self.gateway.content_type(answer.headers["content-type"])
+        del answer.headers["content-type"]
+        if changed is not None:
+            answer.headers["content-type"] = changed
 
     def _pieces(self, answer: HTTPResponse) -> Iterator[bytes]:
         """What is passed on of a body."""

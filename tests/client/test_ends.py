@@ -92,6 +92,43 @@ def test_a_read_that_is_cut_goes_on_or_fails(
         assert in_part(impatient.log("orders").read()) == (ALL if is_said else None)
 
 
+CONTENT_TYPES: dict[str, Callable[[str], str | None]] = {
+    "space": lambda given: given.replace(";", "; "),
+    "quoted": lambda given: given.replace("end=page", 'end="page"'),
+    "upper": str.upper,
+    "charset": lambda given: f"{given}; charset=utf-8",
+    "stripped": lambda given: given.partition(";")[0],
+    "other": lambda _: "application/octet-stream",
+    "gone": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("content_type", CONTENT_TYPES.values(), ids=CONTENT_TYPES)
+def test_a_gateway_that_changes_the_media_type_makes_no_read_short(
+    served: ServedMemory, filled: RemoteLog, content_type: Callable[[str], str | None]
+) -> None:
+    cuts = cuts_of(served.url, "application/vnd.msgpack;end=page")
+
+    async def in_a_task(gateway: Gateway) -> list[int]:
+        async with aio.connect(gateway.url, retry_s=10) as client:
+            return numbers_of(await (await client.log("orders").read()).rest())
+
+    with (
+        Gateway(served.port, http="1.1", framing=Framing.LENGTH) as gateway,
+        connect(gateway.url, retry_s=10) as patient,
+        connect(gateway.url, retry_s=0) as impatient,
+    ):
+        gateway.content_type = content_type
+        for cut in [*cuts[:4], WHOLE]:
+            gateway.cuts.append(cut)
+            assert numbers_of(patient.log("orders").read()) == ALL, cut
+            gateway.cuts.append(cut)
+            assert in_part(impatient.log("orders").read()) in (ALL, None), cut
+            gateway.cuts.clear()
+        gateway.cuts.append(cuts[2])
+        assert asyncio.run(in_a_task(gateway)) == ALL
+
+
 @pytest.mark.parametrize("demands_end", [True, False], ids=["end", "0.1"])
 @pytest.mark.parametrize("bounds", [
     {"backwards": True}, {"limit": 7}, {"after": 2, "limit": 3}, {"query": Query.where(types=["B"])}, {"limit": 0},

@@ -15,9 +15,10 @@ from tests.client.gateway import Failure, Gateway
 from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
-from headwater.client import RemoteLog, ServerUnreachable, aio, connect
+from headwater.client import RemoteLog, Server, ServerUnreachable, aio, connect
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.core.log import PAGE_EVENTS
+from headwater.core.settings import LogSettings
 from headwater.decisions import Decision, decide, event
 
 WAIT_S = 60.0
@@ -177,6 +178,68 @@ def test_a_condition_that_fails_after_a_lost_answer_settles_the_append(gateway: 
         with pytest.raises(errors.AppendConditionFailed):
             client.log("orders").append([Event("A")], AppendCondition(Query.where(types=["A"]), 0))
     assert log.head() == 1
+
+
+def test_a_repeated_deletion_leaves_a_log_that_was_made_meanwhile(gateway: Gateway, server: Server) -> None:
+    def make_anew() -> None:
+        server.create("orders").append([Event("Precious")])
+
+    server.create("orders")
+    gateway.meanwhile = make_anew
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        gateway.failures += [None, Failure(502, is_after=True)]
+        client.delete("orders")
+    assert server.log("orders").head() == 1
+
+
+def test_a_repeated_deletion_of_a_task_leaves_a_log_that_was_made_meanwhile(gateway: Gateway, server: Server) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, retry_s=WAIT_S) as client:
+            gateway.failures += [None, Failure(502, is_after=True)]
+            await client.delete("orders")
+
+    server.create("orders")
+    gateway.meanwhile = lambda: server.create("orders").append([Event("Precious")]).last
+    asyncio.run(scenario())
+    assert server.log("orders").head() == 1
+
+
+def test_a_log_that_is_gone_after_a_lost_answer_is_deleted(gateway: Gateway, server: Server, tmp_path: Path) -> None:
+    server.create("orders")
+    gateway.failures += [None, None, Failure(504, is_after=True)]  # the command looks at it first
+    done = headwater("logs", "delete", "orders", "--yes", "--url", gateway.url, cwd=tmp_path)
+    assert (done.returncode, done.stdout, server.logs()) == (0, "orders is deleted\n", [])
+
+
+def test_what_may_undo_the_work_of_others_is_sent_once(gateway: Gateway, server: Server) -> None:
+    log = server.create("orders")
+    log.append([Event("A")] * 9)
+    log.register_consumer("me", "mine", after=2)
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        orders, loss = client.log("orders"), Failure(502, is_after=True)
+        gateway.meanwhile = lambda: log.reset_consumer("me", "mine", 7)
+        gateway.failures.append(loss)
+        with pytest.raises(errors.OutcomeUnknown, match=r"whether it is done is not known: .*; look, and ask again"):
+            orders.reset_consumer("me", "mine", 4)
+        assert [each.acknowledged for each in log.consumers()] == [7]
+        gateway.meanwhile = lambda: log.register_consumer("me", "mine", after=2)
+        gateway.failures.append(loss)
+        with pytest.raises(errors.OutcomeUnknown):
+            orders.unregister_consumer("me", "mine")
+        assert len(log.consumers()) == 1
+        gateway.meanwhile = lambda: server.change("orders", LogSettings(event_bytes_max=2000))
+        gateway.failures.append(loss)
+        with pytest.raises(errors.OutcomeUnknown):
+            client.change("orders", LogSettings(event_bytes_max=3000))
+        assert log.info().settings.event_bytes_max == 2000
+        for change in (
+            lambda: client.management.create("user", "alice", {}),
+            lambda: client.management.update("user", "alice", {}),
+            lambda: client.management.delete("user", "alice"),
+        ):
+            gateway.failures.append(Failure(502))
+            with pytest.raises(errors.OutcomeUnknown):
+                change()
 
 
 @pytest.mark.parametrize("failure", [STOPPING, STARTING], ids=["stopping", "starting"])

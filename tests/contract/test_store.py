@@ -111,6 +111,15 @@ def test_a_deleted_log_is_gone_and_closed(store: LogStore) -> None:
     subscription.close()
 
 
+def test_a_log_of_another_incarnation_is_not_deleted(store: LogStore) -> None:
+    incarnation = store.create("orders").info().incarnation
+    store.delete("orders", incarnation)
+    log = store.create("orders")
+    with refusal(LogNotFound("orders", incarnation)):
+        store.delete("orders", incarnation)
+    fill(log, 1)
+
+
 def test_closing_ends_whoever_follows(store: LogStore) -> None:
     log = store.create("orders")
     fill(log, 2)

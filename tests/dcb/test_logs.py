@@ -73,6 +73,19 @@ def test_deleted_log_is_gone_and_its_successor_goes_on_above_it(client, event):
     assert client.append(event()).json["sequence_number"] == 3
 
 
+def test_only_the_incarnation_that_is_meant_is_deleted(client, event):
+    client.append(event())
+    head = client.get("/logs/courses/head")
+    incarnation = head.headers["headwater-incarnation"]
+    assert incarnation == head.json["incarnation"]
+    answer = client.ask("DELETE", "/logs/courses", parameters={"incarnation": "another"})
+    assert (answer.status, answer.json["type"]) == (404, "urn:headwater:problem:log_not_found")
+    assert "of incarnation 'another'" in answer.json["detail"]
+    assert client.get("/logs/courses/head").json["head"] == 1
+    assert client.ask("DELETE", "/logs/courses", parameters={"incarnation": incarnation}).status == 204
+    assert client.get("/logs/courses").status == 404
+
+
 def test_log_deleted_elsewhere_is_noticed(client, store, event):
     client.append(event())
     store.delete("courses")

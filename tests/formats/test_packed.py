@@ -1,3 +1,5 @@
+from itertools import count
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -15,6 +17,8 @@ _appended = msgspec.msgpack.Decoder(list[Event])
 
 @given(st.lists(st.lists(stored_events, min_size=1, max_size=3), max_size=3), st.integers(1, 40))
 def test_pages_survive_however_they_are_cut(pages: list[list[SequencedEvent]], piece_bytes: int) -> None:
+    numbers = count(1)
+    pages = [[each._replace(sequence_number=next(numbers)) for each in page] for page in pages]
     stream = b"".join(map(packed.encode_page, pages))
     parser = packed.PageParser()
     found = []

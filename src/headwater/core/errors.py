@@ -153,11 +153,13 @@ class PositionOfOtherIncarnation(EventLogError):
 
 
 class LogNotFound(EventLogError):
-    """There is no log of that name."""
+    """There is no log of that name, or not of that incarnation."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, incarnation: str | None = None) -> None:
         self.name = name
-        super().__init__(f"there is no log {show(name)}")
+        super().__init__(
+            f"there is no log {show(name)}" + (f" of incarnation {show(incarnation)}" if incarnation else "")
+        )
 
 
 class LogExists(EventLogError):

@@ -44,10 +44,10 @@ class LogStore(Protocol):
         now than `drops_at_most` (None: however many).
         """
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, incarnation: str | None = None) -> None:
         """Delete a log and all its events. A log of that name made later goes on above its numbers.
 
-        Raises LogNotFound, InvalidLogName (it is the server's own).
+        Raises LogNotFound (also where it has another incarnation than that), InvalidLogName (it is the server's own).
         """
 
     def unready(self) -> str | None:

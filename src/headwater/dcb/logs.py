@@ -83,7 +83,8 @@ async def change(host: Host, exchange: Exchange) -> None:
 async def delete(host: Host, exchange: Exchange) -> None:
     """DELETE /logs/{log}"""
     name = await host.authorize(exchange, Right.MANAGE)
-    await host.logs.change(name, lambda: host.logs.store.delete(name))
+    incarnation = exchange.parameters("incarnation").get("incarnation")
+    await host.logs.change(name, lambda: host.logs.store.delete(name, incarnation))
     await exchange.answer_empty(204)
 
 

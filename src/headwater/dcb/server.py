@@ -119,6 +119,6 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
 }
 _WITH_PARAMETERS = frozenset({
     append.append, subscribe.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
-    workers.leave, logs.change, consumers.register, consumers.reset, consumers.unregister,
+    workers.leave, logs.change, logs.delete, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""

@@ -44,9 +44,11 @@ END = encode_page(())
 
 
 class PageParser:
-    """Bytes in, pages of stored events out."""
+    """Bytes in, pages of stored events out, each of which goes on where the one before ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, beyond: int | None = None, *, backwards: bool = False) -> None:
+        """The first event has a number above `beyond`, or below it, backwards; None: any."""
+        self._last, self._backwards = beyond, backwards
         self._pieces: list[bytes] = []
         self._size = 0
         self._needed = _LEAD.size
@@ -60,12 +62,15 @@ class PageParser:
         return not self._size
 
     def receive_data(self, data: bytes) -> list[SequencedEvent]:
-        """The events of the pages that are whole now. Raises InvalidInput for what is no page, or follows the end."""
+        """The events of the pages that are whole now.
+
+        Raises InvalidInput for what is no page, follows the end, or does not go on in the order of the read.
+        """
         if not self._pieces and data[:1] == _PAGE_BEGINS and not self.has_ended:
             size = int.from_bytes(data[1:5], "big")
             rest = len(data) - _LEAD.size - size
             if rest == 0 or (rest == len(END) and data.endswith(END)):  # one page, or all that there is
-                events = decode(_decoder, memoryview(data)[_LEAD.size : _LEAD.size + size])
+                events = self._page(memoryview(data)[_LEAD.size : _LEAD.size + size])
                 self.has_ended = rest > 0 or not events
                 return events
         self._pieces.append(data)
@@ -77,12 +82,22 @@ class PageParser:
         while len(content) >= (needed := _page_bytes(content)):
             if self.has_ended:
                 raise InvalidInput("a page follows the empty one, which is the end")
-            page = decode(_decoder, content[_LEAD.size : needed])
+            page = self._page(content[_LEAD.size : needed])
             events = events + page if events else page
             self.has_ended = not page
             content = content[needed:]
         self._pieces = [bytes(content)] if content else []
         self._size, self._needed = len(content), needed
+        return events
+
+    def _page(self, content: memoryview) -> list[SequencedEvent]:
+        """Its events, which go on from the page before: one that comes twice would be taken for other events."""
+        events = decode(_decoder, content)
+        if events:
+            first, last = events[0][0], self._last
+            if last is not None and (first >= last if self._backwards else first <= last):
+                raise InvalidInput(f"event {first} comes after {last}: a page came twice, or is not of this read")
+            self._last = events[-1][0]
         return events
 
 

@@ -247,12 +247,14 @@ class Engine(LogStore, Closing):
             notify_changed(log.bus, name, old, settings)
             return log
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, incarnation: str | None = None) -> None:
         refuse_own(name)
         with self._opening:
             log = self.open(name)
             self._refuse_following(name)
             info = log.info()
+            if incarnation not in (None, info.incarnation):
+                raise core.LogNotFound(name, incarnation)
             log.close()
             del self._logs[name]  # where its end is not known, who asks for it opens it again, if it is there
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())

@@ -435,11 +435,13 @@ class MemoryStore(LogStore):
         notify_changed(log.bus, name, old, settings)
         return log
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, incarnation: str | None = None) -> None:
         refuse_own(name)
         with self._lock:
             log = self.open(name)
             info = log.info()
+            if incarnation not in (None, info.incarnation):
+                raise core.LogNotFound(name, incarnation)
             log.close()
             self._floors[name] = log.head()
             del self._logs[name]

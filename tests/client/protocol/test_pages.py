@@ -56,12 +56,21 @@ def test_an_answer_that_said_that_it_has_an_end_and_has_none_broke_off(length: s
         read.receive_end()
 
 
-def test_a_server_of_earlier_versions_is_asked_on_until_an_answer_has_its_length() -> None:
-    read = begun(packed.MEDIA_TYPE)
+@pytest.mark.parametrize("content_type", [
+    "application/vnd.msgpack; end=page", 'application/vnd.msgpack;charset=utf-8 ; End="page"', WITH_END.upper(),
+])  # fmt: skip
+def test_a_media_type_is_the_same_in_any_spelling(content_type: str) -> None:
+    with pytest.raises(ConnectionLost, match="does not have its end"):
+        begun(content_type, "content-length: 0").receive_end()
+
+
+def test_a_length_does_not_prove_that_an_answer_without_its_end_is_whole() -> None:
+    read = begun(packed.MEDIA_TYPE, "content-length: 9")
     read.receive_data(page(1, 2))
     assert not read.receive_end()
     assert b'"after":2' in read.request().body
-    again(read, packed.MEDIA_TYPE, "content-length: 9")
+    again(read, "application/json")
+    read.receive_data(b"[]")
     assert read.receive_end()
 
 
@@ -107,12 +116,10 @@ def test_what_is_left_is_asked_for_and_a_second_answer_without_it_is_an_error() 
     assert not read.receive_end()
     assert b"limit" not in read.request().body
     again(read, packed.MEDIA_TYPE)
-    with pytest.raises(ConnectionLost, match=r"upgrade the server to 0\.2\.0, or read with a limit"):
+    with pytest.raises(ConnectionLost, match=r"upgrade the server to 0\.2\.0, let gateways pass"):
         read.receive_end()
     again(read, packed.MEDIA_TYPE)
     read.receive_data(page(2))
-    assert not read.receive_end()
-    again(read, packed.MEDIA_TYPE)
     assert not read.receive_end(), "it brought something meanwhile, so that this is asked again"
 
 
@@ -131,3 +138,37 @@ def test_nothing_follows_the_end() -> None:
     read.receive_data(packed.END)
     with pytest.raises(UnexpectedAnswer, match="a page follows the empty one"):
         read.receive_data(page(1))
+
+
+@pytest.mark.parametrize("body", [page(1, 2) + page(1, 2), page(1, 2) + page(3) + page(3)], ids=["first", "last"])
+def test_a_page_that_comes_twice_is_no_answer(body: bytes) -> None:
+    for size in (len(body), len(page(1, 2)), 1):
+        read = begun(WITH_END)
+        with pytest.raises(UnexpectedAnswer, match="a page came twice"):
+            for start in range(0, len(body), size):
+                read.receive_data(body[start : start + size])
+
+
+def test_pages_go_on_in_the_order_of_the_read() -> None:
+    read = begun(WITH_END, backwards=True)
+    assert len(read.receive_data(page(4, 3))) == 2
+    with pytest.raises(UnexpectedAnswer, match="event 3 comes after 3"):
+        read.receive_data(page(3, 2))
+    for asked in ({"after": 2}, {"from_": 3}):
+        assert begun(WITH_END, **asked).receive_data(page(3))
+        with pytest.raises(UnexpectedAnswer, match=r"event 2 comes after 2: .*not of this read"):
+            begun(WITH_END, **asked).receive_data(page(2))
+
+
+@pytest.mark.parametrize(("content_type", "body", "length", "told"), [
+    pytest.param(
+        "application/x-ndjson", b'{"sequence_number":1}', "", "application/x-ndjson came: a gateway", id="NDJSON",
+    ),
+    pytest.param(
+        WITH_END, b"\x1f\x8b\x08\0\0", "content-encoding: gzip\r\n", "compressed by gzip came: a gateway", id="gzip",
+    ),
+])  # fmt: skip
+def test_another_form_than_was_asked_for_is_named(content_type: str, body: bytes, length: str, told: str) -> None:
+    read = begun(content_type, f"{length}transfer-encoding: chunked")
+    with pytest.raises(UnexpectedAnswer, match=f"end=page was asked for, and .*{told}"):
+        read.receive_data(body)

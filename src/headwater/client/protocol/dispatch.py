@@ -14,7 +14,7 @@ from ...core import errors as core
 from ...core.access import Forbidden, Unauthenticated
 from ...formats.clients.answer import Answer
 from .identity import Identity
-from .problems import GatewayFailed, UnexpectedAnswer, outcome_unknown
+from .problems import GatewayFailed, UnexpectedAnswer, change_unknown, outcome_unknown
 from .request import Request
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
@@ -144,10 +144,13 @@ class Trying(Generic[C]):
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
         For an append that may have put its events into the log, that is OutcomeUnknown. If the last attempt got no
-        answer, it is ServerUnreachable, which says so too.
+        answer, it is ServerUnreachable, which says so too. What is sent once gets OutcomeUnknown where its answer is
+        lost.
         """
         is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost
+        if is_lost and self._request.is_sent_once:
+            raise change_unknown(self._request.log, self._targets.known(error)) from error
         try:
             return self._targets.pause_s(self.attempts, error)
         except core.EventLogError as last:

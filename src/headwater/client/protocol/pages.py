@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from email.message import Message
 
 import msgspec
 
@@ -11,7 +12,7 @@ from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...formats.clients.answer import Answer
 from ...formats.decoders import json_decoder
-from ...formats.packed import MEDIA_TYPE_WITH_END, PageParser
+from ...formats.packed import MEDIA_TYPE, MEDIA_TYPE_WITH_END, PageParser
 from . import wire
 from .identity import check_same, incarnation_of
 from .problems import UnexpectedAnswer
@@ -30,21 +31,30 @@ class _Numbered(msgspec.Struct):
     sequence_number: int
 
 
+def _promises_end(content_type: bytes) -> bool:
+    """Whether a Content-Type repeats the end that was demanded, in whatever spelling (RFC 9110, 8.3.1)."""
+    if content_type == _WITH_END:
+        return True
+    field = Message()
+    field["content-type"] = content_type.decode("latin-1")
+    return field.get_content_type() == MEDIA_TYPE and str(field.get_param("end")).lower() == "page"
+
+
 _WITH_END = MEDIA_TYPE_WITH_END.encode()
 
 
 class PagedRead:
     """One read, over one answer after the other where connections break: up to the head that the first one names.
 
-    That an answer is complete by HTTP does not prove that it is whole: proxies end what broke off behind them. So each
-    must have an empty page at its end. A server of 0.1.x does not write that page. It is asked on until an answer says
-    how long it is. One that brings nothing and does not say that is followed by the question whether anything is left,
-    as a JSON array of one event at most, which shows by its bracket that it is whole.
+    That an answer is complete by HTTP does not prove that it is whole: proxies end what broke off behind them, and give
+    it a length. So each must have an empty page at its end. One that neither has it nor promises it (of a server of
+    0.1.x, or behind a gateway that changes header fields) is followed by the question whether anything is left, as a
+    JSON array of one event at most, which shows by its bracket that it is whole.
     """
 
     __slots__ = (
-        "_asked", "_fields", "_has_moved", "_is_past_head", "_left", "_parser", "_routes", "_status", "_was_refuted",
-        "head", "incarnation",
+        "_asked", "_coding", "_content_type", "_has_moved", "_is_past_head", "_left", "_parser", "_routes",
+        "_status", "_was_refuted", "head", "incarnation",
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
@@ -52,7 +62,7 @@ class PagedRead:
         self._routes, self._asked = routes, asked
         self._parser = PageParser()
         self._status = 0
-        self._fields: Mapping[bytes, bytes] = {}
+        self._content_type = self._coding = b""
         self._has_moved = self._is_past_head = False
         """Whether this answer brought events; whether it went on behind the head, with which the read ends."""
         self._left: bytearray | None = None
@@ -69,10 +79,11 @@ class PagedRead:
 
     def begin(self, answer: Answer) -> None:
         """The head of an answer has come. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
-        self._parser = PageParser()
         if self._left is not None:
             self._left = bytearray()
-        self._status, self._fields, self._has_moved = answer.status, answer.fields, False
+        self._status, self._has_moved = answer.status, False
+        self._content_type = answer.fields.get(b"content-type", b"")
+        self._coding = answer.fields.get(b"content-encoding", b"")
         head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
         check_same(self._routes.name, head, self.incarnation, incarnation)
         self.incarnation = incarnation
@@ -82,6 +93,7 @@ class PagedRead:
                 self._begin_at_head(head)
         elif head < self.head:
             raise ServerBehind(f"this server's log ends at {head}, and the read began with events up to {self.head}")
+        self._parser = PageParser(self._beyond(), backwards=self._asked.backwards)
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:
         """The events of pages that are whole by now. Raises UnexpectedAnswer for what is no page."""
@@ -91,8 +103,17 @@ class PagedRead:
         try:
             events = self._parser.receive_data(piece)
         except InvalidInput as error:
-            raise UnexpectedAnswer(self._status, error.problem) from None
+            raise UnexpectedAnswer(self._status, f"{error.problem}; {self._form()}") from None
         return self._taken(events) if events else events
+
+    def _form(self) -> str:
+        """What came, beside the form that was asked for, and what helps: for a message."""
+        came = self._content_type.decode("latin-1") or "no media type"
+        coding = f" compressed by {self._coding.decode('latin-1')}" if self._coding else ""
+        return (
+            f"{MEDIA_TYPE_WITH_END} was asked for, and {came}{coding} came: a gateway in between changes requests or "
+            "answers; let it pass Accept, Accept-Encoding and bodies as they are"
+        )
 
     @property
     def has_ended(self) -> bool:
@@ -108,16 +129,14 @@ class PagedRead:
             return self._is_nothing_left(self._left)
         if self.has_ended or (self._asked.limit == 0 and self._parser.is_between_pages):
             return True
-        if self._fields.get(b"content-type") == _WITH_END or not self._parser.is_between_pages:
+        if _promises_end(self._content_type) or not self._parser.is_between_pages:
             raise ConnectionLost("the answer broke off: it does not have its end")
-        if b"content-length" in self._fields:
-            return True
-        if not self._has_moved:
-            if self._was_refuted:
-                raise ConnectionLost(
-                    "answers do not say whether they are whole: upgrade the server to 0.2.0, or read with a limit"
-                )
-            self._left = bytearray()
+        if self._was_refuted and not self._has_moved:
+            raise ConnectionLost(
+                "answers do not say whether they are whole: upgrade the server to 0.2.0, let gateways pass Accept and "
+                "Content-Type as they are, or read with a limit"
+            )
+        self._left = bytearray()
         return False
 
     def _is_nothing_left(self, text: bytearray) -> bool:
@@ -133,10 +152,16 @@ class PagedRead:
         self._was_refuted = any(self._asked.backwards or each.sequence_number <= self.head for each in events)
         return not self._was_refuted
 
+    def _beyond(self) -> int | None:
+        """The number after which the read goes on, in its direction; None before the first event."""
+        asked = self._asked
+        if asked.from_ is None:
+            return asked.after
+        return asked.from_ + 1 if asked.backwards else asked.from_ - 1
+
     def _begin_at_head(self, head: int) -> None:
         """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
-        asked = self._asked
-        above = asked.after if asked.from_ is None else asked.from_ + 1
+        asked, above = self._asked, self._beyond()
         if head < SEQUENCE_NUMBER_MAX and (above is None or above > head + 1):
             asked.from_, asked.after = None, head + 1
 

@@ -98,6 +98,13 @@ def settings_named() -> Iterator[None]:
         raise core.InvalidSettings(error.problem, error.where) from None
 
 
+def change_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
+    """What a request gets that is sent once, and whose answer was lost with that error."""
+    unknown = core.OutcomeUnknown(log)
+    unknown.args = (f"whether it is done is not known: {error}; look, and ask again if it is not",)
+    return unknown
+
+
 def outcome_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
     """What an append gets whose attempts ended with that error, after one whose answer was lost."""
     unknown = core.OutcomeUnknown(log)

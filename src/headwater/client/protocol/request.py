@@ -25,7 +25,9 @@ class Route(NamedTuple):
 
 
 class Request(NamedTuple, Generic[T]):
-    """One request. It may be sent again: what appends carries ids, by which the log recognises it."""
+    """One request. It may be sent again, unless `is_sent_once`: what appends carries ids, by which the log recognises
+    it, and of most others a second one does nothing.
+    """
 
     route: Route
     body: bytes
@@ -39,6 +41,9 @@ class Request(NamedTuple, Generic[T]):
     """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""
     appends: bool = False
     """Whether it puts events into the log. If its answer is lost, it is not known whether they are there."""
+    is_sent_once: bool = False
+    """Whether a second one may do something else than the first: take away what somebody made meanwhile, or set back
+    what somebody changed. Then it is not sent again where its answer is lost."""
 
 
 HEADS_MAX = 1024

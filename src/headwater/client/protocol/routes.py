@@ -18,7 +18,7 @@ from ...core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ...core.workers import check_worker_key
 from ...formats import packed
 from . import wire
-from .identity import Identity
+from .identity import Identity, incarnation_of
 from .request import JSON, Request, Route
 
 CREATED = 201
@@ -96,11 +96,12 @@ class LogRoutes:
         return self._consumer("POST", owner, component, "/acknowledge", asked)
 
     def reset_consumer(self, owner: str, component: str, after: int, drops_at_most: int) -> Request[Consumer]:
-        return self._consumer("POST", owner, component, f"/reset{dropping(drops_at_most)}", {"after": after})
+        request = self._consumer("POST", owner, component, f"/reset{dropping(drops_at_most)}", {"after": after})
+        return request._replace(is_sent_once=True)
 
     def unregister_consumer(self, owner: str, component: str, drops_at_most: int) -> Request[None]:
         path = self._consumer_path(owner, component) + dropping(drops_at_most)
-        return Request(Route("DELETE", path), b"", self.name, wire.nothing, self._identity)
+        return Request(Route("DELETE", path), b"", self.name, wire.nothing, self._identity, is_sent_once=True)
 
     def consumers(self) -> Request[list[Consumer]]:
         return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers, self._identity)
@@ -157,12 +158,19 @@ def ensure(name: str, settings: LogSettings | None) -> Request[bool]:
 
 def change(name: str, settings: LogSettings, drops_at_most: int) -> Request[LogInfo]:
     """Give a log new settings."""
-    return Request(_of_log("PATCH", name, dropping(drops_at_most)), wire.encode(settings), name, wire.info)
+    route = _of_log("PATCH", name, dropping(drops_at_most))
+    return Request(route, wire.encode(settings), name, wire.info, is_sent_once=True)
 
 
-def delete(name: str) -> Request[None]:
-    """Delete a log."""
-    return Request(_of_log("DELETE", name), b"", name, wire.nothing)
+def incarnation(name: str) -> Request[str | None]:
+    """The incarnation of a log; None of a server that deletes by the name alone (0.1.x)."""
+    return Request(Route("GET", f"/logs/{check_log_name(name)}/head"), b"", name, incarnation_of)
+
+
+def delete(name: str, incarnation: str | None) -> Request[None]:
+    """Delete that incarnation of a log; without one, whatever has the name, which is asked only once."""
+    query = "" if incarnation is None else f"?incarnation={quote(incarnation, safe='')}"
+    return Request(_of_log("DELETE", name, query), b"", name, wire.nothing, is_sent_once=incarnation is None)
 
 
 def dropping(at_most: int) -> str:

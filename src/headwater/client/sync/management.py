@@ -31,7 +31,8 @@ class Found(NamedTuple):
 class Management:
     """The entities of a server. A type is given by its name, or the last word of it: `log`, `connection`.
 
-    Every method raises EventLogError: Forbidden, what the core calls what is wrong, or Refused.
+    Every method raises EventLogError: Forbidden, what the core calls what is wrong, or Refused. A change whose answer
+    is lost is not repeated, since somebody may have made another one meanwhile: it raises OutcomeUnknown.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -78,7 +79,7 @@ class Management:
         Raises WouldDrop if a log drops more events than `drops_at_most` because a consumer of it goes.
         """
         path = _path(type, name) + dropping(drops_at_most)
-        self._transport.call(Request(Route("DELETE", path), b"", "", wire.nothing))
+        self._transport.call(Request(Route("DELETE", path), b"", "", wire.nothing, is_sent_once=True))
 
     def perform(self, operation: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """An operation of the management node itself: GET-TYPES, GET-EVENTS, or QUERY over all types."""
@@ -93,7 +94,11 @@ class Management:
 
     def _call(self, method: str, path: str, given: Mapping[str, Any] | None = None) -> Any:
         body = b"" if given is None else msgspec.json.encode(given)
-        return self._transport.call(Request(Route(method, path), body, "", _decode))
+        return self._transport.call(Request(Route(method, path), body, "", _decode, is_sent_once=method in _CHANGES))
+
+
+_CHANGES = ("PUT", "PATCH")
+"""What changes an entity. An operation of the node itself changes nothing."""
 
 
 def _decode(answer: Answer) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...core.errors import EventLogError
+from ...core.access import Forbidden
+from ...core.errors import EventLogError, LogNotFound
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
 from ..protocol import routes
@@ -100,8 +101,21 @@ class Server(Closing):
             return self._transport.call(routes.change(name, settings, drops_at_most))
 
     def delete(self, name: str) -> None:
-        """Delete a log and all its events. Raises LogNotFound."""
-        self._transport.call(routes.delete(name))
+        """Delete a log and all its events. Raises LogNotFound.
+
+        Where an answer is lost, the request is repeated, for the same incarnation of the log: one that somebody made
+        meanwhile stays. Where the incarnation is not known (a server of 0.1.x, or no right to read the log), it raises
+        OutcomeUnknown instead.
+        """
+        try:
+            incarnation = self._transport.call(routes.incarnation(name))
+        except Forbidden:
+            incarnation = None
+        try:
+            self._transport.call(routes.delete(name, incarnation))
+        except LogNotFound:
+            if incarnation is None:
+                raise  # otherwise it was there before, and is gone
 
     def close(self) -> None:
         """Close the connections. Logs of this server answer nothing any more."""

@@ -2,7 +2,7 @@
 """Requests to one server by threads: idle connections, retries while it is away or overloaded, problems as exceptions.
 
 Which of its addresses is asked, `protocol.dispatch` says.
-Every request sent from here may be repeated: appends carry ids, so a repeated one is recognised by the log.
+What is sent from here is repeated where its answer is lost: see `protocol.request`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Transport(Sending[Connection]):
         with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = self._idle(target) or self._opened(target)
+                connection = None if request.is_sent_once else self._idle(target)  # one that may be closing meanwhile
+                connection = connection or self._opened(target)
                 answer = send(connection, target.heads.of(request), request.body)
                 if answer.status >= 300:
                     connection.finish(answer)

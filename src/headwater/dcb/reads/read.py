@@ -74,7 +74,8 @@ async def read(host: Host, exchange: Exchange) -> None:
 async def head(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/head"""
     opened = await host.log(exchange, Right.READ)
-    await exchange.answer_json(200, HeadOut(opened.log.head(), opened.view.incarnation))
+    head = opened.log.head()
+    await exchange.answer_json(200, HeadOut(head, opened.view.incarnation), opened.view.headers(head))
 
 
 async def answer_events(
