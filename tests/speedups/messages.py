@@ -63,18 +63,18 @@ def is_left_to_python(message: bytes) -> bool:
             return True
     if sum(stop - at for at, stop in [*given, found.delivery_annotations or (0, 0)]) > ENVELOPE_BYTES_MAX:
         return True
-    return any(has_left_maps(decode_section(message, span), int(span == found.body)) for span in given)
+    return any(has_left_values(decode_section(message, span), int(span == found.body)) for span in given)
 
 
-def has_left_maps(value: Any, depth: int) -> bool:
-    """Whether a value has a map of many keys, or one `depth` values deep whose keys are no texts."""
+def has_left_values(value: Any, depth: int) -> bool:
+    """Whether a value has a described one, a map of many keys, or one `depth` values deep whose keys are no texts."""
+    if isinstance(value, Described):
+        return True
     if isinstance(value, dict):
         if len(value) > KEYS_MAX or (depth and any(type(key) not in (str, Symbol) for key in value)):
             return True
-        return any(has_left_maps(each, depth + 1) for each in value.values())
-    if isinstance(value, Described):
-        return has_left_maps(value.descriptor, depth + 1) or has_left_maps(value.value, depth + 1)
-    return isinstance(value, (list, Array)) and any(has_left_maps(each, depth + 1) for each in value)
+        return any(has_left_values(each, depth + 1) for each in value.values())
+    return isinstance(value, (list, Array)) and any(has_left_values(each, depth + 1) for each in value)
 
 
 class Messages:

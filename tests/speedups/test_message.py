@@ -37,7 +37,7 @@ MESSAGES = [
     + properties(message_id="id-1", subject="Order", content_type=Symbol("text/plain"), creation_time=Timestamp(-1))
     + application_properties({"a": 1, TEXT: TEXT, "c": None, "d": True, "e": 1.5}) + data(b"payload"),
     delivery_annotations(x=1) + properties(message_id=ULong(300), to="/orders") + data(b"") + FOOTER,
-    properties(subject="") + value({"a": {"b": Array([Int(1), Int(300)])}, Symbol("c"): Described(Symbol("mine"), [])}),
+    properties(subject="") + value({"a": {"b": Array([Int(1), Int(300)])}, Symbol("c"): []}),
     section(0x70, []) + section(0x76, [1, "two", [3.0]]),
     message_annotations(**{f"k{each}": each for each in range(64)}) + value(Array([Symbol("a"), Symbol("b")])),
 ]  # fmt: skip
@@ -59,7 +59,6 @@ REFUSED = {
 AROUND: dict[str, Callable[[bytes], bytes]] = {
     "list": lambda inner: b"\xd0" + (len(inner) + 4).to_bytes(4) + b"\0\0\0\x01" + inner,
     "map": lambda inner: bytes((0xC1, len(inner) + 4, 2)) + b"\xa1\x01k" + inner,
-    "described": lambda inner: b"\0\xa3\x01d" + inner,
 }
 INNERMOST = [b"\x40", b"\xe0\x03\x01\x50\x01", b"\xe0\x04\x01\xc1\x01\0", b"\xc1\x01\0"]
 LEFT = {
@@ -69,6 +68,7 @@ LEFT = {
     "several sections of a sequence": section(0x76, [1]) + section(0x76, [2]),
     "more than 64 keys": application_properties({f"k{each}": each for each in range(65)}) + data(b""),
     "other keys in an inner map": value({1: 2}),
+    "a described value": value(Described(Symbol("mine"), [])),
     "a section described by a long number": b"\0\x80" + (0x75).to_bytes(8) + encode(b"a"),
 }
 

@@ -5,7 +5,8 @@
  *
  * - sections that are described by a number of eight bytes, and more than 16 KiB of them besides the data;
  * - bodies of several sections;
- * - maps of more than 64 keys, and maps in values, as in an amqp-value, with keys that are neither strings nor symbols.
+ * - maps of more than 64 keys, and maps in values, as in an amqp-value, with keys that are neither strings nor symbols;
+ * - described values.
  *
  * Values lie in one another at most DEPTH_MAX deep, and so do the calls. All else is loops whose places only grow.
  */
@@ -20,8 +21,8 @@ enum {
 
 /* Constructors. */
 enum {
-    DESCRIBED = 0x00, NULL_VALUE = 0x40, ULONG0 = 0x44, LIST0 = 0x45, SMALL_ULONG = 0x53, BOOLEAN_BYTE = 0x56,
-    CHAR = 0x73, ULONG = 0x80, BINARY8 = 0xA0, LIST8 = 0xC0, MAP8 = 0xC1, ARRAY8 = 0xE0,
+    DESCRIBED = 0x00, NULL_VALUE = 0x40, LIST0 = 0x45, SMALL_ULONG = 0x53, BOOLEAN_BYTE = 0x56,
+    CHAR = 0x73, BINARY8 = 0xA0, LIST8 = 0xC0, MAP8 = 0xC1, ARRAY8 = 0xE0,
     LONG = 0x10 /* the bit of those whose size has four bytes, not one */
 };
 
@@ -150,21 +151,6 @@ static int are_items(Bytes rest, uint32_t count, int depth)
     return rest.at == rest.end;
 }
 
-/* The place behind a value and its descriptor, which is none of AMQP's own: a number below 2^32, `amqp:...`. */
-static Place described(Bytes rest, int depth)
-{
-    Bytes symbol;
-    if (depth >= DEPTH_MAX || rest.at == rest.end || *rest.at == ULONG0 || *rest.at == SMALL_ULONG)
-        return NULL;
-    if (*rest.at == ULONG && (rest.end - rest.at < 5 || !memcmp(rest.at + 1, "\0\0\0\0", 4)))
-        return NULL;
-    if (TYPES[*rest.at] == SYMBOL && sized(*rest.at, (Bytes){rest.at + 1, rest.end}, &symbol)
-        && symbol.end - symbol.at >= 5 && !memcmp(symbol.at, "amqp:", 5))
-        return NULL;
-    rest.at = value(rest, depth + 1);
-    return rest.at == NULL ? NULL : value(rest, depth + 1);
-}
-
 /* The place behind the value of that constructor; NULL where there is none that every receiver decodes. */
 static Place value_of(uint8_t code, Bytes rest, int depth)
 {
@@ -175,8 +161,6 @@ static Place value_of(uint8_t code, Bytes rest, int depth)
     if (code >= NULL_VALUE && code <= LIST0)
         return rest.at;
     switch (code) {
-    case DESCRIBED:
-        return described(rest, depth);
     case BOOLEAN_BYTE:
         return rest.at < rest.end && *rest.at <= 1 ? rest.at + 1 : NULL;
     case CHAR:
