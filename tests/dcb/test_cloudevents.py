@@ -86,6 +86,25 @@ def test_bad_binary_cloudevent_is_refused_by_its_header(client):
     assert client.post("/logs/courses/events", b"", headers=headers).json["parameter"] == "ce-type"
 
 
+def test_a_fault_names_what_was_sent(client):
+    text = json.dumps(CLOUDEVENT).encode()
+    answer = client.post("/logs/courses/events", text[:-1] + b',"extra":1e400}', headers=STRUCTURED)
+    assert answer.json["path"] == "$.extra"
+    assert "a string, a whole number, true or false is expected, '1e400' given" in answer.json["detail"]
+    answer = client.post("/logs/courses/events", json.dumps(CLOUDEVENT | {"Bad": "x"}).encode(), headers=STRUCTURED)
+    assert "'Bad' given" in answer.json["detail"] and "events[0]" not in answer.json["detail"]
+    assert answer.json["path"] == "$"
+    answer = client.post("/logs/courses/events", text[:-1] + b',"extra":"\\ud83d"}', headers=STRUCTURED)
+    assert "a string holds half of a surrogate pair, \\ud83d" in answer.json["detail"]
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+    answer = client.post("/logs/courses/events", b"1", headers=headers | {"content-type": ""})
+    assert answer.json["parameter"] == "content-type"
+    answer = client.post("/logs/courses/events", b"1", headers=headers | {"ce-datacontenttype": ""})
+    assert answer.json["parameter"] == "ce-datacontenttype"
+    answer = client.post("/logs/courses/events", b"1", headers=headers | {"content-type": "a/b", "ce-bad_name": "x"})
+    assert (answer.status, answer.json["parameter"]) == (400, "ce-bad_name")
+
+
 def test_malformed_cloudevents_are_refused(client):
     for headers, text in ((STRUCTURED, b"{"), (BATCH, b"[{")):
         assert client.post("/logs/courses/events", text, headers=headers).code == "malformed_json"

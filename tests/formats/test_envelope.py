@@ -81,6 +81,11 @@ def test_data_that_is_json_and_no_string_is_taken_as_it_stands(data: bytes) -> N
         assert [each.data for each in ndjson_events([line])] == [data]
 
 
+def test_half_of_a_surrogate_pair_in_a_line_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"line 1: a string holds half of a surrogate pair, \\ud800"):
+        list(ndjson_events([b'{"type":"\\ud800"}']))
+
+
 def test_data_that_is_null_says_neither_nothing_nor_null() -> None:
     with pytest.raises(InvalidInput, match="line 1: Expected `str`, got `null`"):
         list(ndjson_events([b'{"type": "OrderPlaced", "data": null}']))

@@ -27,6 +27,20 @@ def test_malformed_json_says_line_and_column(text, line, column):
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
+@pytest.mark.parametrize(
+    ("text", "column"), [(b'{"a":"\\ud800"}', 7), (b'["\\\\\\uD83Dx"]', 5), (b'{"\\udBff\\u0041":1}', 3)]
+)
+def test_half_of_a_surrogate_pair_is_named_and_placed(text, column):
+    with pytest.raises(MalformedJson, match=r"a string holds half of a surrogate pair, \\u[dD]") as caught:
+        decode(msgspec.json.Decoder(), text)
+    assert caught.value.column == column
+
+
+def test_a_text_that_is_cut_is_truncated():
+    with pytest.raises(MalformedJson, match="input data was truncated"):
+        decode(msgspec.json.Decoder(), b'["\\\\ud800')
+
+
 @pytest.mark.parametrize(("text", "where"), [(b'{"a":[1,"x"]}', "a[1]"), (b"[]", ""), (b"{}", ""), (b'{"a":1}', "a")])
 def test_misfit_says_its_path(text, where):
     with pytest.raises(InvalidInput) as caught:

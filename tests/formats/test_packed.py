@@ -73,3 +73,12 @@ def test_an_event_that_does_not_fit_is_named(events: list, where: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         packed.decode(_appended, msgspec.msgpack.encode(events))
     assert caught.value.where == where
+
+
+def test_a_key_that_is_no_string_is_placed() -> None:
+    decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
+    event = (1, 1, 0, "A", b"", (), "1", "", {7: "x"}, "", b"", 0)
+    with pytest.raises(InvalidInput) as caught:
+        packed.decode(decoder, msgspec.msgpack.encode([event]))
+    assert caught.value.where == "[0][8]"
+    assert caught.value.problem == "expected `str`, got `int` as the key of an object"

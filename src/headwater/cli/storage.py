@@ -95,7 +95,8 @@ def check(
             for finding in (*log.problems, *log.newer, *log.notes):
                 click.echo(f"  {finding}")
             for event in log.unfit:
-                click.echo(f"  event {event.sequence_number} is handed on as a stub: {event.reason}")
+                how = "as a stub" if event.is_stub else "without an attribute"
+                click.echo(f"  event {event.sequence_number} is handed on {how}: {event.reason}")
             if (more := log.unfit_events - len(log.unfit)) > 0:
                 click.echo(f"  and {more} more such events")
         for finding in (*report.problems, *report.newer):

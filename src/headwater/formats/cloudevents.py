@@ -33,6 +33,7 @@ SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
 
 _SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
+_CANONICAL = "a string, a whole number, true or false"
 _WHITE_SPACE = " \t\r\n"
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(f"{chr(last - 1)}{chr(last)}" for last in range(0xFFFF, 0x110000, 0x10000))
 _ESCAPED = re.compile(f"[%,{_NONCHARACTERS}]|^ ")
@@ -227,7 +228,13 @@ def _event_from_members(members: _Members) -> Event:
         raise InvalidEvent("give `data` or `data_base64`, not both", "data_base64")
     attributes = {}
     for name, raw in members.items():
-        value = jsontext.decode(_value_decoder, bytes(raw))
+        try:
+            value = jsontext.decode(_value_decoder, bytes(raw))
+        except jsontext.MalformedJson:
+            raise
+        except InvalidInput as error:
+            given = show(bytes(raw).decode())
+            raise InvalidEvent(f"{_CANONICAL} is expected, {given} given: {error.problem}", name) from None
         if value is not None:  # an attribute that is null is an attribute that is not there (JSON format, 2.2)
             attributes[name] = _canonical(name, value)
     media_type = attributes.get("datacontenttype")
@@ -252,7 +259,7 @@ def _canonical(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    raise InvalidEvent(f"a string, a whole number, true or false is expected, {show(value)} given", name)
+    raise InvalidEvent(f"{_CANONICAL} is expected, {show(value)} given", name)
 
 
 def _from_base64(value: object) -> bytes:

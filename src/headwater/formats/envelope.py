@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from ..core.errors import InvalidInput
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import show
+from . import jsontext
 from .foreign import derived_id
 
 
@@ -142,7 +143,8 @@ def ndjson_event(line: bytes, number: int, source: str | None = None) -> Event:
             described.source = described.source or source
             described.id = derived_id(described.source, number, line.decode().strip())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(error)) from None
+        half = jsontext.half_pair(str(error), line)
+        raise InvalidInput(half.cause if half else str(error)) from None
     except RecursionError:  # outside an envelope, only data may be nested at all
         raise InvalidInput("the JSON is nested too deeply", "" if b'"event"' in line else "data") from None
     return producer_event(described)

@@ -11,7 +11,10 @@ from ..core.errors import InvalidInput
 
 T = TypeVar("T")
 
-_PATH = re.compile(r"^(?P<problem>.*) - at `\$?(?P<path>.*)`$", re.DOTALL)
+_PATH = re.compile(r"^(?P<problem>.*?) - at (?P<key>`key` in )?`\$?(?P<path>.*)`$", re.DOTALL)
+_HALF = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
+"""The first half of a surrogate pair without the second."""
+_HALF_PROBLEM = "a string holds half of a surrogate pair"
 _BYTE = re.compile(r"^JSON is malformed: (?P<problem>.*) \(byte (?P<byte>\d+)\)$", re.DOTALL)
 
 
@@ -56,11 +59,21 @@ def misfit(error: msgspec.ValidationError) -> InvalidInput:
     """What does not fit its type, with its path."""
     message = str(error)
     if found := _PATH.match(message):
-        return InvalidInput(_lowered(found["problem"]), found["path"].removeprefix("."))
+        of_key = " as the key of an object" if found["key"] else ""
+        return InvalidInput(_lowered(found["problem"]) + of_key, found["path"].removeprefix("."))
     return InvalidInput(_lowered(message))
 
 
+def half_pair(message: str, text: bytes) -> MalformedJson | None:
+    """The fault of a text where a decoder's message is about half of a surrogate pair; it may call it truncated."""
+    if ("truncated" in message or "surrogate" in message) and (half := _HALF.search(text)):
+        return MalformedJson(f"{_HALF_PROBLEM}, {half[1].decode()}", text, half.start(1))
+    return None
+
+
 def _malformed(message: str, text: bytes) -> MalformedJson:
+    if half := half_pair(message, text):
+        return half
     if found := _BYTE.match(message):
         return MalformedJson(found["problem"], text, int(found["byte"]))
     return MalformedJson(_lowered(message), text, len(text))
@@ -71,7 +84,7 @@ def _not_utf8(text: bytes) -> MalformedJson:
         text.decode()
     except UnicodeDecodeError as error:
         return MalformedJson(f"not UTF-8 ({error.reason})", text, error.start)
-    return MalformedJson("a string holds half of a surrogate pair", text, len(text))
+    return MalformedJson(_HALF_PROBLEM, text, len(text))
 
 
 def _lowered(sentence: str) -> str:

@@ -30,26 +30,38 @@ def handed_on(page: Page) -> Sequence[SequencedEvent]:
 
 def fit_or_stub(event: SequencedEvent) -> SequencedEvent:
     """The event, perhaps without some attributes, or the stub in its place."""
-    fault = _fault(event)
-    if fault is None:
+    if (fault := _fault(event)) is None:
         return event
-    attributes, unfit = dict(event.attributes), list[str]()
-    while fault is not None and (name := fault.where.removeprefix("attributes.")) in attributes:
-        del attributes[name]
-        unfit.append(name)
-        fault = _fault(event._replace(attributes=attributes))
-    if fault is None:
+    attributes, unfit, rest = _without_unfit(event, fault)
+    if rest is None:
         return event._replace(attributes=attributes | {UNFIT: ",".join(unfit)})
-    said = {"unfit": {"reason": str(fault)[:_REASON_CHARS_MAX], "bytes": len(event.data) + len(event.envelope)}}
+    said = {"unfit": {"reason": str(rest)[:_REASON_CHARS_MAX], "bytes": len(event.data) + len(event.envelope)}}
     return event._replace(
         data=msgspec.json.encode(said), attributes=_STUB_ATTRIBUTES, envelope=b"", encoding=Encoding.DATA
     )
 
 
-def event_fault(event: SequencedEvent) -> str | None:
-    """Why an event would not be taken today, or None."""
-    fault = _fault(event)
-    return None if fault is None else str(fault)
+def event_fault(event: SequencedEvent) -> tuple[str, bool] | None:
+    """Why an event would not be taken today, and whether a stub stands in for it: else it comes without an attribute.
+
+    None where it would be taken.
+    """
+    if (fault := _fault(event)) is None:
+        return None
+    _, _, rest = _without_unfit(event, fault)
+    return str(rest or fault), rest is not None
+
+
+def _without_unfit(
+    event: SequencedEvent, fault: InvalidInput | None
+) -> tuple[dict[str, str], list[str], InvalidInput | None]:
+    """The attributes that may stay, the names of the others, and the fault that is left without these."""
+    attributes, unfit = dict(event.attributes), list[str]()
+    while fault is not None and (name := fault.where.removeprefix("attributes.")) in attributes:
+        del attributes[name]
+        unfit.append(name)
+        fault = _fault(event._replace(attributes=attributes))
+    return attributes, unfit, fault
 
 
 def _fault(event: SequencedEvent) -> InvalidInput | None:

@@ -124,7 +124,8 @@ def test_an_attribute_that_is_none_is_left_out_and_named(attributes: dict[str, s
     log = MemoryLog()
     log.append_columns(unchecked(Event("A", b"kept", (), "1", "/s", attributes)))
     (found,) = log.read_page(ALL, 0).events
-    assert event_fault(found)
+    reason, is_stub = event_fault(found) or ("", True)
+    assert reason.startswith("attributes.") and not is_stub
     fit = fit_or_stub(found)
     assert fit.data == b"kept"
     names = fit.attributes[UNFIT].split(",")
@@ -132,6 +133,15 @@ def test_an_attribute_that_is_none_is_left_out_and_named(attributes: dict[str, s
         name: value for name, value in fit.attributes.items() if name != UNFIT
     }
     assert event_fault(fit) is None
+
+
+def test_an_attribute_with_a_bad_name_makes_a_stub() -> None:
+    log = MemoryLog()
+    log.append_columns(unchecked(Event("A", b"1", (), "1", "/s", {"time": "now", "Bad": "x"})))
+    (found,) = log.read_page(ALL, 0).events
+    reason, is_stub = event_fault(found) or ("", False)
+    assert is_stub and reason.startswith("attributes: ") and "'Bad' given" in reason
+    assert b'"unfit"' in fit_or_stub(found).data
 
 
 @pytest.mark.parametrize("is_known", [True, False])

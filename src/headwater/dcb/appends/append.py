@@ -13,7 +13,7 @@ from ...core.access import Right
 from ...core.condition import AppendCondition
 from ...core.errors import InvalidInput, TooLarge
 from ...core.event import Event
-from ...core.limits import EventColumns, show
+from ...core.limits import EventColumns, check_attribute_name, show
 from ...core.log import AppendResult
 from ...core.loop.append_builder import AppendBuilder
 from ...core.loop.slices import Slices
@@ -161,20 +161,27 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
             raise UnsupportedMediaType(media_type, allowed)
         await _answer(exchange, opened, events)
     except InvalidInput as error:
-        error.where = _in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH)
+        error.move(_in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH))
         raise
 
 
 async def _append_binary(exchange: Exchange, opened: Opened) -> None:
     """The attributes are header fields, so that a header field is what an error names."""
     body = await exchange.body()
+    attributes: Mapping[str, str] = {}
     try:
-        await _answer(exchange, opened, [cloudevents.event_from_headers(exchange.scope["headers"], body)])
+        event = cloudevents.event_from_headers(exchange.scope["headers"], body)
+        attributes = event.attributes
+        await _answer(exchange, opened, [event])
     except TooLarge:
         raise
     except InvalidInput as error:
         attribute = _in_cloudevent(error.where, is_batch=False)
-        raise InvalidParameter(f"ce-{attribute}" if attribute else "body", error.problem) from None
+        if not attribute and attributes:  # of all of them: one whose name breaks a rule, or their number
+            attribute = next(filter(check_attribute_name, attributes), "*")
+        is_named = attribute != "datacontenttype" or exchange.header(b"ce-datacontenttype") is not None
+        field = (f"ce-{attribute}" if is_named else "content-type") if attribute else "body"
+        raise InvalidParameter(field, error.problem) from None
 
 
 async def _answer(
@@ -214,6 +221,8 @@ def _in_cloudevent(where: str, *, is_batch: bool) -> str:
         return where
     index, rest = found.groups()
     name = (rest or "").replace("group_key", "partitionkey").partition("[")[0]
+    if name == "attributes":
+        name = ""  # in a CloudEvent they are members of it
     if is_batch and index:
         return f"{index}.{name}" if name else index
     return name

@@ -40,7 +40,10 @@ def encoded_json(value: object) -> bytes:
 def checked_json(text: bytes) -> bytes:
     """The text itself, if it is JSON that events are given with as it is. Raises FutoInError (InvalidRequest)."""
     if not is_embeddable(text):
-        raise invalid("a value is not well-formed JSON")
+        raise invalid(
+            "a value must be JSON that every parser takes: this is malformed, or has a number beyond a double, such as "
+            "1e400, or half of a surrogate pair"
+        )
     return text
 
 

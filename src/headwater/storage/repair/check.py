@@ -90,10 +90,12 @@ UNFIT_MAX = 1000
 
 @dataclass
 class UnfitEvent:
-    """An event that an earlier version took, and that AMQP, CloudEvents and FutoIn hand on as a stub."""
+    """An event that an earlier version took, and that AMQP, CloudEvents and FutoIn do not hand on as it is."""
 
     sequence_number: int
     reason: str
+    is_stub: bool
+    """Whether a stub stands in for it; else it comes without the attribute that the reason names."""
 
 
 Progress = Callable[[str, int, int], None]
@@ -366,7 +368,7 @@ def _look_for_unfit(frame: Frame, meta: Meta, report: LogCheck) -> None:
         if (fault := event_fault(event)) is not None:
             report.unfit_events += 1
             if len(report.unfit) < UNFIT_MAX:
-                report.unfit.append(UnfitEvent(event.sequence_number, fault))
+                report.unfit.append(UnfitEvent(event.sequence_number, *fault))
 
 
 def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:
