@@ -44,7 +44,7 @@ END = encode_page(())
 
 
 class PageParser:
-    """Bytes in, pages of stored events out, each of which goes on where the one before ended."""
+    """Bytes in, pages of stored events out; each goes on where the one before ended."""
 
     def __init__(self, beyond: int | None = None, *, backwards: bool = False) -> None:
         """The first event has a number above `beyond`, or below it, backwards; None: any."""

@@ -1,7 +1,7 @@
 """Requests to one server by tasks: idle connections, retries while it is away or overloaded, problems as exceptions.
 
 Which of its addresses is asked, `protocol.dispatch` says.
-What is sent from here is repeated where its answer is lost: see `protocol.request`.
+A request is sent again where its answer is lost: see `protocol.request`.
 """
 
 from __future__ import annotations

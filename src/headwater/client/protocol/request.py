@@ -38,7 +38,7 @@ class Request(NamedTuple, Generic[T]):
     identity: Identity | None = None
     """What is known of the log, if it must be the same one at each address."""
     waits: bool = False
-    """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""
+    """Whether its answer may wait for something to happen, so that it is no measure of the load."""
     appends: bool = False
     """Whether it puts events into the log. If its answer is lost, it is not known whether they are there."""
     is_sent_once: bool = False
