@@ -143,8 +143,8 @@ class Trying(Generic[C]):
     def pause_s(self, error: OSError | core.EventLogError) -> float:
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
-        For an append that may have put its events into the log, that is OutcomeUnknown. So it is for a request that is
-        sent once, where its answer is lost. If the last attempt got no answer, it is ServerUnreachable, which says so too.
+        For an append that may have put its events into the log, that is OutcomeUnknown, as for a request that is sent
+        once, where its answer is lost. If the last attempt got no answer, it is ServerUnreachable, which says so too.
         """
         is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost
