@@ -19,7 +19,7 @@ from tests.soak.server import free_ports
 from ..waiting import eventually
 from .postgres_server import Postgres
 from .test_replicas import answer, metrics, reads
-from .test_servers import Member, command, database, status, url
+from .test_servers import LEASE_MS, Member, command, database, status, url
 
 __all__ = ["database", "url"]
 
@@ -41,9 +41,8 @@ def on_a_disk_that_fills(full_while: Path, retry_s: float = COPY_RETRY_S) -> Seq
 def start(url: str, tmp_path: Path) -> Iterator[Start]:
     members: list[Member] = []
 
-    def started(name: str, *settings: str, program: Sequence[str] | None = None) -> Member:
-        given = {} if program is None else {"program": program}
-        members.append(Member(url, tmp_path / name, *settings, **given))
+    def started(name: str, *settings: str, program: Sequence[str] | None = None, lease_ms: str = LEASE_MS) -> Member:
+        members.append(Member(url, tmp_path / name, *settings, program=program, lease_ms=lease_ms))
         return members[-1]
 
     yield started
@@ -59,9 +58,9 @@ def test_a_replica_whose_disk_is_full_stops_to_serve_and_says_so_and_the_primary
     start: Start, tmp_path: Path
 ) -> None:
     full = tmp_path / "full"
-    first = start("a")
+    first = start("a", lease_ms="10000")  # on a busy machine too it is the primary to the end
     eventually(first.is_primary)
-    second = start("b", "--replica-stale-ms-max", "4000", program=on_a_disk_that_fills(full))
+    second = start("b", "--replica-stale-ms-max", "4000", program=on_a_disk_that_fills(full), lease_ms="10000")
     eventually(lambda: reads(second))
     assert first.append(0) == 1
     eventually(lambda: head(second) == 1)
