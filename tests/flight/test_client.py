@@ -210,7 +210,7 @@ def test_the_client_is_light():
     code = "import sys, headwater.flight.client; print(*sorted(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode().split())
     rooms = {name.split(".")[1] for name in loaded if name.startswith("headwater.")}
-    assert rooms == {"core", "flight", "formats"}
+    assert rooms == {"core", "flight", "formats", "speedups"}
     ours = {name for name in loaded if name.startswith("headwater.flight.")}
     assert ours.isdisjoint(f"headwater.flight.{name}" for name in ("server", "reading", "writing", "actions"))
     assert loaded.isdisjoint({"pandas", "uvloop", "google_crc32c"})
