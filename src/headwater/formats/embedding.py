@@ -16,8 +16,8 @@ from ..speedups import IS_NATIVE
 if IS_NATIVE:
     from ..speedups._native import may_stand as may_stand_plain
 
-DEPTH_MAX = 56
-"""Brackets inside each other. Some parsers read 64 at most (System.Text.Json); what a payload stands in has a few."""
+DEPTH_MAX = 60
+"""Brackets inside each other. Some parsers read 64 at most (System.Text.Json); a payload stands within four at most."""
 _FAR_MAX = 2**13
 """Numbers in one long text that may be beyond a double: each is looked at by itself."""
 _EXPONENTS_MAX = 2**10

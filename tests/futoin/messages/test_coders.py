@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core import Event
+from headwater.formats.embedding import DEPTH_MAX
 from headwater.futoin.errors import FutoInError
 from headwater.futoin.messages.coders import CBOR, JSON, MPCK, coder_of
 from headwater.futoin.messages.json_values import portable
@@ -98,6 +99,18 @@ def test_what_json_cannot_say_is_an_invalid_request() -> None:
             body = pack({"f": ADD, "p": {"type": "A", "data": value}})
             with pytest.raises(FutoInError, match="InvalidRequest"):
                 coder_of(body).decode(body).parameters({"data"})
+
+
+@pytest.mark.parametrize("depth", [DEPTH_MAX, DEPTH_MAX + 1, 190])
+def test_every_coder_takes_the_same_depth(peer: Any, depth: int) -> None:
+    data: Any = 1
+    for _ in range(depth):
+        data = {"a": data}
+    asked = {"f": ADD, "p": {"type": "T", "data": data}}
+    bodies = [msgspec.json.encode(asked), *(pack(asked) for pack, _ in PACKERS.values())]
+    answers = [peer.http("POST", "/futoin/orders", body).body for body in bodies]
+    assert [b"InvalidRequest" in answer for answer in answers] == [depth > DEPTH_MAX] * 3
+    assert [f"{DEPTH_MAX} brackets".encode() in answer for answer in answers] == [depth > DEPTH_MAX] * 3
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from ...formats.embedding import is_embeddable
+from ...formats.embedding import DEPTH_MAX, is_embeddable
 from ..errors import invalid
 
-DEPTH_MAX = 200
 _STEPS = 2**16
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What MessagePack has integers for."""
@@ -41,8 +40,8 @@ def checked_json(text: bytes) -> bytes:
     """The text itself, if it is JSON that events are given with as it is. Raises FutoInError (InvalidRequest)."""
     if not is_embeddable(text):
         raise invalid(
-            "a value must be JSON that every parser takes: this is malformed, or has a number beyond a double, such as "
-            "1e400, or half of a surrogate pair"
+            "a value must be JSON that every parser takes: this is malformed, has a number beyond a double, such as "
+            f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} brackets inside each other"
         )
     return text
 
@@ -98,7 +97,9 @@ class Walk:
     def _pay(self, cost: int) -> None:
         self._left -= cost
         if self._left < 0 or len(self._open) > DEPTH_MAX + 1:
-            raise invalid("a value is larger, or nested deeper, than its message can say")
+            raise invalid(
+                f"a value is larger than its message can say, or has more than {DEPTH_MAX} brackets inside each other"
+            )
 
 
 _END = object()
