@@ -113,7 +113,7 @@ class _Unpacked(io.RawIOBase):
         self._damage: Exception | None = None
 
     def readable(self) -> bool:
-        """It is."""
+        """See io.RawIOBase."""
         return True
 
     def readinto(self, into: Any) -> int:
