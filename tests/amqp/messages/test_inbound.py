@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from headwater.amqp.errors import MessageFault
 from headwater.amqp.messages.inbound import read_message
 from headwater.amqp.protocol.codec import encode
-from headwater.amqp.protocol.types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong
+from headwater.amqp.protocol.types import Char, Described, Int, Symbol, Timestamp, UByte, UInt, ULong
 from headwater.core import Encoding, Event, LogSettings
+from headwater.core.errors import InvalidEvent
 from headwater.core.limits import check_append
 from tests.amqp.streams.messages import (
     application_properties,
@@ -203,10 +204,11 @@ def test_binary_mode_takes_native_types():
         blob=b"\xff",
         nothing=None,
         label=Symbol("s"),
+        char=Char("ä"),
     ) + data(b"")
     assert event_of(message).attributes == {
         "time": "1970-01-01T00:00:01.500Z", "flag": "true", "other": "false", "count": "-5", "big": str(2**40),
-        "blob": "/w==", "label": "s",
+        "blob": "/w==", "label": "s", "char": "ä",
     }  # fmt: skip
 
 
@@ -332,12 +334,14 @@ def test_message_over_the_logs_limit_is_rejected():
 
 
 @given(messages)
-def test_whatever_is_read_is_taken_by_a_log(message):
+def test_a_log_takes_whatever_is_read_and_refuses_what_is_not(message):
     try:
         event = event_of(message)
     except MessageFault:
-        return
-    check_append([event], LogSettings().event_bytes_max)
+        with pytest.raises(InvalidEvent):
+            check_append([Event("t", message, encoding=Encoding.AMQP)], LogSettings().event_bytes_max)
+    else:
+        check_append([event], LogSettings().event_bytes_max)
 
 
 @given(messages, st.data())

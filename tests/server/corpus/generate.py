@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from headwater.amqp.protocol.types import Char, Described, Symbol, Timestamp
+from headwater.amqp.protocol.types import Described, Symbol, Timestamp
 from tests.amqp.streams.messages import (
     application_properties,
     cloud_event,
@@ -66,7 +66,6 @@ NO_EVENTS = {
 """What comes before the body of messages that say of themselves that they are an event which no log takes."""
 OWN_EVENTS = {
     "sequence": cloud_event(sequence="00"),
-    "char": cloud_event(char=Char("A")),
     "partitionkey of 513 characters and a group key": message_annotations(event_streams_group_key=Symbol("k"))
     + cloud_event(partitionkey="x" * 513),
     "group key that is null": message_annotations(event_streams_group_key=None),

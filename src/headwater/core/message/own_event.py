@@ -4,7 +4,7 @@ Binary mode: every attribute but `datacontenttype` is an application property `c
 the binding `cloudEvents_NAME`; both are read), `datacontenttype` is the property content-type, the body is the
 payload. Structured mode, where the body is the event and content-type says so, is not looked into: payloads are bytes.
 
-AMQP's own door stores the event that is found here, all others check that there is one, so each gives the same verdict.
+The way in of AMQP stores the event that is found here. All others only check it, so each gives the same verdict.
 The message was looked through (`validity`): neither bounds nor what it has of AMQP's types are checked again.
 """
 
@@ -60,19 +60,19 @@ class MediaType(NamedTuple):
 
     text: str
     attributes: Mapping[str, str]
-    """The attributes of an event of which no more is known."""
+    """The attributes of an event that has no others."""
     is_structured: bool
 
 
 NO_MEDIA_TYPE = MediaType("", NO_ATTRIBUTES, False)
 _names: dict[bytes, str] = {}
-"""Attribute names by their property's name; empty for a property that is no attribute. Senders use few, always anew."""
+"""Attribute names by their property's name; empty for a property that is no attribute. Senders use few."""
 known_media_types: dict[bytes, MediaType] = {_NULL: NO_MEDIA_TYPE}
 """By encoded content-type."""
 
 
 def own_event(message: bytes, spans: Spans, places: Places, is_whole: bool) -> Event:
-    """The event, without what it has of no rule: its data, and what plain properties say. Raises InvalidEvent."""
+    """All of the event that can break a rule: neither its data nor what plain properties say. Raises InvalidEvent."""
     content_type = message[places[CONTENT_TYPE] : places[CONTENT_TYPE + 1]] if len(places) > CONTENT_TYPE + 1 else _NULL
     media_type = known_media_types.get(content_type) or new_media_type(content_type)
     event = binary_event(message, spans, media_type, is_whole, b"") or Event(DEFAULT_TYPE)
