@@ -467,7 +467,7 @@ def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) 
     except DecodeError as error:
         raise InvalidEvent(f"no message of AMQP: {error}", where) from None
     try:
-        event = own_event(envelope + data if encoding else envelope, spans, places, bool(encoding))
+        event = own_event(envelope + data if encoding else envelope, spans, places, encoding)
         if plain_bytes(event, 0) is None:
             check_append((event,), 0)
     except InvalidInput as error:

@@ -37,6 +37,7 @@ from ...core.message.own_event import (
     BatchGiven,
     MediaType,
     binary_event,
+    check_structured,
     group_key_of,
     known_media_types,
     new_media_type,
@@ -110,12 +111,14 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
         group_key = group_key_of(message, spans) if MESSAGE_ANNOTATIONS in spans else ""
         if PROPERTIES in spans:
             type, media_type, created = _properties(message, places)
-        event = binary_event(message, spans, media_type, bool(encoding), data)
+        if media_type.is_structured:
+            check_structured(media_type, encoding)
+            event = _structured_event(data, media_type)
+        else:
+            event = binary_event(message, spans, media_type, encoding, data)
     except InvalidInput as error:
         condition = NOT_IMPLEMENTED if isinstance(error, BatchGiven) else INVALID_FIELD
         raise MessageFault(condition, str(error)) from None
-    if event is None and media_type.is_structured:
-        event = _structured_event(data, media_type)
     is_traced = encoding or envelope.find(TRACE) >= 0
     if event is not None:
         if is_traced and TRACEPARENT not in event.attributes:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from ..attribute_rules import ATTRIBUTE_CHARS_MAX, ATTRIBUTE_NAME
 from ..cloudevent import BATCH, STRUCTURED, event_from_attributes
 from ..errors import InvalidEvent
-from ..event import NO_ATTRIBUTES, Event
+from ..event import NO_ATTRIBUTES, Encoding, Event
 from ..quoting import show
 from .sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS
 from .spans import Spans
@@ -71,11 +71,16 @@ known_media_types: dict[bytes, MediaType] = {_NULL: NO_MEDIA_TYPE}
 """By encoded content-type."""
 
 
-def own_event(message: bytes, spans: Spans, places: Places, is_whole: bool) -> Event:
+def own_event(message: bytes, spans: Spans, places: Places, encoding: Encoding) -> Event:
     """All of the event that can break a rule: neither its data nor what plain properties say. Raises InvalidEvent."""
     content_type = message[places[CONTENT_TYPE] : places[CONTENT_TYPE + 1]] if len(places) > CONTENT_TYPE + 1 else _NULL
     media_type = known_media_types.get(content_type) or new_media_type(content_type)
-    event = binary_event(message, spans, media_type, is_whole, b"") or Event(DEFAULT_TYPE)
+    event = None
+    if media_type.is_structured:
+        check_structured(media_type, encoding)
+    else:
+        event = binary_event(message, spans, media_type, encoding, b"")
+    event = event or Event(DEFAULT_TYPE)
     key = group_key_of(message, spans)
     return event._replace(group_key=key) if key else event
 
@@ -130,15 +135,14 @@ def _group_key(message: bytes, at: int) -> str:
     return ""
 
 
-def binary_event(message: bytes, spans: Spans, media_type: MediaType, is_whole: bool, data: bytes) -> Event | None:
-    """The CloudEvent whose attributes are in the application properties; None if none are, or the mode is another.
+def check_structured(media_type: MediaType, encoding: Encoding) -> None:
+    """Raises InvalidEvent: the body of a message in structured mode is not one section of data."""
+    if encoding:
+        raise InvalidEvent(f"the body of a message of {media_type.text} is one section of data", "content-type")
 
-    Raises InvalidEvent: it is none, or its mode is structured and its body not one section of data.
-    """
-    if media_type.is_structured:
-        if is_whole:
-            raise InvalidEvent(f"the body of a message of {media_type.text} is one section of data", "content-type")
-        return None
+
+def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: Encoding, data: bytes) -> Event | None:
+    """The CloudEvent whose attributes are in the application properties; None if none are. Raises InvalidEvent."""
     if APPLICATION_PROPERTIES not in spans:
         return None
     at, stop = spans[APPLICATION_PROPERTIES]
@@ -147,7 +151,7 @@ def binary_event(message: bytes, spans: Spans, media_type: MediaType, is_whole: 
     attributes = _attributes(message, at)
     if not attributes:
         return None
-    if is_whole:
+    if encoding:
         attributes["datacontenttype"] = WHOLE_MESSAGE_TYPE
     elif media_type.text:
         attributes["datacontenttype"] = media_type.text
