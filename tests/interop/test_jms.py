@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from headwater.amqp.protocol.message import decode_message
+from headwater.amqp.protocol.types import Array, Described, Int
+from headwater.client import connect
+from headwater.core import Encoding, Event
+from headwater.core.message.sections import SEQUENCE, VALUE
+
+from ..amqp.streams.messages import value
 from ..night import night
+from ..server.corpus.entries import TAKEN
 from .basics import Basics, Security
-from .corpus import OddEvents
+from .corpus import OddEvents, RandomMessages, filled, is_any
 from .driving import Client, data, texts
 from .extensions import Refusals
 from .filters import selector
@@ -13,11 +23,51 @@ from .management import Hearing
 from .runtimes import Jms
 from .serving import Broker
 
+JAVA_ARRAYS = frozenset((0x51, 0x54, 0x55, 0x56, 0x61, 0x71, 0x72, 0x81, 0x82))
+"""Constructors of booleans, bytes, shorts, ints, longs, floats and doubles: arrays of primitive types in Java."""
 
-class TestJms(Hearing, Refusals, OddEvents, Basics, Security):
-    """See the classes that it derives from."""
+
+class TestJms(Hearing, Refusals, OddEvents, RandomMessages, Basics, Security):
+    """See the classes that it derives from.
+
+    As a message comes in whose body is an amqp-value or a sequence, the client encodes that body again. Its library
+    cannot encode an array of a primitive type of Java that is an entry of a list or map: the message is lost.
+    """
 
     RUNTIME = Jms
+    LACKS: ClassVar = {
+        "list that has an array of longs": "",
+        "map that has a list with an array of booleans": "",
+        "sequence that has a map with an array of doubles": "",
+    }
+
+    @staticmethod
+    def reads(message: bytes) -> bool:
+        """Whether the body has no such array."""
+        found = decode_message(message)
+        return found.body_kind not in (SEQUENCE, VALUE) or not _has_java_array(found.body, is_entry=False)
+
+    @night
+    def test_a_message_with_an_array_of_numbers_in_a_list_or_map_is_passed_over(
+        self, client: Client, broker: Broker
+    ) -> None:
+        for name in self.LACKS:
+            given = [entry for entry in TAKEN if is_any(entry, "text", name, "null")]
+            assert len(given) == 3
+            answer = client.receive(f"{filled(broker, given)}/$earliest", len(given), quiet=True, drain=True)
+            assert not answer.error and answer.one("drained")["received"] == 2, answer.told
+
+    @night
+    def test_one_of_ints_makes_the_same_consumer_pass_over_bodies_that_are_arrays_of_ints(
+        self, client: Client, broker: Broker
+    ) -> None:
+        array, log = Array([Int(1)], 0x71), broker.log()
+        for bodies, received in (([array, "x"], 2), ([[array], array, "x"], 1)):
+            with connect(broker.url) as server:
+                server.log(log).append([Event("odd", value(body), encoding=Encoding.AMQP) for body in bodies])
+            answer = client.receive(f"{log}/$earliest", 3, quiet=True, drain=True)
+            log = broker.log()
+            assert not answer.error and answer.one("drained")["received"] == received, answer.told
 
     def test_a_durable_subscription_goes_on_until_it_is_unsubscribed(self, client: Client, broker: Broker) -> None:
         log = broker.log()
@@ -61,3 +111,12 @@ class TestJmsInGroups(GroupsByAddress):
     """See the class that it derives from."""
 
     RUNTIME = Jms
+
+
+def _has_java_array(value: Any, is_entry: bool) -> bool:
+    if isinstance(value, Described):
+        return _has_java_array(value.value, is_entry=False)
+    if isinstance(value, Array) and is_entry and value.constructor in JAVA_ARRAYS:
+        return True
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_has_java_array(entry, is_entry=True) for entry in entries)

@@ -123,6 +123,11 @@ ODD = {
     "array of no symbols": message_annotations(a=Array((), 0xA3)) + BODY,
     "array of maps": value(Array([{"a": 1}, {}])),
     "annotation described by a number": message_annotations(a=Described(ULong(0x468C00000004), "x > 1")) + BODY,
+    "list that has an array of longs": value([1, Array([1])]),
+    "map that has a list with an array of booleans": value({"a": [Array([], 0x56)]}),
+    "sequence that has a map with an array of doubles": section(0x76, [{"a": Array([1.5])}]),
+    "array of ulongs and of strings in a list": value([Array([ULong(300)]), Array(["a"])]),
+    "array of longs in a list of an annotation": message_annotations(a=[Array([1])]) + BODY,
     "array of 100,000 numbers": value(Array([1.5] * 100_000)),
     "delivery-annotations over AMQP": BODY,
 }  # fmt: skip

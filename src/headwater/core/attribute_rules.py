@@ -13,6 +13,9 @@ from datetime import date
 
 from .quoting import show
 
+ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+ATTRIBUTE_CHARS_MAX = 4096
+
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 PLAIN_TIME = (
     r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"

@@ -13,11 +13,15 @@ from operator import is_not
 from types import MappingProxyType
 from typing import TypeVar
 
+from .attribute_rules import ATTRIBUTE_CHARS_MAX as ATTRIBUTE_CHARS_MAX
+from .attribute_rules import ATTRIBUTE_NAME as ATTRIBUTE_NAME
 from .attribute_rules import RULES
-from .errors import InvalidEvent, TooLarge
+from .errors import InvalidEvent, InvalidInput, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
-from .message.validity import message_fault
+from .message.own_event import own_event
+from .message.validity import looked_through
+from .message.values import DecodeError
 from .quoting import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
@@ -35,7 +39,6 @@ TAGS_MAX = 128
 TAG_BYTES_MAX = 1100
 """UTF-8 of a tag: more than any tag that 0.1.0 took, a key of 50 characters, a colon and a value of 256."""
 ATTRIBUTES_MAX = 64
-ATTRIBUTE_CHARS_MAX = 4096
 QUERY_ITEMS_MAX = 256
 QUERY_TERMS_MAX = 256
 """Types and tags of one item."""
@@ -44,7 +47,6 @@ QUERY_TERMS_TOTAL_MAX = 16_384
 METADATA_BYTES = 64
 """What an event counts besides its texts and bytes, where bytes are bounded."""
 
-ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 _SHORT_TAG = TAG_BYTES_MAX // 4
 """A tag of so many characters is never too long, whichever they are."""
 _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
@@ -454,12 +456,22 @@ def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings
 
 
 def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) -> None:
-    """Raises InvalidEvent if the event of that index, which is a message of AMQP, cannot be decoded by every receiver.
+    """Raises InvalidEvent if the event of that index, which is a message of AMQP, would be refused over AMQP.
 
-    It is handed to them as it is, and most of their libraries lose their connection over one that they cannot decode.
+    It is handed to receivers as it is, and most of their libraries lose their connection over one that they cannot
+    decode. And what it says of itself, as a CloudEvent, is what AMQP's receivers take it for.
     """
-    if (fault := message_fault(envelope, data, bool(encoding))) is not None:
-        raise InvalidEvent(f"no message of AMQP: {fault}", f"events[{index}].{'data' if encoding else 'envelope'}")
+    where = f"events[{index}].{'data' if encoding else 'envelope'}"
+    try:
+        spans, places = looked_through(envelope, data, bool(encoding))
+    except DecodeError as error:
+        raise InvalidEvent(f"no message of AMQP: {error}", where) from None
+    try:
+        event = own_event(envelope + data if encoding else envelope, spans, places, encoding)
+        if plain_bytes(event, 0) is None:
+            check_append((event,), 0)
+    except InvalidInput as error:
+        raise InvalidEvent(str(error).removeprefix("events[0]."), where) from None
 
 
 def _check_encodings(column: Sequence[Encoding]) -> None:

@@ -1,7 +1,7 @@
 """CloudEvents 1.0 and the log's events, both ways.
 
-`event_from_attributes` and `attributes_from_event` are the mapping itself, for every binding: attribute names to
-canonical strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
+`core.cloudevent` and `attributes_from_event` are the mapping itself, for every binding: attribute names to canonical
+strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
 what CloudEvents has no word for: `tags` (joined with commas, see `encode_tags`) and `partitionkey` (the group key).
 Going out, `sequence` is the sequence number: see `format_sequence`.
 """
@@ -14,27 +14,28 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
 from ..core.attribute_rules import RULES
+from ..core.cloudevent import BATCH as BATCH
+from ..core.cloudevent import SPECVERSION as SPECVERSION
+from ..core.cloudevent import STRUCTURED as STRUCTURED
+from ..core.cloudevent import decode_tags as decode_tags
+from ..core.cloudevent import event_from_attributes, percent_decoded
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, check_attribute_value, show
 from . import jsontext
 from .embedding import is_embeddable
 
-STRUCTURED = "application/cloudevents+json"
-BATCH = "application/cloudevents-batch+json"
-SPECVERSION = "1.0"
 SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
 """Of the attribute `sequence`: as many as the largest number has."""
 
 _SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
 _CANONICAL = "a string, a whole number, true or false"
-_WHITE_SPACE = " \t\r\n"
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(f"{chr(last - 1)}{chr(last)}" for last in range(0xFFFF, 0x110000, 0x10000))
 _ESCAPED = re.compile(f"[%,{_NONCHARACTERS}]|^ ")
 """In a tag: what separates tags, what begins an escape, the noncharacters of Unicode, a space at the beginning."""
@@ -44,35 +45,6 @@ _Members = dict[str, msgspec.Raw]
 _object_decoder = msgspec.json.Decoder(_Members)
 _array_decoder = msgspec.json.Decoder(list[_Members])
 _value_decoder = msgspec.json.Decoder()
-
-
-def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
-    """The event behind context attributes in their canonical string form, and its payload.
-
-    Raises InvalidEvent with the attribute's name where one is missing or breaks the specification: before the gate,
-    which does not see the `datacontenttype` inside of a structured document. The log's own limits are the gate's.
-    """
-    rest = dict(attributes)
-    version = rest.pop("specversion", "")
-    if version != SPECVERSION:
-        raise InvalidEvent(f"{show(version)} given, {SPECVERSION} is allowed", "specversion")
-    for name in ("id", "source", "type"):
-        if name not in rest:
-            raise InvalidEvent("a CloudEvent must have this attribute", name)
-        if not rest[name]:
-            raise InvalidEvent("this attribute must not be empty", name)
-    for name, rule in RULES.items():
-        if name in rest and (fault := rule(rest[name])):
-            raise InvalidEvent(fault, name)
-    return Event(
-        id=rest.pop("id"),
-        source=rest.pop("source"),
-        type=rest.pop("type"),
-        tags=decode_tags(rest.pop("tags", "")),
-        group_key=rest.pop("partitionkey", ""),
-        attributes=rest,
-        data=data,
-    )
 
 
 def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[str, str]:
@@ -110,17 +82,6 @@ def encode_tags(tags: Sequence[str]) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return quote(found[0])
-
-
-def decode_tags(text: str) -> tuple[str, ...]:
-    """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count.
-
-    Raises InvalidEvent for a tag whose percent-encoded bytes are no UTF-8.
-    """
-    if not text:
-        return ()
-    tags = [tag.lstrip(_WHITE_SPACE) for tag in text.split(",")]
-    return tuple(tags) if "%" not in text else tuple([_percent_decoded(tag, "tags") for tag in tags])
 
 
 def format_sequence(number: int) -> str:
@@ -300,11 +261,4 @@ def _header_value(name: str, value: bytes) -> str:
     text = value.decode("latin-1").strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = re.sub(r"\\(.)", r"\1", text[1:-1])
-    return _percent_decoded(text, name)
-
-
-def _percent_decoded(text: str, where: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise InvalidEvent(f"{show(text)} does not percent-decode to UTF-8", where) from None
+    return percent_decoded(text, name)

@@ -16,6 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.event import Encoding, SequencedEvent
 from ..core.limits import APPEND_BYTES_MAX, check_append, plain_bytes
 from ..core.log import Page
+from ..core.message.validity import message_fault
 
 _REASON_CHARS_MAX = 1000
 _STUB_ATTRIBUTES = {"datacontenttype": "application/json"}
@@ -42,9 +43,9 @@ def fit_or_stub(event: SequencedEvent) -> SequencedEvent:
 
 
 def event_fault(event: SequencedEvent) -> tuple[str, bool] | None:
-    """Why an event would not be taken today, and whether a stub stands in for it: else it comes without an attribute.
+    """What may hurt a reader of an event, and whether a stub stands in for it: else it comes without an attribute.
 
-    None where it would be taken.
+    None where nothing does.
     """
     if (fault := _fault(event)) is None:
         return None
@@ -65,11 +66,14 @@ def _without_unfit(
 
 
 def _fault(event: SequencedEvent) -> InvalidInput | None:
-    """What an append of the event would raise; its path begins at the event."""
+    """What may hurt a reader of the event; its path begins at the event. What a message says of itself hurts none."""
     producers = event.event
-    if event.envelope or event.encoding or plain_bytes(producers, APPEND_BYTES_MAX) is None:
+    is_message = bool(event.envelope or event.encoding)
+    if is_message and (fault := message_fault(event.envelope, event.data, bool(event.encoding))) is not None:
+        return InvalidInput(f"no message of AMQP: {fault}", "data" if event.encoding else "envelope")
+    if plain_bytes(producers, APPEND_BYTES_MAX) is None:
         try:
-            check_append([producers], APPEND_BYTES_MAX)
+            check_append([producers], APPEND_BYTES_MAX, are_messages_checked=True)
         except InvalidInput as error:
             error.move(error.where.removeprefix("events[0]").removeprefix("."))
             return error

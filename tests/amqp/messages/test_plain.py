@@ -107,6 +107,14 @@ def test_other_messages_are_left_to_be_read_one_by_one(message: bytes) -> None:
     assert (events.count, events.bytes, events.types, events.data, events.envelopes) == (0, 0, [], [], [])
 
 
+def test_a_document_that_is_no_event_gives_those_behind_it_no_form() -> None:
+    before = properties(content_type=Symbol("application/cloudevents+json"))
+    run = [before + data(b"{" * len(STRUCTURED)), before + data(STRUCTURED)]
+    assert read_plain(run, None, SETTINGS, PlainEvents()) is None
+    assert form_of(run[0], SETTINGS) is None
+    assert [read_message(each).event.id for each in run] == ["", "1"]
+
+
 def test_a_message_over_the_limit_of_the_log_is_not_plain() -> None:
     settings = LogSettings(event_bytes_max=1024)
     form = form_of(data(b"x"), settings)

@@ -7,8 +7,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from tests.amqp.streams.messages import delivery_annotations, header, message_annotations, properties
+from headwater.amqp.protocol.types import Described, Symbol, Timestamp
+from tests.amqp.streams.messages import (
+    application_properties,
+    cloud_event,
+    data,
+    delivery_annotations,
+    header,
+    message_annotations,
+    properties,
+)
 from tests.core.test_attribute_rules import NO_SCHEMAS, NO_TIMES, SCHEMAS, TIMES
 
 from ..poison import BODY, ODD, POISON, forms
@@ -24,6 +34,47 @@ NO_TAGS = ["", "x" * 1101, "é" * 551, "a\n", "a\x00", "a\x7f", "a\x9f"]
 LABELS = ["x", "a b", "ä", "\U0001f600", "%", '"', "\u2028"]
 NO_LABELS = ["a\n", "a\x00", "a\x7f", "a\x85"]
 LENGTHS = {"type": 200, "id": 512, "source": 2048, "group_key": 512}
+STRUCTURED = properties(content_type=Symbol("application/cloudevents+json"))
+NO_EVENTS = {
+    "time that is none": cloud_event(time="now"),
+    "time beyond the year 9999": cloud_event(time=Timestamp(253402300800000)),
+    "time before the year 1": cloud_event(time=Timestamp(-62135596800001)),
+    "time of 64 bits": cloud_event(time=Timestamp(2**63 - 1)),
+    "specversion 0.3": cloud_event(specversion="0.3"),
+    "no type": application_properties(
+        {"cloudEvents:specversion": "1.0", "cloudEvents:id": "i", "cloudEvents_source": "s"}
+    ),
+    "id that is empty": cloud_event(id=""),
+    "id of 513 characters": cloud_event(id="x" * 513),
+    "subject that is empty": cloud_event(subject=""),
+    "tag that is empty": cloud_event(tags="a,,b"),
+    "tag that is not UTF-8 behind its percent signs": cloud_event(tags="%ff"),
+    "partitionkey of 513 characters": cloud_event(partitionkey="x" * 513),
+    "control character": cloud_event(comment="a\nb"),
+    "name with a capital letter": cloud_event(Upper="x"),
+    "attribute called data": cloud_event(data="x"),
+    "double": cloud_event(ratio=1.5),
+    "uuid": cloud_event(uuid=UUID(int=5)),
+    "described value": cloud_event(described=Described(Symbol("x:y"), 1)),
+    "attribute in both forms of its name": application_properties({f"cloudEvents{mark}id": "i" for mark in ":_"}),
+    "65 attributes": cloud_event(**{f"a{number}": "" for number in range(65)}),
+    "batch": properties(content_type=Symbol("Application/CloudEvents-Batch+JSON; charset=utf-8")),
+    "group key that is an int": message_annotations(event_streams_group_key=5),
+    "group key of 513 characters": message_annotations(event_streams_group_key="x" * 513),
+    "group key with a control character": message_annotations(event_streams_group_key="a\nb"),
+}
+"""What comes before the body of messages that say of themselves that they are an event which no log takes."""
+OWN_EVENTS = {
+    "sequence": cloud_event(sequence="00"),
+    "partitionkey of 513 characters and a group key": message_annotations(event_streams_group_key=Symbol("k"))
+    + cloud_event(partitionkey="x" * 513),
+    "group key that is null": message_annotations(event_streams_group_key=None),
+    "subject that is no type": properties(subject="a\0"),
+    "creation-time beyond the year 9999": properties(creation_time=Timestamp(2**63 - 1)),
+    "properties of no CloudEvent": application_properties({"cloudEventsX": 1.5, "n": 1.5}),
+}
+DOCUMENTS = [b"", b"{", b"[]", b'{"specversion":"1.0","id":"i","source":"s","type":"t","time":"now"}',
+             b'{"specversion":"1.0","id":"i","source":"s","type":"t","datacontenttype":7}']  # fmt: skip
 
 
 def events() -> Iterator[tuple[str, bool, dict[str, Any]]]:
@@ -50,14 +101,22 @@ def events() -> Iterator[tuple[str, bool, dict[str, Any]]]:
             yield f"{field} {value[:40]!r}", True, {field: value}
         for value in (*NO_LABELS, "x" * (most + 1)):
             yield f"{field} {value[:40]!r}, too odd", False, {field: value}
-    for data in PAYLOADS:
-        yield f"payload {data[:20]!r}", True, {"data": data}
+    for payload in PAYLOADS:
+        yield f"payload {payload[:20]!r}", True, {"data": payload}
     for is_taken, messages in ((True, ODD), (False, POISON)):
         for name, message in messages.items():
             for form in forms(message) if len(message) < 10_000 else ():  # the long ones are in the other tests
                 where = "envelope" if form.envelope else "data"
                 fields = {"data": form.data, "envelope": form.envelope, "encoding": form.encoding}
                 yield f"message: {name}, {where}", is_taken, fields
+    for is_taken, starts in ((True, OWN_EVENTS), (False, NO_EVENTS)):
+        for name, start in starts.items():
+            for form in forms(start + BODY):
+                yield f"own event: {name}, {'envelope' if form.envelope else 'data'}", is_taken, form._asdict()
+    for document in DOCUMENTS:
+        yield f"document {document[-20:]!r}", True, {"envelope": STRUCTURED + data(document)[:5], "data": document}
+    two = STRUCTURED + data(b"{}") + data(b"{}")
+    yield "document in two sections", False, {"data": two, "encoding": "amqp"}
     for start in (delivery_annotations(a=1), header(), message_annotations(a=1) + delivery_annotations(a=1)):
         for form in forms(start + BODY):
             yield "message that is not stored so", False, form._asdict()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headwater.core import Event, Query, QueryItem
+from headwater.core.errors import InvalidEvent
 from headwater.core.event import Encoding
-from headwater.core.limits import EventColumns
+from headwater.core.limits import EventColumns, check_append
 from headwater.core.query import ALL
 from headwater.formats.arrow.columns import ArrowColumns, batch_of
 from headwater.formats.arrow.events import columns_of
@@ -21,6 +22,7 @@ from headwater.storage.frames.layout import GATED_FEATURE, MAGIC, OPTIONAL_AT
 from headwater.storage.log import StoredLog
 from headwater.storage.memory import MemoryLog
 from headwater.storage.state.journal import JOURNAL
+from tests.amqp.streams.messages import cloud_event, data, stored
 from tests.every import every
 
 from ..builders import CHAIN, columns, content, decoded, event
@@ -142,6 +144,16 @@ def test_an_attribute_with_a_bad_name_makes_a_stub() -> None:
     reason, is_stub = event_fault(found) or ("", False)
     assert is_stub and reason.startswith("attributes: ") and "'Bad' given" in reason
     assert b'"unfit"' in fit_or_stub(found).data
+
+
+def test_a_message_that_says_it_is_an_event_which_no_log_takes_is_handed_on() -> None:
+    """It hurts no reader, and earlier versions took it."""
+    envelope = cloud_event(time="now") + data(b"x")[:-1]
+    old = stored(Event("t", b"x", envelope=envelope))
+    with pytest.raises(InvalidEvent, match="envelope: cloudEvents:time: a time of RFC 3339 is expected, 'now' given"):
+        check_append([old.event], 1024)
+    assert fit_or_stub(old) is old
+    assert event_fault(old) is None
 
 
 @pytest.mark.parametrize("is_known", [True, False])

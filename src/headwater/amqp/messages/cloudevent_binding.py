@@ -10,8 +10,8 @@ annotation event-streams-group-key is its group key.
 from __future__ import annotations
 
 from ...core.event import SequencedEvent
+from ...core.message.own_event import PREFIX
 from ...formats.cloudevents import attributes_from_event
-from .cloudevent import PREFIX
 
 _CONTENT_TYPE_CHARS_MAX = 255
 _NAMES_MAX = 1024

@@ -13,20 +13,36 @@ What the message says of itself:
 - partition: the delivery annotation event-streams-target-partition, which is for the caller to judge (4.6.6).
 
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
-same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it.
+same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it. A document that is no CloudEvent, or
+none that a log takes, is a payload as any other: the gate does not read payloads.
 
-All of a message is looked through (`core.message.validity`), so that every receiver can decode it.
+All of a message is looked through (`core.message.validity`), so that every receiver can decode it; what it says of its
+event is found, and refused, by the gate (`core.message.own_event`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ...core.errors import InvalidInput
 from ...core.event import NO_ATTRIBUTES, Encoding, Event
-from ...core.limits import ATTRIBUTE_CHARS_MAX, GROUP_KEY_CHARS_MAX, check_append, check_type, plain_bytes, show
+from ...core.limits import ATTRIBUTES_MAX, GROUP_KEY_CHARS_MAX, check_append, check_type, plain_bytes, show
+from ...core.message.own_event import (
+    CONTENT_TYPE,
+    DEFAULT_TYPE,
+    NO_MEDIA_TYPE,
+    WHOLE_MESSAGE_TYPE,
+    BatchGiven,
+    MediaType,
+    binary_event,
+    check_structured,
+    group_key_of,
+    known_media_types,
+    new_media_type,
+    timestamp_text,
+)
 from ...core.message.sections import (
     APPLICATION_PROPERTIES,
     DATA_SECTION,
@@ -38,25 +54,18 @@ from ...core.message.sections import (
 from ...core.message.spans import Spans
 from ...core.message.validity import Places, look_through
 from ...core.settings import LogSettings
-from ...formats.cloudevents import BATCH, STRUCTURED
+from ...formats.cloudevents import event_from_json
 from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from ..errors import MessageFault
 from ..protocol.codec import DecodeError, decode
 from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
-from .cloudevent import MARK, binary_event, structured_event, timestamp_text
 from .headers import kept_header
 
-T = TypeVar("T")
-
-DEFAULT_TYPE = "amqp.message"
 TRACE = b"traceparent"
 TARGET_PARTITION = b"event-streams-target-partition"
-GROUP_KEY = b"event-streams-group-key"
-WHOLE_MESSAGE_TYPE = "application/amqp"
-"""`datacontenttype` where `data` is a whole message: what content-type says is of the payload inside."""
 
 _BARE_DATA = b"\x00\x53\x75\xa0"
-_SUBJECT, _CONTENT_TYPE, _CREATION_TIME = 3, 6, 9
+_SUBJECT, _CREATION_TIME = 3, 9
 _NULL = b"\x40"
 _TRACED_BYTES_MAX = 16 * 1024
 """In a longer section no trace is looked for."""
@@ -73,20 +82,11 @@ class Incoming(NamedTuple):
     """The partition that the producer names for this message (4.6.6), or None."""
 
 
-class _MediaType(NamedTuple):
-    text: str
-    attributes: Mapping[str, str]
-    """The attributes of an event of which no more is known."""
-    is_structured: bool
-
-
-_NO_MEDIA_TYPE = _MediaType("", NO_ATTRIBUTES, False)
 _WHOLE_MESSAGE: Mapping[str, str] = MappingProxyType({"datacontenttype": WHOLE_MESSAGE_TYPE})
 _ANY = LogSettings()
 
 _types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
-"""Event types by encoded subject, and media types by encoded content-type: senders use few, always anew."""
-_media_types: dict[bytes, _MediaType] = {_NULL: _NO_MEDIA_TYPE}
+"""Event types by encoded subject: senders use few, always anew."""
 
 
 def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
@@ -106,30 +106,44 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
         problem = f"{len(envelope) + len(data)} bytes given, at most {settings.event_bytes_max} are allowed"
         raise MessageFault(LINK_MESSAGE_SIZE_EXCEEDED, f"the message is too large: {problem}")
     target = _target_partition(message, spans) if DELIVERY_ANNOTATIONS in spans else None
-    group_key = _group_key(message, spans) if MESSAGE_ANNOTATIONS in spans else ""
-    type, media_type, created = DEFAULT_TYPE, _NO_MEDIA_TYPE, _NULL
-    if PROPERTIES in spans:
-        type, media_type, created = _properties(message, places)
-    event = _cloud_event(message, spans, media_type, data, encoding)
+    type, media_type, created = DEFAULT_TYPE, NO_MEDIA_TYPE, _NULL
+    try:
+        group_key = group_key_of(message, spans) if MESSAGE_ANNOTATIONS in spans else ""
+        if PROPERTIES in spans:
+            type, media_type, created = _properties(message, places)
+        if media_type.is_structured:
+            check_structured(media_type, encoding)
+            event = _structured_event(data, media_type)
+        else:
+            event = binary_event(message, spans, media_type, encoding, data)
+    except InvalidInput as error:
+        condition = NOT_IMPLEMENTED if isinstance(error, BatchGiven) else INVALID_FIELD
+        raise MessageFault(condition, str(error)) from None
+    is_traced = encoding or envelope.find(TRACE) >= 0
     if event is not None:
-        group_key = group_key or event.group_key
-        if (encoding or envelope.find(TRACE) >= 0) and TRACEPARENT not in event.attributes:
+        if is_traced and TRACEPARENT not in event.attributes:
             event = event._replace(attributes=_in_trace(message, spans, event.attributes))
-        event = event._replace(data=data, group_key=group_key, envelope=envelope, encoding=encoding)
-        return Incoming(_checked(event, settings), target)
+        key = group_key or event.group_key
+        event = event._replace(data=data, group_key=key, envelope=envelope, encoding=encoding)
+        if (fault := _fault(event, settings)) is None:
+            return Incoming(event, target)
+        if not media_type.is_structured:
+            raise MessageFault(INVALID_FIELD, fault)
     attributes = _WHOLE_MESSAGE if encoding else media_type.attributes
     if created != _NULL:
         attributes = _with_time(attributes, created)
-    if encoding or envelope.find(TRACE) >= 0:
+    if is_traced:
         attributes = _in_trace(message, spans, attributes)
     event = Event(type, data, (), "", "", attributes, group_key, envelope, encoding)
-    if len(group_key) > GROUP_KEY_CHARS_MAX or not group_key.isprintable():
-        _checked(event, settings)
+    if (len(group_key) > GROUP_KEY_CHARS_MAX or not group_key.isprintable()) and (fault := _fault(event, settings)):
+        raise MessageFault(INVALID_FIELD, fault)
     return Incoming(event, target)
 
 
 def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Mapping[str, str]:
-    """With the trace that the sender names, in an application property or else in a message annotation."""
+    """With the trace that the sender names, in an application property or else in a message annotation, if it fits."""
+    if len(attributes) > ATTRIBUTES_MAX - 2:
+        return attributes
     for section in (APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS):
         at, stop = spans.get(section, (0, 0))
         if not 0 < stop - at <= _TRACED_BYTES_MAX or message.find(TRACE, at, stop) < 0:
@@ -168,78 +182,45 @@ def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
 
 
 def _target_partition(message: bytes, spans: Spans) -> str | None:
+    """The delivery annotation event-streams-target-partition, symbol or string, as the sender's library has it."""
     at, stop = spans[DELIVERY_ANNOTATIONS]
-    return _annotation(message, at, stop, TARGET_PARTITION)
-
-
-def _group_key(message: bytes, spans: Spans) -> str:
-    at, stop = spans[MESSAGE_ANNOTATIONS]
-    return _annotation(message, at, stop, GROUP_KEY) or ""
-
-
-def _annotation(message: bytes, at: int, stop: int, name: bytes) -> str | None:
-    """The text of an annotation, symbol or string, as the sender's library has it; None if it is not there."""
-    if message.find(name, at, stop) < 0:
+    if message.find(TARGET_PARTITION, at, stop) < 0:
         return None
     try:
         annotations, _ = decode(message, at, stop)
     except DecodeError as error:
         raise MessageFault(DECODE_ERROR, f"the annotations cannot be decoded: {error}") from None
-    value = annotations.get(name.decode())  # type: ignore[attr-defined]
+    value = annotations.get(TARGET_PARTITION.decode())  # type: ignore[attr-defined]
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    raise MessageFault(INVALID_FIELD, f"{name.decode()}: a symbol or a string is expected, {show(value)} given")
+    problem = f"{TARGET_PARTITION.decode()}: a symbol or a string is expected, {show(value)} given"
+    raise MessageFault(INVALID_FIELD, problem)
 
 
-def _properties(message: bytes, places: Places) -> tuple[str, _MediaType, bytes]:
+def _properties(message: bytes, places: Places) -> tuple[str, MediaType, bytes]:
     """Event type, media type and encoded creation-time of the properties, whose fields begin at these places."""
     count = len(places) - 1
     subject = message[places[_SUBJECT] : places[_SUBJECT + 1]] if count > _SUBJECT else _NULL
     type = _types.get(subject)
     if type is None:
         type = _type_of(subject)
-    content_type = message[places[_CONTENT_TYPE] : places[_CONTENT_TYPE + 1]] if count > _CONTENT_TYPE else _NULL
-    media_type = _media_types.get(content_type)
-    if media_type is None:
-        media_type = _media_type_of(content_type)
+    content_type = message[places[CONTENT_TYPE] : places[CONTENT_TYPE + 1]] if count > CONTENT_TYPE else _NULL
     return (
         type,
-        media_type,
+        known_media_types.get(content_type) or new_media_type(content_type),
         message[places[_CREATION_TIME] : places[_CREATION_TIME + 1]] if count > _CREATION_TIME else _NULL,
     )
 
 
 def _type_of(subject: bytes) -> str:
     """The event type that a subject is: itself where a log takes it as type."""
-    text = _text(subject)
+    text = subject[2 if subject[0] < 0xB0 else 5 :].decode()
     type = DEFAULT_TYPE if check_type(text) else text
-    _remember(_types, subject, type)
+    if len(subject) <= _REMEMBERED_BYTES_MAX:
+        if len(_types) >= _REMEMBERED_MAX:
+            _types.clear()
+        _types[subject] = type
     return type
-
-
-def _media_type_of(content_type: bytes) -> _MediaType:
-    """The media type of a content-type, if it could be the attribute of an event."""
-    text = _text(content_type)
-    media_type = _NO_MEDIA_TYPE
-    if text and len(text) <= ATTRIBUTE_CHARS_MAX and text.isprintable():
-        essence = text.partition(";")[0].strip().lower()
-        if essence == BATCH:
-            problem = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
-            raise MessageFault(NOT_IMPLEMENTED, problem)
-        media_type = _MediaType(text, MappingProxyType({"datacontenttype": text}), essence == STRUCTURED)
-    _remember(_media_types, content_type, media_type)
-    return media_type
-
-
-def _text(encoded: bytes) -> str:
-    return encoded[2 if encoded[0] < 0xB0 else 5 :].decode()
-
-
-def _remember(known: dict[bytes, T], key: bytes, value: T) -> None:
-    if len(key) <= _REMEMBERED_BYTES_MAX:
-        if len(known) >= _REMEMBERED_MAX:
-            known.clear()
-        known[key] = value
 
 
 def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, str]:
@@ -248,25 +229,20 @@ def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, st
     return attributes if text is None else {**attributes, "time": text}
 
 
-def _cloud_event(message: bytes, spans: Spans, media_type: _MediaType, data: bytes, encoding: Encoding) -> Event | None:
-    """The message as a CloudEvent, if it is one, or says that it is one."""
-    if media_type.is_structured:
-        if encoding:
-            raise MessageFault(INVALID_FIELD, f"the body of a message of {media_type.text} is one section of data")
-        return structured_event(data, media_type.text)
-    if APPLICATION_PROPERTIES not in spans:
+def _structured_event(data: bytes, media_type: MediaType) -> Event | None:
+    """The event of a document in the JSON format; None where it is none, and a payload as any other."""
+    try:
+        event = event_from_json(data)
+    except InvalidInput:
         return None
-    at, stop = spans[APPLICATION_PROPERTIES]
-    if message.find(MARK, at, stop) < 0:
-        return None
-    return binary_event(message, at, stop, WHOLE_MESSAGE_TYPE if encoding else media_type.text, data)
+    return event._replace(attributes={**event.attributes, "datacontenttype": media_type.text})
 
 
-def _checked(event: Event, settings: LogSettings) -> Event:
-    """The event, if the log takes it: one that it does not would take others of the same append down with it."""
+def _fault(event: Event, settings: LogSettings) -> str | None:
+    """Why the log does not take the event, which would take others of the same append down with it."""
     if plain_bytes(event, settings.event_bytes_max) is None:
         try:
-            check_append((event,), settings.event_bytes_max)
+            check_append((event,), settings.event_bytes_max, are_messages_checked=True)
         except InvalidInput as error:
-            raise MessageFault(INVALID_FIELD, str(error).removeprefix("events[0].")) from None
-    return event
+            return str(error).removeprefix("events[0].")
+    return None

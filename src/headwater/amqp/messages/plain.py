@@ -18,6 +18,7 @@ from ...core.message.sections import DATA_SECTION, DELIVERY_ANNOTATIONS
 from ...core.message.spans import usual_spans
 from ...core.message.values import DecodeError
 from ...core.settings import LogSettings
+from ...formats.cloudevents import is_structured
 from ..errors import MessageFault
 from .inbound import read_message
 
@@ -93,7 +94,7 @@ def _read(messages: Sequence[bytes], form: Form | None, settings: LogSettings, e
 
 
 def form_of(message: bytes, settings: LogSettings) -> Form | None:
-    """The form of a plain message; None for any other, which is read by itself."""
+    """The form of a plain message; None for any other, such as a document of structured mode: it is read by itself."""
     spans = usual_spans(message)
     if spans is None or spans[DATA_SECTION][1] != len(message) or DELIVERY_ANNOTATIONS in spans:
         return None
@@ -101,6 +102,6 @@ def form_of(message: bytes, settings: LogSettings) -> Form | None:
         return None
     with suppress(MessageFault, InvalidInput, ValueError):
         event, target = read_message(message, settings)
-        if target is None:
+        if target is None and not is_structured(event.attributes):
             return Form(message, spans, event, settings.event_bytes_max)
     return None

@@ -109,13 +109,15 @@ def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
     With `is_whole` the data is all of it (`Encoding.AMQP`), else it is the content of its one section of data.
     """
     try:
-        if is_whole:
-            _check_whole(envelope + data)
-        else:
-            _check_envelope(envelope, data)
+        looked_through(envelope, data, is_whole)
     except DecodeError as error:
         return str(error)
     return None
+
+
+def looked_through(envelope: bytes, data: bytes, is_whole: bool) -> tuple[Spans, Places]:
+    """As `look_through`, of an event that is a message, as `message_fault` gets it."""
+    return _check_whole(envelope + data) if is_whole else _check_envelope(envelope, data)
 
 
 def check_ids(form: int, ids: Callable[[], Iterator[bytes]], at: int) -> None:
@@ -158,24 +160,25 @@ def _check_body(message: bytes, found: Sections) -> None:
             at = check_value(message, section_code(message, at)[1], stop)
 
 
-def _check_envelope(envelope: bytes, data: bytes) -> None:
+def _check_envelope(envelope: bytes, data: bytes) -> tuple[Spans, Places]:
     content = len(envelope), len(envelope) + len(data)
     try:
-        spans, _ = look_through(envelope, content[1])
+        found = look_through(envelope, content[1])
     except DecodeError:
-        spans = _check_whole(envelope + data)
+        found = _check_whole(envelope + data)
     else:
-        _check_stored(envelope, spans)
-    if spans.get(DATA_SECTION) != content:
+        _check_stored(envelope, found[0])
+    if found[0].get(DATA_SECTION) != content:
         raise DecodeError("an envelope ends where the content of the one data section begins", len(envelope))
+    return found
 
 
-def _check_whole(message: bytes) -> Spans:
+def _check_whole(message: bytes) -> tuple[Spans, Places]:
     if not message:
         raise DecodeError("it has neither properties nor a body", 0)
-    spans, _ = look_through(message, len(message))
-    _check_stored(message, spans)
-    return spans
+    found = look_through(message, len(message))
+    _check_stored(message, found[0])
+    return found
 
 
 def _check_stored(message: bytes, spans: Spans) -> None:

@@ -324,7 +324,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
             if weak_keys > WEAK_KEYS_MAX:
                 raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids", at)
         after = check_values(buffer, at, 1, depth + 1)
-        keys.add(_key(buffer, at, after))
+        keys.add(key_of(buffer, at, after))
         at = check_values(buffer, after, 1, depth + 1)
     check_map_end(at, stop, len(keys), count, start)
     return stop
@@ -338,7 +338,7 @@ def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None
         raise DecodeError("a map has a key twice", start)
 
 
-def _key(buffer: bytes, at: int, after: int) -> object:
+def key_of(buffer: bytes, at: int, after: int) -> object:
     """What the key of a map, checked already and none of NO_KEYS, is to a hash table.
 
     Keys that readers may take for one are equal.
