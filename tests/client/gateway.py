@@ -20,6 +20,7 @@ class Failure(NamedTuple):
     """What the gateway answers by itself."""
 
     status: int = 502
+    """0: the connection ends without an answer."""
     is_after: bool = False
     """Whether the server was asked, and its answer is lost."""
     body: bytes = b"<html>\r\n<head><title>Bad day</title></head>\r\n</html>\r\n"
@@ -170,6 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.gateway.go.wait()
 
     def _fail(self, failure: Failure) -> None:
+        if not failure.status:
+            self.close_connection = True
+            return
         self.send_response(failure.status)
         self.send_header("content-type", "text/html")
         self.send_header("content-length", str(len(failure.body)))

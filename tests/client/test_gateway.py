@@ -139,13 +139,65 @@ def _refusal(status: int, code: str, **members: object) -> Failure:
     return Failure(status, body=json.dumps(problem).encode())
 
 
-UNSETTLED = (
+REFUSALS = (
     _refusal(401, "unauthenticated"), _refusal(403, "forbidden", right="append", log="orders"),
-    _refusal(500, "internal"), _refusal(507, "disk_full", free_bytes=1, needed_bytes=2), Failure(500),
+    _refusal(507, "disk_full", free_bytes=1, needed_bytes=2), _refusal(400, "of_a_later_version"),
 )  # fmt: skip
+OTHERS = (
+    Failure(500, True), Failure(530, True), Failure(499, True), Failure(429, True), Failure(302, True),
+    Failure(200, True, b"{}"), _refusal(500, "internal")._replace(is_after=True),
+)  # fmt: skip
+"""Neither an acknowledgement nor a refusal."""
 
 
-@pytest.mark.parametrize("refusal", UNSETTLED, ids=lambda failure: f"{failure.status}")
+@pytest.mark.parametrize("failure", OTHERS, ids=named)
+def test_an_answer_that_is_neither_of_the_servers_leaves_the_append_in_doubt(
+    gateway: Gateway, log: RemoteLog, failure: Failure
+) -> None:
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        gateway.failures.append(failure)
+        with pytest.raises(
+            errors.OutcomeUnknown, match=r"is not known: .*; append them again, with the same ids"
+        ) as it:
+            client.log("orders").append([Event("A"), Event("B")])
+        assert f"({', '.join(it.value.ids)})" in str(it.value)
+        again = [Event(type, id=id) for type, id in zip("AB", it.value.ids, strict=True)]
+        assert client.log("orders").append(again) == AppendResult(1, 2, was_stored=True)
+
+
+def test_a_connection_that_ends_leaves_the_append_in_doubt(gateway: Gateway, log: RemoteLog) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, retry_s=0) as client:
+            gateway.failures.append(Failure(0, is_after=True))
+            with pytest.raises(errors.OutcomeUnknown, match=r"with the same ids \(`ids` of this error\)") as caught:
+                await client.log("orders").append([Event("A")] * 9)
+            assert len(set(caught.value.ids)) == 9
+
+    asyncio.run(scenario())
+    with connect(gateway.url, retry_s=0.5) as client:
+        gateway.failures += [Failure(502, is_after=True), *[Failure(0)] * FOR_EVER]
+        with pytest.raises(errors.OutcomeUnknown, match="with the same ids"):
+            client.log("orders").append([Event("A")])
+    assert log.head() == 10
+
+
+def test_an_append_that_was_never_sent_is_not_in_doubt() -> None:
+    with connect("http://127.0.0.1:1", retry_s=0) as client, pytest.raises(ServerUnreachable):
+        client.log("orders").append([Event("A")])
+
+
+def test_an_import_that_is_in_doubt_says_what_to_do(gateway: Gateway, log: RemoteLog, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("type,id\nA,1\nA,2\n")
+    gateway.failures.append(Failure(500, is_after=True))
+    arguments = ("import", "orders.csv", "orders", "--type-column", "type", "--url", gateway.url)
+    done = headwater(*arguments, cwd=tmp_path)
+    assert (done.returncode, log.head()) == (3, 2), done.stderr
+    assert "whether a batch of orders.csv is in the log is not known; run it again" in done.stderr
+    assert headwater(*arguments, cwd=tmp_path).returncode == 0
+    assert log.head() == 2
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda failure: f"{failure.status}")
 def test_a_refusal_after_a_lost_answer_leaves_the_append_in_doubt(
     gateway: Gateway, log: RemoteLog, refusal: Failure
 ) -> None:

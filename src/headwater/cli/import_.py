@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.attribute_rules import time_order
-from ..core.errors import DuplicateEventId, InvalidInput
+from ..core.errors import DuplicateEventId, InvalidInput, OutcomeUnknown
 from ..core.event import Event
 from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ..formats.files.new_file import check_place, new_file
@@ -107,6 +107,10 @@ def import_(
                     )
             except (InvalidInput, DuplicateEventId) as error:
                 raise _in_the_file(error, file, put) from None
+            except OutcomeUnknown as error:
+                told = f"whether a batch of {file.name} is in the log is not known; run it again"
+                error.args = (f"{error.__cause__ or error}: {told}",)
+                raise
         _show_import(done, put.rows, quarantine, time.perf_counter() - started, as_json)
         if put.failure is not None:
             raise _in_the_file(put.failure, file, put) if isinstance(put.failure, InvalidInput) else put.failure

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from ...core.errors import EventLogError
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import Attempts
-from ..protocol.dispatch import Asking, Opened, Sending, Sent, Trying
+from ..protocol.dispatch import NOT_SENT, Asking, Opened, Sending, Sent, Trying
 from ..protocol.handshakes import why_hopeless
 from ..protocol.request import Request
 from ..protocol.targets import Target
-from ..protocol.terms import PASSING, Terms, meaning
+from ..protocol.terms import PASSING, NotConnected, Terms, meaning
 from .connection import Connection
 from .primitives import Places, in_worker, sleep
 
@@ -33,7 +33,7 @@ class Transport(Sending[Connection]):
     async def call(self, request: Request[T]) -> T:
         """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
 
-        An append whose outcome is not known when no attempt is left, or helps, raises OutcomeUnknown: see `Trying`.
+        An append that ends with neither an acknowledgement nor a refusal of the server's raises OutcomeUnknown.
         """
         trying = None
         while True:
@@ -45,8 +45,7 @@ class Transport(Sending[Connection]):
                 trying = trying or Trying(self, request)
                 await sleep(trying.pause_s(error))
             except EventLogError as error:
-                if trying is not None:
-                    trying.check_settled(error)
+                (trying or Trying(self, request)).check_settled(error)
                 raise
 
     async def open(self, request: Request[T]) -> Stream:
@@ -101,6 +100,8 @@ class Transport(Sending[Connection]):
                     has_received = target.has_answered or (connection is not None and connection.has_received)
                     hopeless = await in_worker(why_hopeless, error, target.address, has_received=has_received)
                     self.targets.lost(target, error, hopeless)
+                    if connection is None and not isinstance(error, NOT_SENT):
+                        raise NotConnected(str(error) or type(error).__name__) from error
                 raise
             target.succeeded()
             return connection, answer

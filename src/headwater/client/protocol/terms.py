@@ -31,6 +31,10 @@ class ConnectionLost(OSError):
     """The server went away, or does not speak HTTP, before its answer was complete."""
 
 
+class NotConnected(ConnectionLost):
+    """No connection came about, so that nothing was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The terms of one client of a server."""
