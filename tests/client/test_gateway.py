@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -181,6 +182,16 @@ def test_a_connection_that_ends_leaves_the_append_in_doubt(gateway: Gateway, log
     assert log.head() == 10
 
 
+def test_a_batch_that_is_left_in_doubt_has_its_ids(gateway: Gateway, log: RemoteLog) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    batch = pyarrow.record_batch({"type": ["A", "B"], "data": [b"", b""]})
+    with connect(gateway.url) as client:
+        gateway.failures.append(Failure(500, is_after=True))
+        with pytest.raises(errors.OutcomeUnknown) as caught:
+            client.log("orders").append_batch(batch)
+    assert list(caught.value.ids) == [each.event.id for each in log.read()] and log.head() == 2
+
+
 def test_an_append_that_was_never_sent_is_not_in_doubt() -> None:
     with connect("http://127.0.0.1:1", retry_s=0) as client, pytest.raises(ServerUnreachable):
         client.log("orders").append([Event("A")])
@@ -192,7 +203,7 @@ def test_an_import_that_is_in_doubt_says_what_to_do(gateway: Gateway, log: Remot
     arguments = ("import", "orders.csv", "orders", "--type-column", "type", "--url", gateway.url)
     done = headwater(*arguments, cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2), done.stderr
-    assert "whether a batch of orders.csv is in the log is not known; run it again" in done.stderr
+    assert "500: " in done.stderr and "whether the events are in log 'orders' is not known; run it again" in done.stderr
     assert headwater(*arguments, cwd=tmp_path).returncode == 0
     assert log.head() == 2
 
@@ -313,7 +324,18 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     gateway.failures.append(Failure(504, is_after=True))
     done = headwater(*append, "--retry-s", "0", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2)
-    assert "whether the events are in log 'orders' is not known" in done.stderr
+    [id] = re.findall(
+        r"whether the events are in log 'orders' is not known; run it again with --id (\S+):", done.stderr
+    )
+    done = headwater(*append, "--id", id, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "event 2 was there already\n")
+    (tmp_path / "events.ndjson").write_text('{"type":"A","id":"1"}\n{"type":"B"}\n')
+    gateway.failures.append(Failure(500, is_after=True))
+    done = headwater("append", "orders", "--url", gateway.url, "--events", "events.ndjson", cwd=tmp_path)
+    assert (done.returncode, log.head()) == (3, 4)
+    stored = [each.event.id for each in log.read(after=2)]
+    told = "with these ids in its lines, one after the other, and the events are there once"
+    assert f"; run it again {told}: {' '.join(stored)}" in done.stderr
 
 
 def test_every_way_in_goes_on_through_restarts(tmp_path: Path) -> None:

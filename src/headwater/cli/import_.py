@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.attribute_rules import time_order
-from ..core.errors import DuplicateEventId, InvalidInput, OutcomeUnknown
+from ..core.errors import DuplicateEventId, InvalidInput
 from ..core.event import Event
 from ..formats.files.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ..formats.files.new_file import check_place, new_file
 from ..formats.files.tabular import TableMapping
 from ..formats.settings.path_argument import LocalPath
 from .import_rows import Opened, Quarantine, Row, opened_file, rows_of
-from .output import console, counted, examples, json_option, pair, server_options, show_json
+from .output import AGAIN, console, counted, examples, in_doubt, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
     from ..client import BulkProgress, Server
@@ -96,7 +96,7 @@ def import_(
         with new_file(quarantine) if quarantine else nullcontext() as kept:
             put = Quarantine(kept, (BATCHES_AHEAD + 3) * batch)
             try:
-                with _progress_bar(f"{file.name} ({format})", opened) as show:
+                with in_doubt(lambda _: AGAIN), _progress_bar(f"{file.name} ({format})", opened) as show:
                     done = append_all(
                         target,
                         put.events(rows),
@@ -107,10 +107,6 @@ def import_(
                     )
             except (InvalidInput, DuplicateEventId) as error:
                 raise _in_the_file(error, file, put) from None
-            except OutcomeUnknown as error:
-                told = f"whether a batch of {file.name} is in the log is not known; run it again"
-                error.args = (f"{error.__cause__ or error}: {told}",)
-                raise
         _show_import(done, put.rows, quarantine, time.perf_counter() - started, as_json)
         if put.failure is not None:
             raise _in_the_file(put.failure, file, put) if isinstance(put.failure, InvalidInput) else put.failure

@@ -297,7 +297,7 @@ class OutcomeUnknown(EventLogError):
     """
 
     ids: Sequence[str] = ()
-    """The ids of the events, in their order, where a client appended them: given ones, and those that it made."""
+    """The ids of the events, in their order, where a client appended them: given ids, and its own."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -150,13 +150,14 @@ class Trying(Generic[C]):
         is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost
         if is_lost and self._request.is_sent_once:
-            raise self._unknown(self._targets.known(error)) from error
+            lost = self._targets.known(error)
+            raise self._unknown(lost) from lost
         try:
             return self._targets.pause_s(self.attempts, error)
         except core.EventLogError as last:
             if self._request.appended_ids is None or not self._may_be_done:
                 raise
-            raise self._unknown(last) from error
+            raise self._unknown(last) from last
 
     def check_settled(self, error: core.EventLogError) -> None:
         """Look at an error that no further attempt mends. Raises OutcomeUnknown for a change that may be done, where
