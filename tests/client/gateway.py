@@ -56,6 +56,8 @@ class Gateway:
         """What becomes of the media type of a read; None: it has none."""
         self.failures: deque[Failure | None] = deque()
         """What is answered to the next requests; None: what the server answers."""
+        self.to_streams: Failure | None = None
+        """What is answered to each subscription; None: what the server answers."""
         self.meanwhile: Callable[[], object] = object
         """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
@@ -98,6 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
         gateway = self.gateway
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         failure = gateway.failures.popleft() if gateway.failures else None
+        if "/subscribe" in self.path:
+            failure = gateway.to_streams or failure
         if failure is not None and not failure.is_after:
             self._fail(failure)
             return

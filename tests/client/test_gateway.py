@@ -6,17 +6,19 @@ import asyncio
 import itertools
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.client.application import LOG, Application
-from tests.client.gateway import Failure, Gateway
+from tests.client.gateway import Failure, Framing, Gateway
 from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
 from headwater.client import RemoteLog, Server, ServerUnreachable, aio, connect
+from headwater.client.sync import subscription as subscription_module
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.core.log import PAGE_EVENTS
 from headwater.core.settings import LogSettings
@@ -336,6 +338,79 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     stored = [each.event.id for each in log.read(after=2)]
     told = "with these ids in its lines, one after the other, and the events are there once"
     assert f"; run it again {told}: {' '.join(stored)}" in done.stderr
+
+
+def test_a_poll_behind_a_proxy_that_holds_streams_back_ends_at_its_deadline(
+    served: ServedMemory, log: RemoteLog
+) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, timeout_s=5, retry_s=0) as client:
+            subscription = await client.log("orders").subscribe(after=0)
+            assert len(await subscription.poll(0.05)) == 2
+            for _ in range(2):
+                assert await subscription.poll(0.05) == ()
+            await client.log("orders").append([Event("C")])
+            assert len(await subscription.poll(0.05)) == 1
+            subscription.close()
+
+    log.append([Event("A")])
+    with Gateway(served.port, framing=Framing.LENGTH) as gateway:
+        with (
+            connect(gateway.url, timeout_s=5, retry_s=0) as client,
+            client.log("orders").subscribe(after=0) as subscription,
+        ):
+            assert len(subscription.poll(0.05)) == 1
+            for _ in range(2):
+                assert subscription.poll(0.05) == ()
+            log.append([Event("B")])
+            assert len(subscription.poll(0.05)) == 1
+        asyncio.run(scenario())
+
+
+STREAMS = (
+    Failure(502), Failure(200, body=b""), Failure(200, body=b"retry: 1000\n\n"), Failure(204, body=b""), Failure(200),
+)  # fmt: skip
+"""None of them ever brings an event."""
+
+
+@pytest.mark.parametrize(
+    "failure", STREAMS, ids=lambda failure: f"{failure.status} {failure.body[:6].decode().strip()}"
+)
+def test_a_subscription_whose_stream_never_works_says_so(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S), aio.connect(gateway.url, retry_s=0.3) as client:
+            subscription = await client.log("orders").subscribe(after=0)
+            with pytest.raises(ServerUnreachable):
+                async for _ in subscription:
+                    pass
+
+    log.append([Event("A")] * 3)
+    gateway.to_streams = failure
+    with connect(gateway.url, retry_s=0.3) as client, client.log("orders").subscribe(after=0) as subscription:
+        closing = threading.Timer(10, subscription.close)
+        closing.start()
+        assert [event.sequence_number for event in itertools.islice(subscription, 3)] == [1, 2, 3]
+        for _ in range(2):  # it has patience again
+            with pytest.raises(ServerUnreachable):
+                list(subscription)
+        closing.cancel()
+        gateway.to_streams = None
+        log.append([Event("B")])
+        assert next(iter(subscription)).sequence_number == 4
+    gateway.to_streams = failure
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_a_proxy_ends_before_the_first_heartbeat_has_worked(
+    gateway: Gateway, log: RemoteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription_module, "LASTING_S", 0.0)
+    gateway.to_streams = Failure(200, body=b"retry: 1000\n\n")
+    with connect(gateway.url, retry_s=0.1) as client, client.log("orders").subscribe(after=0) as subscription:
+        closing = threading.Timer(1, subscription.close)
+        closing.start()
+        assert list(subscription) == []
+        closing.join()
 
 
 def test_every_way_in_goes_on_through_restarts(tmp_path: Path) -> None:

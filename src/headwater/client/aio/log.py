@@ -87,7 +87,9 @@ class RemoteLog:
     async def subscribe(
         self, query: Query = ALL, *, after: int | None = None, partition: int | None = None
     ) -> RemoteSubscription:
-        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
+        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed. Where no
+        stream works for the client's `retry_s`, though reads do, it raises ServerUnreachable; it may be asked again.
+        """
         return await RemoteSubscription(self._transport, self._routes, query, after, partition).begin()
 
     async def register_consumer(

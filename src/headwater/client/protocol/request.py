@@ -45,6 +45,8 @@ class Request(NamedTuple, Generic[T]):
     is_sent_once: bool = False
     """Whether a second one may do something else than the first: take away what somebody made meanwhile, or set back
     what somebody changed. Then it is not sent again where its answer is lost."""
+    deadline: float | None = None
+    """Until when the head of its answer is awaited, by the monotonic clock; None: as long as any answer."""
 
 
 HEADS_MAX = 1024

@@ -35,6 +35,10 @@ class NotConnected(ConnectionLost):
     """No connection came about, so that nothing was sent."""
 
 
+class DeadlinePassed(TimeoutError):
+    """Whoever asked waits no longer. The server may be well: its answer was not awaited as long as it may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The terms of one client of a server."""
