@@ -3,6 +3,7 @@ another one, and cut what it passes on."""
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 from collections import deque
@@ -62,6 +63,8 @@ class Gateway:
         """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
         """What is answered where the server is away."""
+        self.compresses = "never"
+        """What is in the paths of answers that it compresses, though nobody asked for that."""
         self.pauses = False
         """Whether it waits for `go` behind the first piece of a body."""
         self.is_paused, self.go = threading.Event(), threading.Event()
@@ -136,6 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._change_type(answer)
         framing = self.gateway.framing if length is None and answer.status != 204 else None
         pieces = self._pieces(answer)
+        if self.gateway.compresses in self.path:
+            pieces, framing = map(gzip.compress, pieces), Framing.CHUNKED
+            del answer.headers["content-length"]
+            answer.headers["content-encoding"] = "gzip"
         if framing is Framing.CONNECTION:
             self.protocol_version, self.close_connection = "HTTP/1.0", True
         self.send_response(answer.status)

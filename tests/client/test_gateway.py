@@ -17,7 +17,7 @@ from tests.client.gateway import Failure, Framing, Gateway
 from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
-from headwater.client import RemoteLog, Server, ServerUnreachable, aio, connect
+from headwater.client import RemoteLog, Server, ServerUnreachable, UnexpectedAnswer, aio, connect
 from headwater.client.sync import subscription as subscription_module
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.core.log import PAGE_EVENTS
@@ -338,6 +338,36 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     stored = [each.event.id for each in log.read(after=2)]
     told = "with these ids in its lines, one after the other, and the events are there once"
     assert f"; run it again {told}: {' '.join(stored)}" in done.stderr
+
+
+def test_what_a_gateway_compresses_is_said_with_what_helps(gateway: Gateway, log: RemoteLog) -> None:
+    def told(asked: str, came: str) -> str:
+        return f"{asked} was asked for, and {came}.* compressed by gzip came: .* let it pass Accept, Accept-Encoding"
+
+    json_told, problem = (
+        told("application/json", "application/json"),
+        told("application/json", "application/problem.json"),
+    )
+    log.append([Event("A")])
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        orders = client.log("orders")
+        gateway.compresses = "/logs"
+        for ask in (client.logs, orders.head, orders.info):
+            with pytest.raises(UnexpectedAnswer, match=json_told):
+                ask()
+        with pytest.raises(UnexpectedAnswer, match=told("msgpack;end=page", "application/vnd.msgpack")):
+            list(orders.read())
+        with pytest.raises(errors.OutcomeUnknown, match=json_told):
+            orders.append([Event("B")])
+        with pytest.raises(UnexpectedAnswer, match=f"404: {problem}"):
+            client.log("missing").head()
+        gateway.compresses = "/subscribe"
+        with (
+            orders.subscribe(after=0) as subscription,
+            pytest.raises(UnexpectedAnswer, match=told("text/event-stream", "")),
+        ):
+            list(subscription)
+    assert log.head() == 2
 
 
 def test_a_poll_behind_a_proxy_that_holds_streams_back_ends_at_its_deadline(

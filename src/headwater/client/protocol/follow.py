@@ -18,8 +18,9 @@ from ...formats.clients.answer import Answer
 from . import wire
 from .identity import check_same, incarnation_of
 from .pages import PagedRead
+from .problems import check_uncoded
 from .request import Request
-from .routes import LogRoutes
+from .routes import EVENT_STREAM, LogRoutes
 from .terms import ConnectionLost
 
 
@@ -99,7 +100,8 @@ class Follower:
         return self._routes.subscribe(self._query, cursor, self._partition)
 
     def begin(self, answer: Answer) -> None:
-        """The head of the stream has come. Raises PositionOfOtherIncarnation."""
+        """The head of the stream has come. Raises PositionOfOtherIncarnation, UnexpectedAnswer."""
+        check_uncoded(EVENT_STREAM, answer)
         check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
 
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:

@@ -19,6 +19,7 @@ import msgspec
 from ...core import errors as core
 from ...core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
 from ...core.limits import show
+from ...formats.clients.answer import Answer
 from ...formats.problem import TYPE_PREFIX
 
 _Members = dict[str, Any]
@@ -45,6 +46,23 @@ class UnexpectedAnswer(core.EventLogError):
     def __init__(self, status: int, detail: str, *, is_refusal: bool = False) -> None:
         self.status, self.detail, self.is_refusal = status, detail, is_refusal
         super().__init__(f"unexpected answer {status}: {detail}")
+
+
+def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
+    """What came, beside the media type that was asked for, and what helps: for a message."""
+    came = content_type.decode("latin-1") or "no media type"
+    compressed = f" compressed by {coding.decode('latin-1')}" if coding else ""
+    return (
+        f"{asked} was asked for, and {came}{compressed} came: a gateway in between changes requests or answers; let it "
+        "pass Accept, Accept-Encoding and bodies as they are"
+    )
+
+
+def check_uncoded(asked: str, answer: Answer) -> None:
+    """Raises UnexpectedAnswer, where that media type was asked for, for an answer that a gateway compressed."""
+    fields = answer.fields
+    if coding := fields.get(b"content-encoding"):
+        raise UnexpectedAnswer(answer.status, another_form(asked, fields.get(b"content-type", b""), coding))
 
 
 class GatewayFailed(core.Closed):
