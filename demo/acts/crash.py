@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from headwater.client import RemoteLog, ServerUnreachable
 from headwater.core import Event, Query
+from headwater.core.errors import OutcomeUnknown
 
 from ..stage import LOG, Stage
 
@@ -47,7 +48,7 @@ class Appender(threading.Thread):
             try:
                 first = self._log.append(events).first
                 self.acknowledged |= {event.id: first + part for part, event in enumerate(events)}
-            except ServerUnreachable:
+            except (ServerUnreachable, OutcomeUnknown):
                 self.unanswered = events
             except Exception as error:  # shown by the main thread
                 self.error = error

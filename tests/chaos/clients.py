@@ -39,6 +39,8 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, HTTPError):
         with error:
             return error.code in _AWAY_STATUSES
+    if isinstance(error, OutcomeUnknown) and isinstance(error.__cause__, UnexpectedAnswer):
+        error = error.__cause__
     if isinstance(error, UnexpectedAnswer):
         return error.status in _AWAY_STATUSES
     if isinstance(error, AmqpError):

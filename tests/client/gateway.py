@@ -3,6 +3,7 @@ another one, and cut what it passes on."""
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 from collections import deque
@@ -20,6 +21,7 @@ class Failure(NamedTuple):
     """What the gateway answers by itself."""
 
     status: int = 502
+    """0: the connection ends without an answer."""
     is_after: bool = False
     """Whether the server was asked, and its answer is lost."""
     body: bytes = b"<html>\r\n<head><title>Bad day</title></head>\r\n</html>\r\n"
@@ -55,10 +57,14 @@ class Gateway:
         """What becomes of the media type of a read; None: it has none."""
         self.failures: deque[Failure | None] = deque()
         """What is answered to the next requests; None: what the server answers."""
+        self.to_streams: Failure | None = None
+        """What is answered to each subscription; None: what the server answers."""
         self.meanwhile: Callable[[], object] = object
         """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
         """What is answered where the server is away."""
+        self.compresses = "never"
+        """What is in the paths of answers that it compresses, though nobody asked for that."""
         self.pauses = False
         """Whether it waits for `go` behind the first piece of a body."""
         self.is_paused, self.go = threading.Event(), threading.Event()
@@ -97,6 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
         gateway = self.gateway
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         failure = gateway.failures.popleft() if gateway.failures else None
+        if "/subscribe" in self.path:
+            failure = gateway.to_streams or failure
         if failure is not None and not failure.is_after:
             self._fail(failure)
             return
@@ -131,6 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._change_type(answer)
         framing = self.gateway.framing if length is None and answer.status != 204 else None
         pieces = self._pieces(answer)
+        if self.gateway.compresses in self.path:
+            pieces, framing = map(gzip.compress, pieces), Framing.CHUNKED
+            del answer.headers["content-length"]
+            answer.headers["content-encoding"] = "gzip"
         if framing is Framing.CONNECTION:
             self.protocol_version, self.close_connection = "HTTP/1.0", True
         self.send_response(answer.status)
@@ -170,6 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.gateway.go.wait()
 
     def _fail(self, failure: Failure) -> None:
+        if not failure.status:
+            self.close_connection = True
+            return
         self.send_response(failure.status)
         self.send_header("content-type", "text/html")
         self.send_header("content-length", str(len(failure.body)))

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.client.application import LOG, Application
-from tests.client.gateway import Failure, Gateway
+from tests.client.gateway import Failure, Framing, Gateway
 from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
-from headwater.client import RemoteLog, Server, ServerUnreachable, aio, connect
+from headwater.client import RemoteLog, Server, ServerUnreachable, UnexpectedAnswer, aio, connect
+from headwater.client.sync import subscription as subscription_module
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.core.log import PAGE_EVENTS
 from headwater.core.settings import LogSettings
@@ -139,13 +142,75 @@ def _refusal(status: int, code: str, **members: object) -> Failure:
     return Failure(status, body=json.dumps(problem).encode())
 
 
-UNSETTLED = (
+REFUSALS = (
     _refusal(401, "unauthenticated"), _refusal(403, "forbidden", right="append", log="orders"),
-    _refusal(500, "internal"), _refusal(507, "disk_full", free_bytes=1, needed_bytes=2), Failure(500),
+    _refusal(507, "disk_full", free_bytes=1, needed_bytes=2), _refusal(400, "of_a_later_version"),
 )  # fmt: skip
+OTHERS = (
+    Failure(500, True), Failure(530, True), Failure(499, True), Failure(429, True), Failure(302, True),
+    Failure(200, True, b"{}"), _refusal(500, "internal")._replace(is_after=True),
+)  # fmt: skip
+"""Neither an acknowledgement nor a refusal."""
 
 
-@pytest.mark.parametrize("refusal", UNSETTLED, ids=lambda failure: f"{failure.status}")
+@pytest.mark.parametrize("failure", OTHERS, ids=named)
+def test_an_answer_that_is_neither_of_the_servers_leaves_the_append_in_doubt(
+    gateway: Gateway, log: RemoteLog, failure: Failure
+) -> None:
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        gateway.failures.append(failure)
+        with pytest.raises(
+            errors.OutcomeUnknown, match=r"is not known: .*; append them again, with the same ids"
+        ) as it:
+            client.log("orders").append([Event("A"), Event("B")])
+        assert f"({', '.join(it.value.ids)})" in str(it.value)
+        again = [Event(type, id=id) for type, id in zip("AB", it.value.ids, strict=True)]
+        assert client.log("orders").append(again) == AppendResult(1, 2, was_stored=True)
+
+
+def test_a_connection_that_ends_leaves_the_append_in_doubt(gateway: Gateway, log: RemoteLog) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, retry_s=0) as client:
+            gateway.failures.append(Failure(0, is_after=True))
+            with pytest.raises(errors.OutcomeUnknown, match=r"with the same ids \(`ids` of this error\)") as caught:
+                await client.log("orders").append([Event("A")] * 9)
+            assert len(set(caught.value.ids)) == 9
+
+    asyncio.run(scenario())
+    with connect(gateway.url, retry_s=0.5) as client:
+        gateway.failures += [Failure(502, is_after=True), *[Failure(0)] * FOR_EVER]
+        with pytest.raises(errors.OutcomeUnknown, match="with the same ids"):
+            client.log("orders").append([Event("A")])
+    assert log.head() == 10
+
+
+def test_a_batch_that_is_left_in_doubt_has_its_ids(gateway: Gateway, log: RemoteLog) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    batch = pyarrow.record_batch({"type": ["A", "B"], "data": [b"", b""]})
+    with connect(gateway.url) as client:
+        gateway.failures.append(Failure(500, is_after=True))
+        with pytest.raises(errors.OutcomeUnknown) as caught:
+            client.log("orders").append_batch(batch)
+    assert list(caught.value.ids) == [each.event.id for each in log.read()] and log.head() == 2
+
+
+def test_an_append_that_was_never_sent_is_not_in_doubt() -> None:
+    with connect("http://127.0.0.1:1", retry_s=0) as client, pytest.raises(ServerUnreachable):
+        client.log("orders").append([Event("A")])
+
+
+def test_an_import_that_is_in_doubt_says_what_to_do(gateway: Gateway, log: RemoteLog, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("type,id\nA,1\nA,2\n")
+    gateway.failures.append(Failure(500, is_after=True))
+    arguments = ("import", "orders.csv", "orders", "--type-column", "type", "--url", gateway.url)
+    done = headwater(*arguments, cwd=tmp_path)
+    assert (done.returncode, log.head()) == (3, 2), done.stderr
+    assert "500: " in done.stderr and "whether the events are in log 'orders' is not known; run it again" in done.stderr
+    assert headwater(*arguments, cwd=tmp_path).returncode == 0
+    assert log.head() == 2
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda failure: f"{failure.status}")
 def test_a_refusal_after_a_lost_answer_leaves_the_append_in_doubt(
     gateway: Gateway, log: RemoteLog, refusal: Failure
 ) -> None:
@@ -261,7 +326,121 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     gateway.failures.append(Failure(504, is_after=True))
     done = headwater(*append, "--retry-s", "0", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2)
-    assert "whether the events are in log 'orders' is not known" in done.stderr
+    [id] = re.findall(
+        r"whether the events are in log 'orders' is not known; run it again with --id (\S+):", done.stderr
+    )
+    done = headwater(*append, "--id", id, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "event 2 was there already\n")
+    (tmp_path / "events.ndjson").write_text('{"type":"A","id":"1"}\n{"type":"B"}\n')
+    gateway.failures.append(Failure(500, is_after=True))
+    done = headwater("append", "orders", "--url", gateway.url, "--events", "events.ndjson", cwd=tmp_path)
+    assert (done.returncode, log.head()) == (3, 4)
+    stored = [each.event.id for each in log.read(after=2)]
+    told = "with these ids in its lines, one after the other, and the events are there once"
+    assert f"; run it again {told}: {' '.join(stored)}" in done.stderr
+
+
+def test_what_a_gateway_compresses_is_said_with_what_helps(gateway: Gateway, log: RemoteLog) -> None:
+    def told(asked: str, came: str) -> str:
+        return f"{asked} was asked for, and {came}.* compressed by gzip came: .* let it pass Accept, Accept-Encoding"
+
+    json_told, problem = (
+        told("application/json", "application/json"),
+        told("application/json", "application/problem.json"),
+    )
+    log.append([Event("A")])
+    with connect(gateway.url, retry_s=WAIT_S) as client:
+        orders = client.log("orders")
+        gateway.compresses = "/logs"
+        for ask in (client.logs, orders.head, orders.info):
+            with pytest.raises(UnexpectedAnswer, match=json_told):
+                ask()
+        with pytest.raises(UnexpectedAnswer, match=told("msgpack;end=page", "application/vnd.msgpack")):
+            list(orders.read())
+        with pytest.raises(errors.OutcomeUnknown, match=json_told):
+            orders.append([Event("B")])
+        with pytest.raises(UnexpectedAnswer, match=f"404: {problem}"):
+            client.log("missing").head()
+        gateway.compresses = "/subscribe"
+        with (
+            orders.subscribe(after=0) as subscription,
+            pytest.raises(UnexpectedAnswer, match=told("text/event-stream", "")),
+        ):
+            list(subscription)
+    assert log.head() == 2
+
+
+def test_a_poll_behind_a_proxy_that_holds_streams_back_ends_at_its_deadline(
+    served: ServedMemory, log: RemoteLog
+) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, timeout_s=5, retry_s=0) as client:
+            subscription = await client.log("orders").subscribe(after=0)
+            assert len(await subscription.poll(0.05)) == 2
+            for _ in range(2):
+                assert await subscription.poll(0.05) == ()
+            await client.log("orders").append([Event("C")])
+            assert len(await subscription.poll(0.05)) == 1
+            subscription.close()
+
+    log.append([Event("A")])
+    with Gateway(served.port, framing=Framing.LENGTH) as gateway:
+        with (
+            connect(gateway.url, timeout_s=5, retry_s=0) as client,
+            client.log("orders").subscribe(after=0) as subscription,
+        ):
+            assert len(subscription.poll(0.05)) == 1
+            for _ in range(2):
+                assert subscription.poll(0.05) == ()
+            log.append([Event("B")])
+            assert len(subscription.poll(0.05)) == 1
+        asyncio.run(scenario())
+
+
+STREAMS = (
+    Failure(502), Failure(200, body=b""), Failure(200, body=b"retry: 1000\n\n"), Failure(204, body=b""), Failure(200),
+)  # fmt: skip
+"""None of them ever brings an event."""
+
+
+@pytest.mark.parametrize(
+    "failure", STREAMS, ids=lambda failure: f"{failure.status} {failure.body[:6].decode().strip()}"
+)
+def test_a_subscription_whose_stream_never_works_says_so(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S), aio.connect(gateway.url, retry_s=0.3) as client:
+            subscription = await client.log("orders").subscribe(after=0)
+            with pytest.raises(ServerUnreachable):
+                async for _ in subscription:
+                    pass
+
+    log.append([Event("A")] * 3)
+    gateway.to_streams = failure
+    with connect(gateway.url, retry_s=0.3) as client, client.log("orders").subscribe(after=0) as subscription:
+        closing = threading.Timer(10, subscription.close)
+        closing.start()
+        assert [event.sequence_number for event in itertools.islice(subscription, 3)] == [1, 2, 3]
+        for _ in range(2):  # it has patience again
+            with pytest.raises(ServerUnreachable):
+                list(subscription)
+        closing.cancel()
+        gateway.to_streams = None
+        log.append([Event("B")])
+        assert next(iter(subscription)).sequence_number == 4
+    gateway.to_streams = failure
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_a_proxy_ends_before_the_first_heartbeat_has_worked(
+    gateway: Gateway, log: RemoteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription_module, "LASTING_S", 0.0)
+    gateway.to_streams = Failure(200, body=b"retry: 1000\n\n")
+    with connect(gateway.url, retry_s=0.1) as client, client.log("orders").subscribe(after=0) as subscription:
+        closing = threading.Timer(1, subscription.close)
+        closing.start()
+        assert list(subscription) == []
+        closing.join()
 
 
 def test_every_way_in_goes_on_through_restarts(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.client import connect
 from headwater.core import Event
-from tests.client.gateway import Gateway
+from tests.client.gateway import Failure, Framing, Gateway
 from tests.night import night
 
 from .install import unavailable
@@ -103,6 +103,27 @@ class TestTheProgramOfTheGuide:
                     done, said = ran(command)
                     assert done != 0 and "lent to" not in said
             assert orders.head() == last
+
+    def test_what_a_proxy_ends_or_answers_is_an_error(self, kind: type[Generated], broker: Broker) -> None:
+        program, log = built(kind).lending(), broker.log()
+        with connect(broker.url) as client, Gateway(int(broker.url.rpartition(":")[2])) as gateway:
+            client.log(log).append([Event("CopyLent", b'{"member": "ann"}', ("copy:17",))] * 20)
+            command = [*program, gateway.url, log]
+            for cut in (0, 1000):
+                gateway.cuts.append(cut)
+                done, said = ran([*command, "follow", "20"])
+                assert done == 1 and len(said.splitlines()) < 20, said
+            gateway.framing, gateway.passes_lengths = Framing.LENGTH, False
+            for failures, cuts, told in (
+                ([Failure(502)], [], "Bad day|502"),
+                ([None, Failure(502)], [], "Bad day|502"),
+                ([None, Failure(502, body=b"")], [], "append|502"),
+                ([], [0], "."),
+            ):
+                gateway.failures += failures
+                gateway.cuts += cuts
+                done, said = ran([*command, "lend", "18", "bob"])
+                assert done == 1 and re.search(told, said) and "undefined" not in said, said
 
     def test_the_guide_shows_it_to_the_letter(self, kind: type[Generated]) -> None:
         [source] = [path for path in kind().sources.rglob("*") if path.name in ("Lend.java", "lend.ts", "main.go")

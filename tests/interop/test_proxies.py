@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client import UnexpectedAnswer, connect
+from headwater.client import connect
 from headwater.core import Event
+from headwater.core.errors import OutcomeUnknown
 from headwater.server.config.settings import Http
 
 from ..client.application import LOG, PATIENCE_S, Application
@@ -202,7 +203,7 @@ def test_an_append_above_what_nginx_takes_by_default_comes_through_as_it_is_depl
         with (
             proxy("debian", tmp_path, port) as url,
             connect(url) as client,
-            pytest.raises(UnexpectedAnswer, match=r"413.*nginx"),
+            pytest.raises(OutcomeUnknown, match=r"413.*nginx"),
         ):
             client.log(LOG).append([large, large])
         for name in ("nginx", "caddy", "haproxy"):

@@ -15,7 +15,7 @@ from headwater.amqp.client import Client, Receiver
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
 from headwater.core.condition import AppendCondition
-from headwater.core.errors import Closed, StorageUnavailable
+from headwater.core.errors import Closed, OutcomeUnknown, StorageUnavailable
 from headwater.core.event import Event
 from headwater.core.query import Query
 from headwater.flight.errors import Busy
@@ -44,6 +44,8 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, HTTPError):
         with error:
             return error.code == BUSY
+    if isinstance(error, OutcomeUnknown) and error.__cause__ is not None:
+        error = error.__cause__  # how its last attempt ended
     if isinstance(error.reason if isinstance(error, URLError) else error, TimeoutError):
         return False
     return isinstance(error, LOST) or (isinstance(error, AmqpError) and error.condition in ENDED)

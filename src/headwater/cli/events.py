@@ -77,7 +77,8 @@ def append(
         named = dict(output.pair(attribute, "--attribute") for attribute in attributes)
         given = [Event(type, payload, tuple(tags), id, source, named, group_key)]
     condition = AppendCondition(parse_query(fail_if_match), after or 0) if fail_if_match is not None else None
-    result = server.log(log).append(given, condition, partition=partition)
+    with output.in_doubt(lambda ids: output.how_to_repeat(given, ids)):
+        result = server.log(log).append(given, condition, partition=partition)
     if as_json:
         output.show_json(result._asdict())
     else:

@@ -24,7 +24,7 @@ from ..formats.files.new_file import check_place, new_file
 from ..formats.files.tabular import TableMapping
 from ..formats.settings.path_argument import LocalPath
 from .import_rows import Opened, Quarantine, Row, opened_file, rows_of
-from .output import console, counted, examples, json_option, pair, server_options, show_json
+from .output import AGAIN, console, counted, examples, in_doubt, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
     from ..client import BulkProgress, Server
@@ -96,7 +96,7 @@ def import_(
         with new_file(quarantine) if quarantine else nullcontext() as kept:
             put = Quarantine(kept, (BATCHES_AHEAD + 3) * batch)
             try:
-                with _progress_bar(f"{file.name} ({format})", opened) as show:
+                with in_doubt(lambda _: AGAIN), _progress_bar(f"{file.name} ({format})", opened) as show:
                     done = append_all(
                         target,
                         put.events(rows),

@@ -8,15 +8,17 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from ..core.errors import EventLogError, InvalidInput
-from ..core.event import SequencedEvent
+from ..core.errors import EventLogError, InvalidInput, OutcomeUnknown
+from ..core.event import Event, SequencedEvent
+from ..core.limits import show
 from ..core.query import ALL, Query
 from ..formats.querytext import parse_query
 from ..formats.settings import client_variables
@@ -35,11 +37,34 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", bound=Callable[..., Any])
 
+AGAIN = "run it again"
 DEFAULT_URL = "http://127.0.0.1:8080"
 PREVIEW_CHARS = 100
 PIPE_COLUMNS = 240
 """How wide a table may be where there is no terminal."""
 _QUOTED = re.compile(r"[\s'\"\\]")
+
+
+@contextmanager
+def in_doubt(how: Callable[[Sequence[str]], str]) -> Iterator[None]:
+    """Whoever appends with a command cannot look at an error's ids: OutcomeUnknown says `how` it is repeated, so that
+    the events are there once. `how` gets the ids.
+    """
+    try:
+        yield
+    except OutcomeUnknown as error:
+        cause = "" if error.__cause__ is None else f"{error.__cause__}: "
+        error.args = (f"{cause}whether the events are in log {show(error.name)} is not known; {how(error.ids)}",)
+        raise
+
+
+def how_to_repeat(given: Sequence[Event], ids: Sequence[str]) -> str:
+    """How an append of given events is repeated; without an id of its own, an event got one on the way."""
+    if all(event.id for event in given):
+        return f"{AGAIN}: the events are there once"
+    if len(ids) == 1:
+        return f"{AGAIN} with --id {ids[0]}: the event is there once"
+    return f"{AGAIN} with these ids in its lines, one after the other, and the events are there once: {' '.join(ids)}"
 
 
 def server_options(function: F) -> F:

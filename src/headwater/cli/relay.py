@@ -16,7 +16,7 @@ import click
 from ..core.errors import EventLogError, InvalidInput
 from ..core.limits import show
 from ..formats.settings.local_paths import scheme_of
-from .output import examples, server_options
+from .output import AGAIN, examples, in_doubt, server_options
 
 if TYPE_CHECKING:
     from ..client import Server
@@ -82,7 +82,7 @@ def relay(
     if scheme_of(database) is None and not os.path.exists(database):
         problem = "there is no such file; a SQLite file that exists, postgresql://... or mysql://... is expected"
         raise InvalidInput(problem, show(database))
-    with _told(database), contextlib.closing(connect_database(database)) as connection:
+    with in_doubt(lambda _: AGAIN), _told(database), contextlib.closing(connect_database(database)) as connection:
         if futoin:
             queue = QueueRelay(connection, server.log(log), table or QUEUE, source)
             if move:

@@ -32,6 +32,7 @@ Exceptions carry data; the message is built from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from .quoting import show
@@ -294,6 +295,9 @@ class OutcomeUnknown(EventLogError):
 
     A log of the server's own that is called so holds its small state: a consumer, a user, a setting may be changed.
     """
+
+    ids: Sequence[str] = ()
+    """The ids of the events, in their order, where a client appended them: given ids, and its own."""
 
     def __init__(self, name: str) -> None:
         self.name = name

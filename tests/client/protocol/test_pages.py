@@ -172,3 +172,15 @@ def test_another_form_than_was_asked_for_is_named(content_type: str, body: bytes
     read = begun(content_type, f"{length}transfer-encoding: chunked")
     with pytest.raises(UnexpectedAnswer, match=f"end=page was asked for, and .*{told}"):
         read.receive_data(body)
+
+
+def test_a_compressed_array_is_named_too() -> None:
+    read = begun("application/vnd.msgpack")
+    read.receive_data(page(1, 2, 3, 4))
+    assert not read.receive_end()
+    again(read, "application/json", "content-encoding: gzip\r\ntransfer-encoding: chunked")
+    read.receive_data(b"\x1f\x8b\x08\0\0")
+    with pytest.raises(
+        UnexpectedAnswer, match="application/json was asked for, and application/json compressed by gzip"
+    ):
+        read.receive_end()

@@ -25,7 +25,7 @@ async function lend(copy: string, member: string): Promise<number> {
       headers: { accept: "application/json" },
     });
     if (read.data === undefined) {
-      throw new Error(`read: ${read.error.detail}`);
+      throw new Error(`read: ${read.error?.detail ?? read.response.status}`); // a proxy has no problem document
     }
     const found = read.data as components["schemas"]["Envelope"][]; // the form that was asked for
     let holder: string | null = null;
@@ -46,7 +46,7 @@ async function lend(copy: string, member: string): Promise<number> {
       return appended.data.sequence_number;
     }
     if (appended.response.status !== 409) {
-      throw new Error(`append: ${appended.error.detail}`);
+      throw new Error(`append: ${appended.error?.detail ?? appended.response.status}`);
     }
   }
 }

@@ -108,9 +108,9 @@ class Connection(asyncio.Protocol):
         await self.finish(answer)
         return answer
 
-    async def send(self, head: bytes, body: bytes) -> Answer:
-        """Send a request and wait for the head of its answer. Raises as `ask`."""
-        return await self._begun(head, body, HELD_BYTES_MAX)
+    async def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Send a request and wait for the head of its answer, so long at most. Raises as `ask`."""
+        return await self._begun(head, body, HELD_BYTES_MAX, timeout_s)
 
     async def finish(self, answer: Answer) -> None:
         """Wait for the rest of an answer, which stays in it. Raises as `ask`."""
@@ -125,14 +125,14 @@ class Connection(asyncio.Protocol):
         self._held_bytes = 0
         return answer.body()
 
-    async def _begun(self, head: bytes, body: bytes, held_bytes_max: float) -> Answer:
+    async def _begun(self, head: bytes, body: bytes, held_bytes_max: float, timeout_s: float | None = None) -> Answer:
         if self._error is not None or self._transport is None:
             raise self._error or ConnectionLost("the connection was closed")
         self._answer = answer = Answer()
         self._held_bytes, self._held_bytes_max = 0, held_bytes_max
         self._transport.write(head + body)
         while not answer.status:
-            await self._more(self._timeout_s)
+            await self._more(self._timeout_s if timeout_s is None else timeout_s)
         return answer
 
     async def _more(self, timeout_s: float) -> None:

@@ -44,10 +44,10 @@ class RemoteLog:
     ) -> AppendResult:
         """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
 
-        Raises ServerUnreachable if the last attempt got no answer, and OutcomeUnknown if its answer said nothing of an
-        attempt whose answer was lost (a proxy's 502, a 401, 403 or 500 after it, or another address that does not have
-        the log): then the events are in the log, or not; appending them again with the same ids settles it. That is so
-        where it is interrupted, too.
+        Raises ServerUnreachable if it was never sent, and OutcomeUnknown if it ends with neither an acknowledgement nor
+        a refusal of the server's (no answer, a proxy's, a 500), or with a refusal that says nothing of an attempt whose
+        answer was lost: then the events are in the log, or not. Appending them again with the same ids, which are the
+        error's `ids`, settles it. That is so where it is interrupted, too.
         """
         return await self._transport.call(self._routes.append(events, condition, partition))
 
@@ -87,7 +87,9 @@ class RemoteLog:
     async def subscribe(
         self, query: Query = ALL, *, after: int | None = None, partition: int | None = None
     ) -> RemoteSubscription:
-        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
+        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed. Where no
+        stream works for the client's `retry_s`, though reads do, it raises ServerUnreachable; it may be asked again.
+        """
         return await RemoteSubscription(self._transport, self._routes, query, after, partition).begin()
 
     async def register_consumer(

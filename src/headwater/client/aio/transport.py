@@ -6,21 +6,25 @@ A request is sent again where its answer is lost: see `protocol.request`.
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from ...core.errors import EventLogError
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import Attempts
-from ..protocol.dispatch import Asking, Opened, Sending, Sent, Trying
+from ..protocol.dispatch import NOT_SENT, Asking, Opened, Sending, Sent, Trying
 from ..protocol.handshakes import why_hopeless
 from ..protocol.request import Request
 from ..protocol.targets import Target
-from ..protocol.terms import PASSING, Terms, meaning
+from ..protocol.terms import PASSING, DeadlinePassed, NotConnected, Terms, meaning
 from .connection import Connection
 from .primitives import Places, in_worker, sleep
 
 T = TypeVar("T")
+
+LEFT_S_MIN = 0.001
+"""Nothing is awaited for less: a socket would not wait at all."""
 
 
 class Transport(Sending[Connection]):
@@ -33,7 +37,7 @@ class Transport(Sending[Connection]):
     async def call(self, request: Request[T]) -> T:
         """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
 
-        An append whose outcome is not known when no attempt is left, or helps, raises OutcomeUnknown: see `Trying`.
+        An append that ends with neither an acknowledgement nor a refusal of the server's raises OutcomeUnknown.
         """
         trying = None
         while True:
@@ -45,8 +49,7 @@ class Transport(Sending[Connection]):
                 trying = trying or Trying(self, request)
                 await sleep(trying.pause_s(error))
             except EventLogError as error:
-                if trying is not None:
-                    trying.check_settled(error)
+                (trying or Trying(self, request)).check_settled(error)
                 raise
 
     async def open(self, request: Request[T]) -> Stream:
@@ -83,24 +86,34 @@ class Transport(Sending[Connection]):
                 return sent
 
     async def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
-        """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable."""
+        """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable.
+
+        DeadlinePassed says nothing of the address.
+        """
         target, request, is_whole = asking
-        send = Connection.ask if is_whole else Connection.send
         async with nullcontext() if request.waits else self._places:
             connection = None
             try:
                 connection = None if request.is_sent_once else self._idle(target)  # one that may be closing meanwhile
-                connection = connection or await self._opened(target)
-                answer = await send(connection, target.heads.of(request), request.body)
+                connection = connection or await self._opened(target, request)
+                head = target.heads.of(request)
+                if is_whole:
+                    answer = await connection.ask(head, request.body)
+                else:
+                    answer = await connection.send(head, request.body, _left_s(request, self.terms.timeout_s))
                 if answer.status >= 300:
                     await connection.finish(answer)
             except BaseException as error:
                 if connection is not None:
                     connection.close()
+                if isinstance(error, TimeoutError) and _left_s(request, self.terms.timeout_s) <= LEFT_S_MIN:
+                    raise DeadlinePassed(str(error)) from None
                 if isinstance(error, OSError):
                     has_received = target.has_answered or (connection is not None and connection.has_received)
                     hopeless = await in_worker(why_hopeless, error, target.address, has_received=has_received)
                     self.targets.lost(target, error, hopeless)
+                    if connection is None and not isinstance(error, NOT_SENT):
+                        raise NotConnected(str(error) or type(error).__name__) from error
                 raise
             target.succeeded()
             return connection, answer
@@ -117,8 +130,9 @@ class Transport(Sending[Connection]):
                 return connection
             connection.close()
 
-    async def _opened(self, target: Target[Connection]) -> Connection:
-        return await Connection.open(target.address, self.terms.timeout_s, self.terms.connect_s)
+    async def _opened(self, target: Target[Connection], request: Request[Any]) -> Connection:
+        terms = self.terms
+        return await Connection.open(target.address, terms.timeout_s, _left_s(request, terms.connect_s))
 
 
 class Stream(Opened[Connection]):
@@ -132,3 +146,10 @@ class Stream(Opened[Connection]):
         if self.answer.is_complete:
             self.close()
         return piece
+
+
+def _left_s(request: Request[Any], limit_s: float) -> float:
+    """How long it is awaited: within that limit, and until its deadline."""
+    if request.deadline is None:
+        return limit_s
+    return min(limit_s, max(LEFT_S_MIN, request.deadline - time.monotonic()))

@@ -7,18 +7,19 @@ on an event loop - asks that, and sends it the connection and the answer.
 from __future__ import annotations
 
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...core import errors as core
 from ...core.access import Forbidden, Unauthenticated
 from ...formats.clients.answer import Answer
+from ...formats.clients.retry import ServerUnreachable
 from .identity import Identity
 from .problems import GatewayFailed, UnexpectedAnswer, change_unknown, outcome_unknown
 from .request import Request
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
-from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, Terms, meaning, refusal
+from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, NotConnected, Terms, meaning, refusal
 
 
 class Closable(Protocol):
@@ -30,7 +31,7 @@ class Closable(Protocol):
 
 C = TypeVar("C", bound=Closable)
 
-_NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway)
+NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway, NotConnected)
 """Errors after which no server can have carried out the request."""
 
 
@@ -38,6 +39,7 @@ _UNSETTLED = (
     Unauthenticated,
     Forbidden,
     UnexpectedAnswer,
+    ServerUnreachable,
     core.StorageCorrupted,
     core.DiskFull,
     core.SequenceExhausted,
@@ -143,26 +145,42 @@ class Trying(Generic[C]):
     def pause_s(self, error: OSError | core.EventLogError) -> float:
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
-        For an append that may have put its events into the log, that is OutcomeUnknown, as for a request that is sent
-        once, where its answer is lost. If the last attempt got no answer, it is ServerUnreachable, which says so too.
+        For what may have been carried out that is OutcomeUnknown, if it is an append; and at once if it is sent once.
         """
-        is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, _NOT_SENT)
+        is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost
         if is_lost and self._request.is_sent_once:
-            raise change_unknown(self._request.log, self._targets.known(error)) from error
+            lost = self._targets.known(error)
+            raise self._unknown(lost) from lost
         try:
             return self._targets.pause_s(self.attempts, error)
         except core.EventLogError as last:
-            if isinstance(error, OSError) or not (self._request.appends and self._may_be_done):
+            if self._request.appended_ids is None or not self._may_be_done:
                 raise
-            raise outcome_unknown(self._request.log, last) from error
+            raise self._unknown(last) from last
 
     def check_settled(self, error: core.EventLogError) -> None:
-        """Look at an error that no further attempt mends. Raises OutcomeUnknown for an append that may have put its
-        events into the log before, where the error says nothing of that.
+        """Look at an error that no further attempt mends. Raises OutcomeUnknown for a change that may be done, where
+        the error is no refusal of the server's, or one that says nothing of an attempt before.
         """
-        if self._request.appends and self._may_be_done and isinstance(error, _UNSETTLED):
-            raise outcome_unknown(self._request.log, error) from error
+        if self._request.appended_ids is None and not self._request.is_sent_once:
+            return
+        if isinstance(error, core.OutcomeUnknown):  # the server says so itself
+            error.ids = self._ids()
+            return
+        is_refusal = not isinstance(error, UnexpectedAnswer) or error.is_refusal
+        if not is_refusal or (self._may_be_done and isinstance(error, _UNSETTLED)):
+            raise self._unknown(error) from error
+
+    def _unknown(self, error: core.EventLogError) -> core.OutcomeUnknown:
+        request = self._request
+        if request.appended_ids is None:
+            return change_unknown(request.log, error)
+        return outcome_unknown(request.log, error, self._ids())
+
+    def _ids(self) -> Sequence[str]:
+        ids = self._request.appended_ids
+        return () if ids is None else ids()
 
 
 class Opened(Generic[C]):

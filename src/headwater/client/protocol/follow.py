@@ -18,8 +18,10 @@ from ...formats.clients.answer import Answer
 from . import wire
 from .identity import check_same, incarnation_of
 from .pages import PagedRead
+from .problems import check_uncoded
 from .request import Request
-from .routes import LogRoutes
+from .routes import EVENT_STREAM, LogRoutes
+from .terms import ConnectionLost
 
 
 class Message(NamedTuple):
@@ -27,6 +29,10 @@ class Message(NamedTuple):
 
     id: int | None
     data: bytes
+
+
+class HeartbeatMissing(ConnectionLost):
+    """A stream brings neither events nor heartbeats: it is dead, or held back by a proxy."""
 
 
 class EventStreamParser:
@@ -66,6 +72,8 @@ class Follower:
         """The cursor as the last piece left it: another one is where an iteration over it was left."""
         self._parser = EventStreamParser()
         self._checked: PagedRead | None = None
+        self.has_spoken = self.has_moved = False
+        """Whether the stream brought anything whole; whether its last piece had a number, of an event or heartbeat."""
 
     def is_ahead(self, cursor: int) -> bool:
         """Whether more came than was given out, so that the stream must begin again."""
@@ -88,18 +96,21 @@ class Follower:
 
     def follow(self, cursor: int) -> Request[None]:
         """The stream of what comes after."""
-        self._parser = EventStreamParser()
+        self._parser, self.has_spoken, self.has_moved = EventStreamParser(), False, False
         return self._routes.subscribe(self._query, cursor, self._partition)
 
     def begin(self, answer: Answer) -> None:
-        """The head of the stream has come. Raises PositionOfOtherIncarnation."""
+        """The head of the stream has come. Raises PositionOfOtherIncarnation, UnexpectedAnswer."""
+        check_uncoded(EVENT_STREAM, answer)
         check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
 
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
         """What came of the stream: the cursor after it, and the events in it."""
         messages = self._parser.receive_data(piece)
         texts = [message.data for message in messages if message.data and (message.id or 0) > cursor]
-        self._reached = max([cursor, *(message.id for message in messages if message.id is not None)])
+        numbers = [message.id for message in messages if message.id is not None]
+        self.has_spoken, self.has_moved = self.has_spoken or bool(messages), bool(numbers)
+        self._reached = max([cursor, *numbers])
         return self._reached, [envelope.decode_event(text) for text in texts]
 
     def _read(self, cursor: int, limit: int) -> PagedRead:

@@ -15,8 +15,8 @@ from ...formats.decoders import json_decoder
 from ...formats.packed import MEDIA_TYPE, MEDIA_TYPE_WITH_END, PageParser
 from . import wire
 from .identity import check_same, incarnation_of
-from .problems import UnexpectedAnswer
-from .request import Request
+from .problems import UnexpectedAnswer, another_form
+from .request import JSON, Request
 from .routes import LogRoutes
 from .terms import ConnectionLost
 
@@ -103,17 +103,11 @@ class PagedRead:
         try:
             events = self._parser.receive_data(piece)
         except InvalidInput as error:
-            raise UnexpectedAnswer(self._status, f"{error.problem}; {self._form()}") from None
+            raise UnexpectedAnswer(self._status, f"{error.problem}; {self._form(MEDIA_TYPE_WITH_END)}") from None
         return self._taken(events) if events else events
 
-    def _form(self) -> str:
-        """What came, beside the form that was asked for, and what helps: for a message."""
-        came = self._content_type.decode("latin-1") or "no media type"
-        coding = f" compressed by {self._coding.decode('latin-1')}" if self._coding else ""
-        return (
-            f"{MEDIA_TYPE_WITH_END} was asked for, and {came}{coding} came: a gateway in between changes requests or "
-            "answers; let it pass Accept, Accept-Encoding and bodies as they are"
-        )
+    def _form(self, asked: str) -> str:
+        return another_form(asked, self._content_type, self._coding)
 
     @property
     def has_ended(self) -> bool:
@@ -146,6 +140,8 @@ class PagedRead:
         except msgspec.ValidationError as error:
             raise UnexpectedAnswer(self._status, str(error)) from None
         except msgspec.DecodeError:
+            if self._coding:
+                raise UnexpectedAnswer(self._status, self._form(JSON)) from None
             raise ConnectionLost("the answer broke off: its array does not end") from None
         assert self.head is not None, "the head comes first"
         self._left = None

@@ -10,7 +10,7 @@ EventLogError
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 from ...core import errors as core
 from ...core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
 from ...core.limits import show
+from ...formats.clients.answer import Answer
 from ...formats.problem import TYPE_PREFIX
 
 _Members = dict[str, Any]
@@ -30,18 +31,38 @@ _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[core.InvalidInput]], ...] = (
 """What kind of input stands at a path; it is the server's path, without `$.`."""
 
 
-SERVICE_UNAVAILABLE = 503
+INTERNAL_ERROR, SERVICE_UNAVAILABLE = 500, 503
 OF_GATEWAYS = frozenset({408, 502, 504, *range(520, 527)})
 """What proxies answer whose server, or client, is away or slow, where no code of the server's is with it. 520 to 526
 are those of a content delivery network."""
 
 
 class UnexpectedAnswer(core.EventLogError):
-    """The server answered what this client does not know: another server, or another version."""
+    """The server answered what this client does not know: another server, or another version.
 
-    def __init__(self, status: int, detail: str) -> None:
-        self.status, self.detail = status, detail
+    `is_refusal`: the server says that it did nothing, for a reason that this client does not know.
+    """
+
+    def __init__(self, status: int, detail: str, *, is_refusal: bool = False) -> None:
+        self.status, self.detail, self.is_refusal = status, detail, is_refusal
         super().__init__(f"unexpected answer {status}: {detail}")
+
+
+def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
+    """What came, beside the media type that was asked for, and what helps: for a message."""
+    came = content_type.decode("latin-1") or "no media type"
+    compressed = f" compressed by {coding.decode('latin-1')}" if coding else ""
+    return (
+        f"{asked} was asked for, and {came}{compressed} came: a gateway in between changes requests or answers; let it "
+        "pass Accept, Accept-Encoding and bodies as they are"
+    )
+
+
+def check_uncoded(asked: str, answer: Answer) -> None:
+    """Raises UnexpectedAnswer, where that media type was asked for, for an answer that a gateway compressed."""
+    fields = answer.fields
+    if coding := fields.get(b"content-encoding"):
+        raise UnexpectedAnswer(answer.status, another_form(asked, fields.get(b"content-type", b""), coding))
 
 
 class GatewayFailed(core.Closed):
@@ -82,7 +103,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
     except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
-        return UnexpectedAnswer(status, detail)
+        return UnexpectedAnswer(status, detail, is_refusal=True)
     error.args = (detail,)
     return error
 
@@ -105,21 +126,27 @@ def change_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
     return unknown
 
 
-def outcome_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
-    """What an append gets whose attempts ended with that error, after one whose answer was lost."""
+def outcome_unknown(log: str, error: core.EventLogError, ids: Sequence[str]) -> core.OutcomeUnknown:
+    """What an append of events with those ids gets that ended with that error."""
     unknown = core.OutcomeUnknown(log)
+    unknown.ids = ids
+    same = f"the same ids ({', '.join(ids)})" if len(ids) <= SHOWN_IDS_MAX else "the same ids (`ids` of this error)"
     unknown.args = (
-        f"whether the events are in log {show(log)} is not known: {error}; append them again, with the same ids, and "
-        "they are there once",
+        f"whether the events are in log {show(log)} is not known: {error}; append them again, with {same}, and they "
+        "are there once",
     )
     return unknown
+
+
+SHOWN_IDS_MAX = 3
+"""So many ids are in the text of an error."""
 
 
 def _uncoded(status: int, detail: str, log: str, *, is_ours: bool) -> core.EventLogError:
     if status in OF_GATEWAYS or (status == SERVICE_UNAVAILABLE and not is_ours):
         return GatewayFailed(log, status, detail)
     if status != SERVICE_UNAVAILABLE:
-        return UnexpectedAnswer(status, detail)
+        return UnexpectedAnswer(status, detail, is_refusal=is_ours and status < INTERNAL_ERROR)
     error = core.Closed(log)
     error.args = (detail,)
     return error

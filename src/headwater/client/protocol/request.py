@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...formats.clients.answer import Answer
@@ -39,11 +39,14 @@ class Request(NamedTuple, Generic[T]):
     """What is known of the log, if it must be the same one at each address."""
     waits: bool = False
     """Whether its answer may wait for something to happen, so that it is no measure of the load."""
-    appends: bool = False
-    """Whether it puts events into the log. If its answer is lost, it is not known whether they are there."""
+    appended_ids: Callable[[], Sequence[str]] | None = None
+    """The ids of the events that it puts into the log; None of what appends nothing. If its answer is lost, it is not
+    known whether they are there."""
     is_sent_once: bool = False
     """Whether a second one may do something else than the first: take away what somebody made meanwhile, or set back
     what somebody changed. Then it is not sent again where its answer is lost."""
+    deadline: float | None = None
+    """Until when the head of its answer is awaited, by the monotonic clock; None: as long as any answer."""
 
 
 HEADS_MAX = 1024

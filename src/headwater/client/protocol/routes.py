@@ -49,8 +49,10 @@ class LogRoutes:
         """See EventLog. The log's own limit for one event is checked by the server, which knows it."""
         if condition is not None:
             check_condition(condition)
-        body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
-        return Request(self._append, body, self.name, wire.append_result, self._identity, appends=True)
+        columns = check_append(events, APPEND_BYTES_MAX)
+        body = wire.append_body(columns, condition, partition)
+        ids = columns.ids
+        return Request(self._append, body, self.name, wire.append_result, self._identity, appended_ids=lambda: ids)
 
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None, partition: int | None
@@ -65,7 +67,8 @@ class LogRoutes:
         checked = batch_of(columns_of(batch, LogSettings(event_bytes_max=APPEND_BYTES_MAX)))
         route = Route("POST", f"{self._append.path}{wire.append_parameters(condition, partition)}", wire.ARROW)
         body = stream_of_batch(checked)
-        return Request(route, body, self.name, wire.append_result, self._identity, appends=True)
+        ids = checked.column("id")
+        return Request(route, body, self.name, wire.append_result, self._identity, appended_ids=ids.to_pylist)
 
     def read(self, asked: wire.ReadBody) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""

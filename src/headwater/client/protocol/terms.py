@@ -14,7 +14,7 @@ from ...formats.clients.address import urls_of
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address, address_of
-from .problems import UnexpectedAnswer, error_of
+from .problems import UnexpectedAnswer, check_uncoded, error_of
 from .request import Request
 
 T = TypeVar("T")
@@ -29,6 +29,14 @@ PASSING = (OSError, *retry.PASSING)
 
 class ConnectionLost(OSError):
     """The server went away, or does not speak HTTP, before its answer was complete."""
+
+
+class NotConnected(ConnectionLost):
+    """No connection came about, so that nothing was sent."""
+
+
+class DeadlinePassed(TimeoutError):
+    """Whoever asked waits no longer. The server may be well: its answer was not awaited as long as it may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +94,22 @@ def terms_of(
 def meaning(request: Request[T], answer: Answer) -> T:
     """What a whole answer below 300 means. Raises ConnectionLost for JSON without its end, and for anything else that
     is no JSON: it broke off behind a proxy, or is none of the server's. Raises UnexpectedAnswer for JSON of another
-    shape.
+    shape, and for what a gateway compressed.
     """
     try:
         return request.decode(answer)
     except msgspec.ValidationError as error:
         raise UnexpectedAnswer(answer.status, str(error)) from None
     except msgspec.DecodeError as error:
+        check_uncoded(request.route.accept, answer)
         raise ConnectionLost(f"the answer is not whole: {error}") from None
 
 
 def refusal(request: Request[Any], answer: Answer) -> EventLogError:
     """The exception that a whole answer of 300 or above stands for."""
-    return error_of(answer.status, answer.body(), answer.retry_after_s, request.log)
+    body = answer.body()
+    try:
+        check_uncoded(request.route.accept, answer)
+    except UnexpectedAnswer as error:
+        body = msgspec.json.encode({"detail": error.detail})
+    return error_of(answer.status, body, answer.retry_after_s, request.log)

@@ -68,11 +68,11 @@ class Connection:
         while not answer.is_complete:
             self._receive(answer)
 
-    def send(self, head: bytes, body: bytes) -> Answer:
-        """Send a request and wait for the head of its answer. Raises as `ask`."""
+    def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
+        """Send a request and wait for the head of its answer, so long at most. Raises as `ask`."""
         if (sock := self._socket) is None:
             raise ConnectionLost("the connection was closed")
-        self._wait_for(self._timeout_s)
+        self._wait_for(self._timeout_s if timeout_s is None else timeout_s)
         if len(body) <= JOINED_BYTES_MAX:
             sock.sendall(head + body)
         else:

@@ -63,6 +63,11 @@ class RemoteReading(Pages):
         self._drop_stream()  # of a read that was closed while it connected
         return ()
 
+    @property
+    def has_waited(self) -> bool:
+        """Whether the server was away, or busy, for a while."""
+        return self._attempts is not None
+
     def rest(self) -> list[SequencedEvent]:
         """All events that were not read yet."""
         events = list(self._page)

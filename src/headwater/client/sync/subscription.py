@@ -10,12 +10,15 @@ from typing import Self
 from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
-from ..protocol.follow import Follower
+from ..protocol.follow import Follower, HeartbeatMissing
 from ..protocol.routes import LogRoutes
-from ..protocol.terms import PASSING, ConnectionLost
+from ..protocol.terms import PASSING, ConnectionLost, DeadlinePassed
 from .primitives import Event, Subscription, wait
 from .reading import RemoteReading
 from .transport import Stream, Transport
+
+LASTING_S = 5.0
+"""A stream that began and ends after so long has worked: some proxies end an idle one before its first heartbeat."""
 
 
 class RemoteSubscription(Subscription):
@@ -41,6 +44,9 @@ class RemoteSubscription(Subscription):
         """The one by which it caught up last, or does."""
         self._closing = Event()
         self._attempts = transport.terms.attempts()
+        """Those to follow the log, which go on until a stream brings a number, or lasts."""
+        self._began_at = 0.0
+        """When the stream did, by the monotonic clock."""
 
     def begin(self) -> Self:
         """Find out what is wrong with the position or the query. Raises as `core.EventLog.read`."""
@@ -66,22 +72,28 @@ class RemoteSubscription(Subscription):
             except PASSING as error:
                 self._give_up(error)
                 if not self.is_closed:
-                    self._wait_after(error)
+                    self._wait_after(error, deadline)
         return None
 
-    def _wait_after(self, error: OSError | EventLogError) -> None:
-        wait(self._closing, self._transport.targets.pause_s(self._attempts, error))
+    def _wait_after(self, error: OSError | EventLogError, deadline: float | None) -> None:
+        try:
+            pause_s = self._transport.targets.pause_s(self._attempts, error)
+        except BaseException:
+            self._attempts.succeeded()  # whoever asks again has patience again
+            raise
+        left_s = _left_s(deadline)
+        wait(self._closing, pause_s if left_s is None else min(pause_s, left_s))
 
     def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
         if self._follower.is_ahead(self.cursor):
             self._drop_stream()
-        if self._stream is None:
-            if (events := self._catch_up()) or _left_s(deadline) == 0:
-                return events
-            self._follow()
+        if self._stream is None and ((events := self._catch_up()) or _left_s(deadline) == 0):
+            return events
         try:
+            if self._stream is None:
+                self._follow(deadline)
             return self._await_events(deadline)
-        except TimeoutError:
+        except DeadlinePassed:
             return self._catch_up()  # what is durable by now, though the stream may not have brought it yet
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
@@ -92,30 +104,36 @@ class RemoteSubscription(Subscription):
         events = reading.rest()
         if self.is_closed:  # what was read may not be all
             return ()
-        self._attempts.succeeded()
+        if reading.has_waited:
+            self._attempts.succeeded()  # the server was away for streams, too; otherwise reads say nothing of them
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
 
-    def _follow(self) -> None:
-        stream = self._transport.open(self._follower.follow(self.cursor))
-        self._follower.begin(stream.answer)
-        self._stream = stream
-        self._attempts.succeeded()
+    def _follow(self, deadline: float | None) -> None:
+        stream = self._transport.open(self._follower.follow(self.cursor)._replace(deadline=deadline))
+        try:
+            self._follower.begin(stream.answer)
+        except BaseException:
+            stream.close()
+            raise
+        self._stream, self._began_at = stream, time.monotonic()
         if self.is_closed:  # by another thread, meanwhile
             self._drop_stream()
 
     def _await_events(self, deadline: float | None) -> Sequence[SequencedEvent]:
-        """The events of the stream that come next. Raises TimeoutError at the deadline, ConnectionLost at its end."""
+        """The events of the stream that come next. Raises DeadlinePassed, and ConnectionLost at its end."""
         while (stream := self._stream) is not None:
             try:
                 piece = stream.read(_left_s(deadline))
             except TimeoutError:
                 if deadline is None:  # no heartbeat either: the connection is dead
-                    raise ConnectionLost("the subscription timed out: no event and no heartbeat came") from None
-                raise
+                    raise HeartbeatMissing("the subscription timed out: no event and no heartbeat came") from None
+                raise DeadlinePassed("no event came") from None
             if not piece:
                 break
             self.cursor, events = self._follower.receive_data(self.cursor, piece)
+            if self._follower.has_moved:
+                self._attempts.succeeded()
             if events:
                 return events
         raise ConnectionLost("the subscription ended")
@@ -124,6 +142,9 @@ class RemoteSubscription(Subscription):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.give_up(error)
+            lasted = self._follower.has_spoken and time.monotonic() - self._began_at >= LASTING_S
+            if lasted and not isinstance(error, HeartbeatMissing):
+                self._attempts.succeeded()
 
     def _drop_stream(self) -> None:
         stream, self._stream = self._stream, None

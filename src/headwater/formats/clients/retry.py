@@ -20,7 +20,9 @@ BUSY_S = 600.0
 
 
 class ServerUnreachable(EventLogError):
-    """No answer came from the server. Whether an append went in is unknown: repeat it with the same ids."""
+    """No answer came from the server. Over HTTP an append was not sent, or it is OutcomeUnknown. Over Flight it is
+    unknown whether it went in: repeat it with the same ids.
+    """
 
     def __init__(self, url: str, problem: str) -> None:
         self.url, self.problem = url, problem

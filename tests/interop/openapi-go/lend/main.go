@@ -99,6 +99,9 @@ func follow(ctx context.Context, client *dcb.ClientWithResponses, log string, co
 		fmt.Println(envelope.SequenceNumber, envelope.Event.Type)
 		count--
 	}
+	if count > 0 && lines.Err() == nil {
+		return errors.New("the subscription ended") // a proxy may end it as if it were whole
+	}
 	return lines.Err()
 }
 

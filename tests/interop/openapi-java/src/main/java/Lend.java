@@ -89,11 +89,14 @@ public class Lend {
     void follow(long count) throws Exception {
         var stream = ask(HttpRequest.newBuilder(URI.create(url + "/logs/" + log + "/subscribe?query=all&after=0")));
         try (var lines = stream.body()) {
-            var messages = lines.filter(line -> line.startsWith("data: ")).limit(count);
-            for (var message : (Iterable<String>) messages::iterator) {
-                var envelope = mapper.readValue(message.substring("data: ".length()), Envelope.class);
+            var messages = lines.filter(line -> line.startsWith("data: ")).iterator();
+            for (; count > 0 && messages.hasNext(); count--) {
+                var envelope = mapper.readValue(messages.next().substring("data: ".length()), Envelope.class);
                 System.out.println(envelope.getSequenceNumber() + " " + envelope.getEvent().getType());
             }
+        }
+        if (count > 0) {
+            throw new IllegalStateException("the subscription ended"); // a proxy may end it as if it were whole
         }
     }
 
@@ -106,7 +109,7 @@ public class Lend {
         return answer;
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
         var library = new Lend(arguments[0], arguments[1]);
         try {
             if (arguments[2].equals("lend")) {
@@ -114,8 +117,8 @@ public class Lend {
             } else {
                 library.follow(Long.parseLong(arguments[3]));
             }
-        } catch (IllegalStateException refused) {
-            System.out.println(refused.getMessage());
+        } catch (Exception failed) {
+            System.out.println(failed.getMessage());
             System.exit(1);
         }
         System.exit(0); // what waits in the client's own threads is not waited for
