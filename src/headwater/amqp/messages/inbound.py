@@ -32,9 +32,9 @@ from ...core.limits import ATTRIBUTES_MAX, GROUP_KEY_CHARS_MAX, check_append, ch
 from ...core.message.own_event import (
     CONTENT_TYPE,
     DEFAULT_TYPE,
+    NO_BATCHES,
     NO_MEDIA_TYPE,
     WHOLE_MESSAGE_TYPE,
-    BatchGiven,
     MediaType,
     binary_event,
     check_structured,
@@ -117,7 +117,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
         else:
             event = binary_event(message, spans, media_type, encoding, data)
     except InvalidInput as error:
-        condition = NOT_IMPLEMENTED if isinstance(error, BatchGiven) else INVALID_FIELD
+        condition = NOT_IMPLEMENTED if error.problem is NO_BATCHES else INVALID_FIELD
         raise MessageFault(condition, str(error)) from None
     is_traced = encoding or envelope.find(TRACE) >= 0
     if event is not None:

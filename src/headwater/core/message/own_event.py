@@ -34,6 +34,8 @@ PREFIX = "cloudEvents:"
 GROUP_KEY = b"event-streams-group-key"
 CONTENT_TYPE = 6
 """Its place among the fields of the properties."""
+NO_BATCHES = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
+"""The problem of a message that is one."""
 
 _MARK = b"cloudEvents"
 """What the name of every application property of a CloudEvent begins with, whatever separates it from the rest."""
@@ -49,10 +51,6 @@ _NAMES_MAX = 1024
 _NAME_BYTES_MAX = 80
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 512
-
-
-class BatchGiven(InvalidEvent):
-    """The message holds a batch of CloudEvents, which its binding does not know."""
 
 
 class MediaType(NamedTuple):
@@ -88,15 +86,14 @@ def own_event(message: bytes, spans: Spans, places: Places, encoding: Encoding) 
 def new_media_type(content_type: bytes) -> MediaType:
     """That of an encoded content-type, if it could be the attribute of an event.
 
-    Raises BatchGiven.
+    Raises InvalidEvent, with the problem NO_BATCHES.
     """
     text = content_type[2 if content_type[0] < 0xB0 else 5 :].decode()
     media_type = NO_MEDIA_TYPE
     if text and len(text) <= ATTRIBUTE_CHARS_MAX and text.isprintable():
         essence = text.partition(";")[0].strip().lower()
         if essence == BATCH:
-            problem = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
-            raise BatchGiven(problem, "content-type")
+            raise InvalidEvent(NO_BATCHES, "content-type")
         media_type = MediaType(text, MappingProxyType({"datacontenttype": text}), essence == STRUCTURED)
     if len(content_type) <= _REMEMBERED_BYTES_MAX:
         if len(known_media_types) >= _REMEMBERED_MAX:
