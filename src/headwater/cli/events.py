@@ -83,7 +83,8 @@ def append(
         output.show_json(result._asdict())
     else:
         numbers = f"event {result.first}" if len(given) == 1 else f"events {result.first} to {result.last}"
-        click.echo(f"{numbers} {'was there already' if result.was_stored else 'appended'}")
+        stored = "was there already" if len(given) == 1 else "were there already"
+        click.echo(f"{numbers} {stored if result.was_stored else 'appended'}")
 
 
 @click.command(

@@ -29,8 +29,9 @@ from .output import AGAIN, console, counted, examples, in_doubt, json_option, pa
 if TYPE_CHECKING:
     from ..client import BulkProgress, Server
 
-
 _EVENT_INDEX = re.compile(r"events\[(\d+)\]\.?")
+SMALLER = f"{AGAIN}; where that ends so too, with a smaller --batch"
+"""What to do where an import is in doubt: behind a gateway that takes no bodies of its size it would stay so."""
 
 
 @click.command(
@@ -96,7 +97,7 @@ def import_(
         with new_file(quarantine) if quarantine else nullcontext() as kept:
             put = Quarantine(kept, (BATCHES_AHEAD + 3) * batch)
             try:
-                with in_doubt(lambda _: AGAIN), _progress_bar(f"{file.name} ({format})", opened) as show:
+                with in_doubt(lambda _: SMALLER), _progress_bar(f"{file.name} ({format})", opened) as show:
                     done = append_all(
                         target,
                         put.events(rows),

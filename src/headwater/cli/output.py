@@ -64,7 +64,7 @@ def how_to_repeat(given: Sequence[Event], ids: Sequence[str]) -> str:
         return f"{AGAIN}: the events are there once"
     if len(ids) == 1:
         return f"{AGAIN} with --id {ids[0]}: the event is there once"
-    return f"{AGAIN} with these ids in its lines, one after the other, and the events are there once: {' '.join(ids)}"
+    return "\n".join((f"{AGAIN} with these ids, one for each line of its input, and the events are there once:", *ids))
 
 
 def server_options(function: F) -> F:

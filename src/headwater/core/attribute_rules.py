@@ -15,6 +15,7 @@ from .quoting import show
 
 ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 ATTRIBUTE_CHARS_MAX = 4096
+TAGS_MAX = 128
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 PLAIN_TIME = (

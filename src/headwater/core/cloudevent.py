@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from .attribute_rules import RULES
+from .attribute_rules import RULES, TAGS_MAX
 from .errors import InvalidEvent
 from .event import Event
 from .quoting import show
@@ -48,10 +48,12 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
 def decode_tags(text: str) -> tuple[str, ...]:
     """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count.
 
-    Raises InvalidEvent for a tag whose percent-encoded bytes are no UTF-8.
+    Raises InvalidEvent for more than 128, before any is decoded, and for one whose percent-encoded bytes are no UTF-8.
     """
     if not text:
         return ()
+    if (count := text.count(",") + 1) > TAGS_MAX:
+        raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", "tags")
     tags = [tag.lstrip(_WHITE_SPACE) for tag in text.split(",")]
     return tuple(tags) if "%" not in text else tuple([percent_decoded(tag, "tags") for tag in tags])
 

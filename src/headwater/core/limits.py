@@ -16,6 +16,7 @@ from typing import TypeVar
 from .attribute_rules import ATTRIBUTE_CHARS_MAX as ATTRIBUTE_CHARS_MAX
 from .attribute_rules import ATTRIBUTE_NAME as ATTRIBUTE_NAME
 from .attribute_rules import RULES
+from .attribute_rules import TAGS_MAX as TAGS_MAX
 from .errors import InvalidEvent, InvalidInput, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
@@ -35,7 +36,6 @@ TYPE_CHARS_MAX = 200
 ID_CHARS_MAX = 512
 SOURCE_CHARS_MAX = 2048
 GROUP_KEY_CHARS_MAX = 512
-TAGS_MAX = 128
 TAG_BYTES_MAX = 1100
 """UTF-8 of a tag: more than any tag that 0.1.0 took, a key of 50 characters, a colon and a value of 256."""
 ATTRIBUTES_MAX = 64
@@ -467,7 +467,7 @@ def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) 
     except DecodeError as error:
         raise InvalidEvent(f"no message of AMQP: {error}", where) from None
     try:
-        event = own_event(envelope + data if encoding else envelope, spans, places, encoding)
+        event = own_event(envelope + data if encoding else envelope, spans, places)
         if plain_bytes(event, 0) is None:
             check_append((event,), 0)
     except InvalidInput as error:

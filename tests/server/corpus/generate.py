@@ -58,6 +58,10 @@ NO_EVENTS = {
     "described value": cloud_event(described=Described(Symbol("x:y"), 1)),
     "attribute in both forms of its name": application_properties({f"cloudEvents{mark}id": "i" for mark in ":_"}),
     "65 attributes": cloud_event(**{f"a{number}": "" for number in range(65)}),
+    "129 tags, of percent signs": cloud_event(tags=",".join(["%41"] * 129)),
+    "datacontenttype that is empty": cloud_event(datacontenttype=""),
+    "datacontenttype with a control character": cloud_event(datacontenttype="a\n"),
+    "datacontenttype of 4,097 characters": cloud_event(datacontenttype="x" * 4097),
     "batch": properties(content_type=Symbol("Application/CloudEvents-Batch+JSON; charset=utf-8")),
     "group key that is an int": message_annotations(event_streams_group_key=5),
     "group key of 513 characters": message_annotations(event_streams_group_key="x" * 513),
@@ -66,6 +70,7 @@ NO_EVENTS = {
 """What comes before the body of messages that say of themselves that they are an event which no log takes."""
 OWN_EVENTS = {
     "sequence": cloud_event(sequence="00"),
+    "64 attributes": cloud_event(**{f"a{number}": "" for number in range(64)}),
     "partitionkey of 513 characters and a group key": message_annotations(event_streams_group_key=Symbol("k"))
     + cloud_event(partitionkey="x" * 513),
     "group key that is null": message_annotations(event_streams_group_key=None),
@@ -115,6 +120,7 @@ def events() -> Iterator[tuple[str, bool, dict[str, Any]]]:
                 yield f"own event: {name}, {'envelope' if form.envelope else 'data'}", is_taken, form._asdict()
     for document in DOCUMENTS:
         yield f"document {document[-20:]!r}", True, {"envelope": STRUCTURED + data(document)[:5], "data": document}
+        yield f"document {document[-20:]!r}, whole", True, {"data": STRUCTURED + data(document), "encoding": "amqp"}
     two = STRUCTURED + data(b"{}") + data(b"{}")
     yield "document in two sections", False, {"data": two, "encoding": "amqp"}
     for start in (delivery_annotations(a=1), header(), message_annotations(a=1) + delivery_annotations(a=1)):

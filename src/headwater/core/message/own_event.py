@@ -22,7 +22,7 @@ from ..cloudevent import BATCH, STRUCTURED, event_from_attributes
 from ..errors import InvalidEvent
 from ..event import NO_ATTRIBUTES, Encoding, Event
 from ..quoting import show
-from .sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS
+from .sections import APPLICATION_PROPERTIES, DATA_SECTION, MESSAGE_ANNOTATIONS
 from .spans import Spans
 from .validity import Places
 from .values import SYMBOLS, check_values, key_of, map_bounds, type_name
@@ -69,8 +69,12 @@ known_media_types: dict[bytes, MediaType] = {_NULL: NO_MEDIA_TYPE}
 """By encoded content-type."""
 
 
-def own_event(message: bytes, spans: Spans, places: Places, encoding: Encoding) -> Event:
-    """All of the event that can break a rule: neither its data nor what plain properties say. Raises InvalidEvent."""
+def own_event(message: bytes, spans: Spans, places: Places) -> Event:
+    """All of the event that can break a rule: neither its data nor what plain properties say. Raises InvalidEvent.
+
+    A message whose body is one section of data is judged as that, also where all of it is given as the event's data.
+    """
+    encoding = Encoding.DATA if DATA_SECTION in spans else Encoding.AMQP
     content_type = message[places[CONTENT_TYPE] : places[CONTENT_TYPE + 1]] if len(places) > CONTENT_TYPE + 1 else _NULL
     media_type = known_media_types.get(content_type) or new_media_type(content_type)
     event = None
