@@ -60,7 +60,7 @@ class EventStreamParser:
 
     @property
     def is_within_data(self) -> bool:
-        """Whether what came last belongs to a line of data that goes on."""
+        """Whether the last byte belongs to a line of data that goes on."""
         return self._cut_block.startswith(b"data:", self._cut_block.rfind(b"\n") + 1)
 
 

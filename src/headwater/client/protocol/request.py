@@ -16,15 +16,15 @@ JSON = "application/json"
 
 
 class Closable(Protocol):
-    """What is to be known of a connection here."""
+    """A connection, as far as this module knows it."""
 
     def close(self) -> None:
         """End it."""
 
 
 class UnderWay:
-    """The connection on which the head of an answer is awaited, for whoever no longer waits. Safe to use from any
-    thread: what was given back is not closed.
+    """The connection on which the head of an answer is awaited. `close` ends that wait, from any thread or task; a
+    connection that was given back stays open.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class UnderWay:
             self._connection = None
 
     def close(self) -> None:
-        """Close it, and those that come: who waits gets ConnectionLost."""
+        """Close it, and each that comes later: a waiting request gets ConnectionLost."""
         with self._changing:
             self.is_closed = True
             if self._connection is not None:
