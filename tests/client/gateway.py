@@ -4,8 +4,10 @@ another one, and cut what it passes on."""
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -25,6 +27,7 @@ class Failure(NamedTuple):
     is_after: bool = False
     """Whether the server was asked, and its answer is lost."""
     body: bytes = b"<html>\r\n<head><title>Bad day</title></head>\r\n</html>\r\n"
+    content_type: str = "text/html"
 
 
 class Framing(Enum):
@@ -59,6 +62,12 @@ class Gateway:
         """What is answered to the next requests; None: what the server answers."""
         self.to_streams: Failure | None = None
         """What is answered to each subscription; None: what the server answers."""
+        self.to_streams_for_ever = b""
+        """What is passed on again and again of each subscription, instead of its messages."""
+        self.holds = "nothing"
+        """What is in the paths of requests that get not even the head of their answer before `go`."""
+        self.passes_heartbeats = True
+        """Whether the server is told how often a subscription wants a heartbeat."""
         self.meanwhile: Callable[[], object] = object
         """What is done before an answer that is lost, after what was asked for."""
         self.away: Iterator[Failure] = cycle([Failure()])
@@ -108,12 +117,16 @@ class _Handler(BaseHTTPRequestHandler):
         if failure is not None and not failure.is_after:
             self._fail(failure)
             return
+        if gateway.holds in self.path:
+            gateway.is_paused.set()
+            gateway.go.wait()
+        path = self.path if gateway.passes_heartbeats else re.sub("&heartbeat=[^&]+", "", self.path)
         fields = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
         if not gateway.demands_end and "accept" in fields:
             fields["accept"] = fields["accept"].partition(";")[0]
         upstream = gateway.upstream("127.0.0.1", gateway.upstream_port)
         try:
-            upstream.request(self.command, self.path, body, fields)
+            upstream.request(self.command, path, body, fields)
             answer = upstream.getresponse()
         except (OSError, HTTPException):
             upstream.close()
@@ -173,6 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pieces(self, answer: HTTPResponse) -> Iterator[bytes]:
         """What is passed on of a body."""
+        endless = self.gateway.to_streams_for_ever if "/subscribe" in self.path else b""
+        while endless:
+            yield endless
+            time.sleep(0.02)
         left = self.gateway.cuts.popleft() if self.gateway.cuts and answer.status == 200 else None
         while left != 0 and (piece := answer.read1(PIECE_BYTES if left is None else min(left, PIECE_BYTES))):
             left = None if left is None else left - len(piece)
@@ -186,7 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.send_response(failure.status)
-        self.send_header("content-type", "text/html")
+        if failure.status != 204:
+            self.send_header("content-type", failure.content_type)
         self.send_header("content-length", str(len(failure.body)))
         self.end_headers()
         self.wfile.write(failure.body)

@@ -18,13 +18,17 @@ from tests.client.served_memory import ServedMemory
 from tests.server.running import RunningServer, headwater
 
 from headwater.client import RemoteLog, Server, ServerUnreachable, UnexpectedAnswer, aio, connect
+from headwater.client.protocol import follow
 from headwater.client.sync import subscription as subscription_module
 from headwater.core import AppendCondition, AppendResult, Event, Query, errors
 from headwater.core.log import PAGE_EVENTS
 from headwater.core.settings import LogSettings
+from headwater.dcb.reads import subscribe as server_subscribe
 from headwater.decisions import Decision, decide, event
 
 WAIT_S = 60.0
+IDLE_S = 2.5
+"""So long a subscription is idle: twice as long as it awaits a sign of life."""
 STOPPING = Failure(503, body=json.dumps({"type": "urn:headwater:problem:stopping", "detail": "stopping"}).encode())
 STARTING = Failure(503, body=b'{"type": "urn:headwater:problem:unready", "detail": "the server is starting"}')
 FAILURES = (
@@ -397,20 +401,26 @@ def test_a_poll_behind_a_proxy_that_holds_streams_back_ends_at_its_deadline(
         asyncio.run(scenario())
 
 
+EVENT_STREAM = "text/event-stream"
 STREAMS = (
-    Failure(502), Failure(200, body=b""), Failure(200, body=b"retry: 1000\n\n"), Failure(204, body=b""), Failure(200),
-)  # fmt: skip
-"""None of them ever brings an event."""
-
-
-@pytest.mark.parametrize(
-    "failure", STREAMS, ids=lambda failure: f"{failure.status} {failure.body[:6].decode().strip()}"
+    (Failure(502), "a proxy answered 502: .*Bad day"),
+    (Failure(200, body=b"", content_type=EVENT_STREAM), "the subscription ended"),
+    (Failure(200, body=b"retry: 1000\n\n", content_type=EVENT_STREAM), "the subscription ended"),
+    (Failure(204, body=b""), "answer 204: text/event-stream was asked for, and no media type came"),
+    (Failure(200), "answer 200: text/event-stream was asked for, and text/html came"),
+    (Failure(200, body=b"retry: 1000\n\n"), "answer 200: text/event-stream was asked for, and text/html came"),
 )
-def test_a_subscription_whose_stream_never_works_says_so(gateway: Gateway, log: RemoteLog, failure: Failure) -> None:
+"""None of them ever brings an event; and what is said of each."""
+
+
+@pytest.mark.parametrize(("failure", "told"), STREAMS)
+def test_a_subscription_whose_stream_never_works_says_so(
+    gateway: Gateway, log: RemoteLog, failure: Failure, told: str
+) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(WAIT_S), aio.connect(gateway.url, retry_s=0.3) as client:
             subscription = await client.log("orders").subscribe(after=0)
-            with pytest.raises(ServerUnreachable):
+            with pytest.raises(ServerUnreachable, match=told):
                 async for _ in subscription:
                     pass
 
@@ -421,7 +431,7 @@ def test_a_subscription_whose_stream_never_works_says_so(gateway: Gateway, log: 
         closing.start()
         assert [event.sequence_number for event in itertools.islice(subscription, 3)] == [1, 2, 3]
         for _ in range(2):  # it has patience again
-            with pytest.raises(ServerUnreachable):
+            with pytest.raises(ServerUnreachable, match=told):
                 list(subscription)
         closing.cancel()
         gateway.to_streams = None
@@ -435,12 +445,107 @@ def test_a_stream_that_a_proxy_ends_before_the_first_heartbeat_has_worked(
     gateway: Gateway, log: RemoteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscription_module, "LASTING_S", 0.0)
-    gateway.to_streams = Failure(200, body=b"retry: 1000\n\n")
+    gateway.to_streams = Failure(200, body=b"retry: 1000\n\n", content_type=EVENT_STREAM)
     with connect(gateway.url, retry_s=0.1) as client, client.log("orders").subscribe(after=0) as subscription:
         closing = threading.Timer(1, subscription.close)
         closing.start()
         assert list(subscription) == []
         closing.join()
+
+
+def _is_idle(gateway: Gateway, **terms: float) -> None:
+    """A subscription to a log that gets nothing waits, by a thread and by a task, until it is closed."""
+
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, **terms) as client:
+            subscription = await client.log("orders").subscribe()
+            asyncio.get_running_loop().call_later(IDLE_S, subscription.close)
+            assert [event async for event in subscription] == []
+
+    with connect(gateway.url, **terms) as client, client.log("orders").subscribe() as subscription:
+        closing = threading.Timer(IDLE_S, subscription.close)
+        closing.start()
+        assert list(subscription) == []
+        closing.join()
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("endless", [b"", b"data: x"], ids=["heartbeats", "an event that comes slowly"])
+def test_an_idle_subscription_goes_on_however_short_an_answer_is_awaited(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, endless: bytes
+) -> None:
+    monkeypatch.setattr(server_subscribe, "CURSOR_INTERVAL_S", 0.0)
+    monkeypatch.setattr(follow, "HEARTBEAT_S_MIN", 0.4)
+    monkeypatch.setattr(follow, "UNASKED_SILENCE_S", 0.0)
+    gateway.to_streams_for_ever = endless
+    _is_idle(gateway, timeout_s=1, retry_s=0)
+
+
+@pytest.mark.usefixtures("log")
+def test_it_goes_on_where_its_server_is_not_told_how_often_it_wants_a_heartbeat(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_subscribe, "HEARTBEAT_S", 1.5)  # and not 15
+    monkeypatch.setattr(follow, "HEARTBEAT_S_MIN", 0.1)
+    monkeypatch.setattr(follow, "UNASKED_SILENCE_S", 20.0)
+    gateway.passes_heartbeats = False
+    _is_idle(gateway, timeout_s=1, retry_s=0)
+
+
+@pytest.mark.parametrize("endless", [b": x\r\n", b": x\n\n", b": x\n" * 10_000])
+def test_comments_without_a_number_are_no_sign_of_life(
+    gateway: Gateway, log: RemoteLog, monkeypatch: pytest.MonkeyPatch, endless: bytes
+) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url, timeout_s=1, retry_s=0) as client:
+            subscription = await client.log("orders").subscribe()
+            asyncio.get_running_loop().call_later(10, subscription.close)
+            with pytest.raises(ServerUnreachable, match="neither events nor heartbeats"):
+                await anext(aiter(subscription))
+
+    monkeypatch.setattr(follow, "HEARTBEAT_S_MIN", 0.1)
+    monkeypatch.setattr(follow, "UNASKED_SILENCE_S", 0.0)
+    gateway.to_streams_for_ever = endless
+    with connect(gateway.url, timeout_s=1, retry_s=0) as client, client.log("orders").subscribe() as subscription:
+        closing = threading.Timer(10, subscription.close)
+        closing.start()
+        with pytest.raises(ServerUnreachable, match="neither events nor heartbeats"):
+            next(iter(subscription))
+        closing.cancel()
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("held", ["/subscribe", "/read"])
+def test_closing_wakes_whoever_waits_for_the_head_of_a_stream(gateway: Gateway, held: str) -> None:
+    async def scenario() -> None:
+        async with aio.connect(gateway.url) as client:
+            subscription = await client.log("orders").subscribe()
+            gateway.holds = held
+            iterating = asyncio.ensure_future(anext(aiter(subscription), None))
+            assert await asyncio.to_thread(gateway.is_paused.wait, 20)
+            subscription.close()
+            async with asyncio.timeout(10):
+                assert await iterating is None
+            assert client._transport.targets.current.problem is None, "the address is well"
+
+    try:
+        with connect(gateway.url) as client:
+            subscription = client.log("orders").subscribe()
+            gateway.holds = held
+            thread = threading.Thread(target=lambda: list(subscription), daemon=True)
+            thread.start()
+            assert gateway.is_paused.wait(20)
+            subscription.close()
+            thread.join(10)
+            assert not thread.is_alive()
+            assert client._transport.targets.current.problem is None, "the address is well"
+        gateway.is_paused.clear()
+        gateway.holds = "nothing"
+        asyncio.run(scenario())
+    finally:
+        gateway.go.set()
 
 
 def test_every_way_in_goes_on_through_restarts(tmp_path: Path) -> None:

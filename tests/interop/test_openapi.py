@@ -113,6 +113,9 @@ class TestTheProgramOfTheGuide:
                 gateway.cuts.append(cut)
                 done, said = ran([*command, "follow", "20"])
                 assert done == 1 and len(said.splitlines()) < 20, said
+            gateway.to_streams = Failure(502)
+            done, said = ran([*command, "follow", "20"])
+            assert done == 1 and re.search("Bad day|502", said), said
             gateway.framing, gateway.passes_lengths = Framing.LENGTH, False
             for failures, cuts, told in (
                 ([Failure(502)], [], "Bad day|502"),

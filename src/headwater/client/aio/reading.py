@@ -9,6 +9,7 @@ from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
 from ...formats.clients.retry import Attempts
 from ..protocol.pages import PagedRead
+from ..protocol.request import UnderWay
 from ..protocol.terms import PASSING
 from .primitives import Pages
 from .transport import Stream, Transport
@@ -25,6 +26,7 @@ class RemoteReading(Pages):
         self._transport, self._read = transport, read
         self._attempts: Attempts | None = None
         self._stream: Stream | None = None
+        self._under_way = UnderWay()
         self._is_over = False
         self.head = 0
         """The number of the last durable event when the read began."""
@@ -77,6 +79,7 @@ class RemoteReading(Pages):
     def close(self) -> None:
         """Read no further. Not needed after the last event."""
         self._is_over = True
+        self._under_way.close()
         self._drop_stream()
 
     def _drop_stream(self) -> None:
@@ -91,7 +94,8 @@ class RemoteReading(Pages):
         """An answer that has begun. Raises one of PASSING if the read was closed meanwhile."""
         while True:
             try:
-                return self._begun(await self._transport.open(self._read.request()))
+                request = self._read.request()._replace(under_way=self._under_way)
+                return self._begun(await self._transport.open(request))
             except PASSING as error:
                 if not self._is_over:
                     await self._wait_after(error)

@@ -10,6 +10,7 @@ from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
 from ..protocol.follow import Follower, HeartbeatMissing
+from ..protocol.request import UnderWay
 from ..protocol.routes import LogRoutes
 from ..protocol.terms import PASSING, ConnectionLost, DeadlinePassed
 from .primitives import Event, Subscription, wait
@@ -37,8 +38,10 @@ class RemoteSubscription(Subscription):
         """Of no use before `begin`."""
         super().__init__(after or 0)
         self._transport = transport
-        self._follower = Follower(routes, query, after, partition)
+        self._follower = Follower(routes, query, after, partition, transport.terms.timeout_s)
         self._stream: Stream | None = None
+        self._under_way = UnderWay()
+        """Of the stream whose head is awaited."""
         self._reading: RemoteReading | None = None
         """The one by which it caught up last, or does."""
         self._closing = Event()
@@ -57,6 +60,7 @@ class RemoteSubscription(Subscription):
         """End it, from any task: a waiting iteration stops."""
         super().close()
         self._closing.set()
+        self._under_way.close()
         if self._reading is not None:
             self._reading.close()
         self._drop_stream()
@@ -70,7 +74,8 @@ class RemoteSubscription(Subscription):
                 break  # it was deleted: nothing follows any more
             except PASSING as error:
                 self._give_up(error)
-                if not self.is_closed:
+                is_patient = isinstance(error, HeartbeatMissing) and self._follower.may_wait_longer()
+                if not self.is_closed and not is_patient:
                     await self._wait_after(error, deadline)
         return None
 
@@ -109,9 +114,13 @@ class RemoteSubscription(Subscription):
         return events
 
     async def _follow(self, deadline: float | None) -> None:
-        stream = await self._transport.open(self._follower.follow(self.cursor)._replace(deadline=deadline))
+        request = self._follower.follow(self.cursor)._replace(deadline=deadline, under_way=self._under_way)
+        stream = await self._transport.open(request)
         try:
             self._follower.begin(stream.answer)
+        except OSError as error:
+            stream.give_up(error)
+            raise
         except BaseException:
             stream.close()
             raise
@@ -121,16 +130,22 @@ class RemoteSubscription(Subscription):
 
     async def _await_events(self, deadline: float | None) -> Sequence[SequencedEvent]:
         """The events of the stream that come next. Raises DeadlinePassed, and ConnectionLost at its end."""
+        silent_at = time.monotonic() + self._follower.silence_s
         while (stream := self._stream) is not None:
+            left_s = _left_s(silent_at if deadline is None else deadline)
             try:
-                piece = await stream.read(_left_s(deadline))
+                if deadline is None and left_s == 0:  # something comes all the time
+                    raise TimeoutError
+                piece = await stream.read(left_s)
             except TimeoutError:
-                if deadline is None:  # no heartbeat either: the connection is dead
-                    raise HeartbeatMissing("the subscription timed out: no event and no heartbeat came") from None
+                if deadline is None:  # the connection is dead
+                    raise HeartbeatMissing("the subscription brought neither events nor heartbeats") from None
                 raise DeadlinePassed("no event came") from None
             if not piece:
                 break
             self.cursor, events = self._follower.receive_data(self.cursor, piece)
+            if self._follower.is_alive:
+                silent_at = time.monotonic() + self._follower.silence_s
             if self._follower.has_moved:
                 self._attempts.succeeded()
             if events:

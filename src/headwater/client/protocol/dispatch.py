@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...core import errors as core
 from ...core.access import Forbidden, Unauthenticated
@@ -16,18 +16,10 @@ from ...formats.clients.answer import Answer
 from ...formats.clients.retry import ServerUnreachable
 from .identity import Identity
 from .problems import GatewayFailed, UnexpectedAnswer, change_unknown, outcome_unknown
-from .request import Request
+from .request import Closable, Request, UnderWay
 from .routes import head_of
 from .targets import HOPS_MAX, PrimaryAway, Target, Targets
 from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, NotConnected, Terms, meaning, refusal
-
-
-class Closable(Protocol):
-    """What is to be known of a connection here."""
-
-    def close(self) -> None:
-        """End it."""
-
 
 C = TypeVar("C", bound=Closable)
 
@@ -93,7 +85,7 @@ class Sending(Generic[C]):
         target = self.targets.best()
         for _ in range(HOPS_MAX):
             if request.identity is not None and not self.targets.is_single:
-                proved = yield from self._proving(target, request.identity)
+                proved = yield from self._proving(target, request.identity, request.under_way)
                 if proved is not target:
                     target = proved
                     continue
@@ -103,11 +95,13 @@ class Sending(Generic[C]):
             target = self._elsewhere(target, request, connection, answer)
         raise PrimaryAway(f"{HOPS_MAX} servers in a row name another one as the primary")
 
-    def _proving(self, target: Target[C], identity: Identity) -> Generator[Asking[C], Asked[C], Target[C]]:
+    def _proving(
+        self, target: Target[C], identity: Identity, under_way: UnderWay | None
+    ) -> Generator[Asking[C], Asked[C], Target[C]]:
         """The target, if it has the log that is meant; or the primary that it names. Raises as `_sending`."""
         if identity.is_proved(target, failures := target.failures):
             return target
-        question = head_of(identity)
+        question = head_of(identity)._replace(under_way=under_way)
         connection, answer = yield Asking(target, question, is_whole=True)
         if answer.status >= 300:
             try:

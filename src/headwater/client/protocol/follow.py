@@ -18,10 +18,19 @@ from ...formats.clients.answer import Answer
 from . import wire
 from .identity import check_same, incarnation_of
 from .pages import PagedRead
-from .problems import check_uncoded
+from .problems import UnexpectedAnswer, another_form, check_uncoded
 from .request import Request
 from .routes import EVENT_STREAM, LogRoutes
 from .terms import ConnectionLost
+
+HEARTBEAT_S = 15.0
+"""How often a server sends one, in seconds, if it is not asked for another interval."""
+HEARTBEAT_S_MIN = 1.0
+"""None is asked for more often: in a busy log a server tells once a second how far it has looked."""
+HEARTBEATS = 3
+"""A stream is silent after the time of so many heartbeats without one, or after the patience of its client."""
+UNASKED_SILENCE_S = 20.0
+"""When one is silent whose server may not have been asked: the time of a heartbeat, and some more."""
 
 
 class Message(NamedTuple):
@@ -49,6 +58,11 @@ class EventStreamParser:
         *blocks, self._cut_block = (self._cut_block + piece).split(b"\n\n")
         return [_message(block) for block in blocks]
 
+    @property
+    def is_within_data(self) -> bool:
+        """Whether the last byte belongs to a line of data that goes on."""
+        return self._cut_block.startswith(b"data:", self._cut_block.rfind(b"\n") + 1)
+
 
 def _message(block: bytes) -> Message:
     id, data = None, b""
@@ -65,15 +79,22 @@ def _message(block: bytes) -> Message:
 class Follower:
     """What a subscription asks for, given its cursor, which its owner keeps."""
 
-    def __init__(self, routes: LogRoutes, query: Query, after: int | None, partition: int | None) -> None:
+    def __init__(
+        self, routes: LogRoutes, query: Query, after: int | None, partition: int | None, timeout_s: float
+    ) -> None:
+        """An answer is awaited for `timeout_s`: where that is short, heartbeats are asked for that fit it."""
         self._routes, self._query, self._partition = routes, query, partition
         self._starts_anywhere = after is None
         self._reached = after or 0
         """The cursor as the last piece left it: another one is where an iteration over it was left."""
         self._parser = EventStreamParser()
         self._checked: PagedRead | None = None
-        self.has_spoken = self.has_moved = False
-        """Whether the stream brought anything whole; whether its last piece had a number, of an event or heartbeat."""
+        self._heartbeat_s = max(HEARTBEAT_S_MIN, min(HEARTBEAT_S, timeout_s / HEARTBEATS))
+        self.silence_s = max(timeout_s, HEARTBEATS * self._heartbeat_s)
+        """After so many seconds without a sign of life a stream is given up."""
+        self.has_spoken = self.has_moved = self.is_alive = False
+        """Whether the stream brought anything whole; whether its last piece had a number, of an event or heartbeat;
+        whether it was a sign of life: a number, or data that goes on. A proxy sends comments by itself."""
 
     def is_ahead(self, cursor: int) -> bool:
         """Whether more came than was given out, so that the stream must begin again."""
@@ -97,11 +118,25 @@ class Follower:
     def follow(self, cursor: int) -> Request[None]:
         """The stream of what comes after."""
         self._parser, self.has_spoken, self.has_moved = EventStreamParser(), False, False
-        return self._routes.subscribe(self._query, cursor, self._partition)
+        heartbeat_s = self._heartbeat_s if self._heartbeat_s < HEARTBEAT_S else None
+        return self._routes.subscribe(self._query, cursor, self._partition, heartbeat_s)
+
+    def may_wait_longer(self) -> bool:
+        """A stream was silent: whether the next one is awaited longer, because a proxy may not have passed on which
+        heartbeats were asked for. Once.
+        """
+        is_short = self.silence_s < UNASKED_SILENCE_S
+        self.silence_s = max(self.silence_s, UNASKED_SILENCE_S)
+        return is_short
 
     def begin(self, answer: Answer) -> None:
-        """The head of the stream has come. Raises PositionOfOtherIncarnation, UnexpectedAnswer."""
+        """The head of the stream has come. Raises PositionOfOtherIncarnation, UnexpectedAnswer, and ConnectionLost for
+        another media type: a proxy answered.
+        """
         check_uncoded(EVENT_STREAM, answer)
+        came = answer.fields.get(b"content-type", b"")
+        if came.partition(b";")[0].strip().lower() != EVENT_STREAM.encode():
+            raise ConnectionLost(str(UnexpectedAnswer(answer.status, another_form(EVENT_STREAM, came, b""))))
         check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
 
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
@@ -110,6 +145,7 @@ class Follower:
         texts = [message.data for message in messages if message.data and (message.id or 0) > cursor]
         numbers = [message.id for message in messages if message.id is not None]
         self.has_spoken, self.has_moved = self.has_spoken or bool(messages), bool(numbers)
+        self.is_alive = self.has_moved or self._parser.is_within_data
         self._reached = max([cursor, *numbers])
         return self._reached, [envelope.decode_event(text) for text in texts]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...formats.clients.answer import Answer
 from .address import Address
@@ -12,6 +13,43 @@ from .identity import Identity
 T = TypeVar("T")
 
 JSON = "application/json"
+
+
+class Closable(Protocol):
+    """A connection, as far as this module knows it."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class UnderWay:
+    """The connection on which the head of an answer is awaited. `close` ends that wait, from any thread or task; a
+    connection that was given back stays open.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._connection: Closable | None = None
+        self.is_closed = False
+
+    def begin(self, connection: Closable) -> None:
+        """A request goes over this one."""
+        with self._changing:
+            self._connection = connection
+            if self.is_closed:
+                connection.close()
+
+    def end(self) -> None:
+        """It is under way no more."""
+        with self._changing:
+            self._connection = None
+
+    def close(self) -> None:
+        """Close it, and each that comes later: a waiting request gets ConnectionLost."""
+        with self._changing:
+            self.is_closed = True
+            if self._connection is not None:
+                self._connection.close()
 
 
 class Route(NamedTuple):
@@ -47,6 +85,8 @@ class Request(NamedTuple, Generic[T]):
     what somebody changed. Then it is not sent again where its answer is lost."""
     deadline: float | None = None
     """Until when the head of its answer is awaited, by the monotonic clock; None: as long as any answer."""
+    under_way: UnderWay | None = None
+    """By which another thread or task ends the wait for the head of its answer."""
 
 
 HEADS_MAX = 1024

@@ -82,11 +82,15 @@ class LogRoutes:
     def head(self) -> Request[int]:
         return self._head
 
-    def subscribe(self, query: Query, after: int, partition: int | None) -> Request[None]:
+    def subscribe(
+        self, query: Query, after: int, partition: int | None, heartbeat_s: float | None = None
+    ) -> Request[None]:
         """Server-Sent Events after that number; the answer is for `Follower`."""
         options = {"query": wire.encode(wire.query_json(query)).decode(), "after": str(after)}
         if partition is not None:
             options["partition"] = str(partition)
+        if heartbeat_s is not None:
+            options["heartbeat"] = f"{heartbeat_s:g}"
         route = Route("GET", f"{self._path}/subscribe?{urlencode(options)}", accept=EVENT_STREAM)
         return Request(route, b"", self.name, _as_it_comes, self._identity)
 

@@ -92,11 +92,14 @@ class Transport(Sending[Connection]):
         DeadlinePassed says nothing of the address.
         """
         target, request, is_whole = asking
+        under_way = request.under_way
         with nullcontext() if request.waits else self._places:
             connection = None
             try:
                 connection = None if request.is_sent_once else self._idle(target)  # one that may be closing meanwhile
                 connection = connection or self._opened(target, request)
+                if under_way is not None:
+                    under_way.begin(connection)
                 head = target.heads.of(request)
                 if is_whole:
                     answer = connection.ask(head, request.body)
@@ -109,13 +112,16 @@ class Transport(Sending[Connection]):
                     connection.close()
                 if isinstance(error, TimeoutError) and _left_s(request, self.terms.timeout_s) <= LEFT_S_MIN:
                     raise DeadlinePassed(str(error)) from None
-                if isinstance(error, OSError):
+                if isinstance(error, OSError) and not (under_way is not None and under_way.is_closed):
                     has_received = target.has_answered or (connection is not None and connection.has_received)
                     hopeless = in_worker(why_hopeless, error, target.address, has_received=has_received)
                     self.targets.lost(target, error, hopeless)
                     if connection is None and not isinstance(error, NOT_SENT):
                         raise NotConnected(str(error) or type(error).__name__) from error
                 raise
+            finally:
+                if under_way is not None:
+                    under_way.end()
             target.succeeded()
             return connection, answer
 

@@ -85,6 +85,9 @@ func follow(ctx context.Context, client *dcb.ClientWithResponses, log string, co
 		return err
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("subscribe: %s", answer.Status)
+	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 96<<20) // a message is one line, as long as an event may be
 	for count > 0 && lines.Scan() {
