@@ -65,7 +65,7 @@ class Gateway:
         self.to_streams_for_ever = b""
         """What is passed on again and again of each subscription, instead of its messages."""
         self.holds = "nothing"
-        """What is in the paths of requests that get not even the head of their answer before `go`."""
+        """What is in the paths of requests that are not passed on, and end without an answer at `go`."""
         self.passes_heartbeats = True
         """Whether the server is told how often a subscription wants a heartbeat."""
         self.meanwhile: Callable[[], object] = object
@@ -120,6 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
         if gateway.holds in self.path:
             gateway.is_paused.set()
             gateway.go.wait()
+            self.close_connection = True
+            return
         path = self.path if gateway.passes_heartbeats else re.sub("&heartbeat=[^&]+", "", self.path)
         fields = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
         if not gateway.demands_end and "accept" in fields:
