@@ -222,13 +222,13 @@ def test_webhooks_have_a_share_of_sockets_and_waiting_for_one_is_not_the_endpoin
             with contextlib.suppress(asyncio.IncompleteReadError, OSError):
                 while True:
                     await reader.readuntil(b"\r\n\r\n")
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.4)
                     writer.write(OK)
             there -= 1
             writer.close()
 
         servers = [await asyncio.start_server(peer, "127.0.0.1", 0) for _ in range(30)]
-        webhooks = Webhooks(Settings(timeout_ms=400), sockets_max=8)
+        webhooks = Webhooks(Settings(timeout_ms=2000), sockets_max=8)
         webhooks.start()
         uris = [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x" for server in servers]
         outcomes = await asyncio.gather(*(webhooks.post(uri, b"") for uri in uris * 2))

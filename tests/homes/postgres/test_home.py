@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime
 from itertools import cycle
 from typing import Any, NoReturn
 
@@ -389,17 +390,17 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
             standby.pause()
             with ThreadPoolExecutor() as work:
                 committing = work.submit(home.commit, KEY, frames(begin), begin, nobody)
-                waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-                cancelled: set[int] = set()
+                waits = "SELECT pid, query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+                cancelled: set[tuple[int, datetime]] = set()
                 for _ in range(3):
-                    eventually(lambda: connection.execute(waits).fetchone())
-                    [(pid,)] = connection.execute(waits).fetchall()
-                    connection.execute("SELECT pg_cancel_backend(%s)", (pid,))
-                    cancelled.add(pid)
+                    eventually(lambda: set(connection.execute(waits)) - cancelled)
+                    [wait] = set(connection.execute(waits)) - cancelled
+                    connection.execute("SELECT pg_cancel_backend(%s)", wait[:1])
+                    cancelled.add(wait)
                     assert not committing.done()
                 standby.go_on()
                 committing.result(PATIENCE_S)
-            assert len(cancelled) == 1
+            assert len({pid for pid, _ in cancelled}) == 1
             primary.kill()
             standby.promote()
             home.close()
