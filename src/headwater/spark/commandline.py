@@ -30,7 +30,7 @@ from .pipeline.failures import failed, is_sparks
 from .pipeline.progress import Progress
 from .pipeline.run import Ending, Run, Server, Summary
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
-from .session.java import logging_by
+from .session.java import keep_py4j_quiet, logging_by
 from .session.session import CONNECT, check_options, session
 
 REFUSED, INTERRUPTED = 1, 130
@@ -242,6 +242,7 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
 def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
     """Those settings, and that Spark keeps its own messages: the pipeline's progress and errors say what matters."""
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark's: each error as JSON
+    keep_py4j_quiet()
     if master is not None and master.startswith(CONNECT):  # its server has started, and takes no such settings
         return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}

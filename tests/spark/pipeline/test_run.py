@@ -429,6 +429,31 @@ def test_the_end_of_java_is_not_told_by_the_server_that_counts_for_it() -> None:
     let_end_quietly(object())
 
 
+def test_a_java_that_ends_while_it_answers_is_an_error_and_no_traceback_in_the_log() -> None:
+    program = """
+import logging, socket, sys, threading
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+from headwater.spark.session.java import keep_py4j_quiet
+
+def ends_while_it_answers(java):
+    with java.accept()[0] as connection:
+        connection.recv(1)
+
+keep_py4j_quiet()
+with socket.create_server(("127.0.0.1", 0)) as java:
+    threading.Thread(target=ends_while_it_answers, args=(java,), daemon=True).start()
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=java.getsockname()[1], read_timeout=0.5))
+    try:
+        gateway.jvm.System.currentTimeMillis()
+    except Py4JError:
+        print("raised")
+logging.warning("the program's own")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("raised\n", "WARNING:root:the program's own\n")
+
+
 # Queries
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import select
@@ -99,6 +100,18 @@ def let_end_quietly(context: Any) -> None:
             told(request, address)
 
     server.handle_error = handle_error
+
+
+def keep_py4j_quiet() -> None:
+    """Keep py4j from logging a traceback where Java ends while it answers: whoever asked gets the error, and says so.
+
+    py4j logs it with the root logger, which prints it where a program has not set up logging.
+    """
+    logging.getLogger().addFilter(_is_not_py4js)
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def is_noise(line: str) -> bool:
