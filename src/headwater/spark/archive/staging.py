@@ -80,7 +80,7 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
         numbers.append(columns["sequence_number"].to_numpy())
         if checksums_in(path.name) is None:
             path = add_checksums(path)
-        files.append(_staged_file(root, path, numbers[-1], columns["recorded_at"], after))
+        files.append(staged_file(root, path, numbers[-1], columns["recorded_at"], after))
     if not files:
         return None
     every = np.sort(np.concatenate(numbers))
@@ -135,7 +135,7 @@ def _read_back(root: Path, path: Path, after: int) -> pa.Table:
         return table_of(file, ["sequence_number", "recorded_at"])
 
 
-def _staged_file(
+def staged_file(
     root: Path,
     path: Path,
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
