@@ -120,7 +120,7 @@ def test_a_file_without_rows_has_checksums(tmp_path: Path) -> None:
 def test_what_is_read_back_otherwise_gets_no_name(tmp_path: Path) -> None:
     path = tmp_path / "some.parquet"
     pq.write_table(TABLE, path)
-    with pytest.raises(ChecksumMismatch, match="what was read back"):
+    with pytest.raises(ChecksumMismatch, match="the file as read back"):
         add_checksums(path, written=1)
     assert path.exists()
 

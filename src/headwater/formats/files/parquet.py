@@ -27,7 +27,7 @@ _TIMES: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 
 @contextmanager
 def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iterator[pq.ParquetFile]:
-    """A Parquet file; what is read of it is verified: by the checksums in its name, or else those of its pages.
+    """A Parquet file, verified as it is read: by the checksums in its name, or else those of its pages.
 
     Times in INT96 are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others.
     Raises OSError, pa.ArrowInvalid where it is damaged.
@@ -94,7 +94,7 @@ class NewParquet:
         return self._writer
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Read the file back, and name it. Raises ChecksumMismatch where something else is read than was written."""
+        """Read the file back, and name it. Raises ChecksumMismatch where other bytes are read than were written."""
         try:
             self._writer.close()
             self._file.close()
@@ -106,7 +106,7 @@ class NewParquet:
 
 
 class _Written:
-    """A new file that knows the CRC32C of what was written to it."""
+    """A new file, and the CRC32C of the bytes written to it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb")

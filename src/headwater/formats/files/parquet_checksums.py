@@ -22,7 +22,7 @@ from google_crc32c import extend, value
 
 _NAME = re.compile(r".+\.crc-([0-9a-f]{8})-([0-9a-f]{8})\.parquet")
 _BLOCK_END = struct.Struct("<I8s")
-"""How many checksums are before it, and what it is."""
+"""How many checksums are before it, and the block's magic."""
 _MAGIC = b"HWPQCRC1"
 _FOOTER_END = struct.Struct("<I4s")
 """How many bytes of metadata are before it, and Parquet's magic."""
@@ -31,7 +31,7 @@ _TAIL_BYTES, _BLOCK_BYTES = 64 * 1024, 4 * 1024 * 1024
 
 
 class ChecksumMismatch(OSError):
-    """A part of a Parquet file is not what was written."""
+    """A part of a Parquet file has changed since it was written."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -39,7 +39,7 @@ class ChecksumMismatch(OSError):
 
 
 class Checksums(NamedTuple):
-    """What the name of a file says."""
+    """Those in the name of a file."""
 
     footer: int
     file: int
@@ -52,9 +52,10 @@ def checksums_in(name: str) -> Checksums | None:
 
 
 def add_checksums(path: Path, written: int | None = None) -> Path:
-    """Add checksums to a new file, which nobody reads yet, and rename it; answers its new path.
+    """Add checksums to a new file that no reader has open, and rename it; answers its new path.
 
-    `written` is the CRC32C of all that was written to it. Raises ChecksumMismatch where something else is read back.
+    `written` is the CRC32C of all bytes that were written to it.
+    Raises ChecksumMismatch where the bytes that are read back have another.
     """
     with open(path, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -71,7 +72,7 @@ def add_checksums(path: Path, written: int | None = None) -> Path:
             if is_chunk:
                 chunks.append(found)
         if written is not None and extend(crc, tail) != written:
-            raise ChecksumMismatch("what was read back")
+            raise ChecksumMismatch("the file as read back")
         tail = struct.pack(f"<{len(chunks)}I", *chunks) + _BLOCK_END.pack(len(chunks), _MAGIC) + tail
         file.seek(end)
         file.write(tail)
@@ -80,7 +81,7 @@ def add_checksums(path: Path, written: int | None = None) -> Path:
 
 
 def check_whole(path: Path) -> None:
-    """Read a file whole. Raises ChecksumMismatch where it is not what its name says; older files say nothing."""
+    """Read a file whole. Raises ChecksumMismatch where its name has another checksum; older names have none."""
     if (expected := checksums_in(path.name)) is None:
         return
     crc = 0
@@ -92,10 +93,10 @@ def check_whole(path: Path) -> None:
 
 
 class VerifiedFile:
-    """What the Parquet library reads a file through: it gets no byte of a column chunk that was not verified."""
+    """A file for the Parquet library to read: it gets no byte of a column chunk that was not verified."""
 
     def __init__(self, content: pa.NativeFile, footer: int) -> None:
-        """Raises ChecksumMismatch where block and footer are not what the file's name says."""
+        """Raises ChecksumMismatch where the file's name has another checksum of block and footer."""
         self.closed = False
         self._content, self._at, self._size = content, 0, content.size()
         tail, chunks = _verified_tail(content, self._size, footer)
@@ -107,7 +108,7 @@ class VerifiedFile:
         self._begins = [begin for begin, _ in ranges]
 
     def read(self, count: int = -1) -> bytes:
-        """The next bytes. Raises ChecksumMismatch where a column chunk among them is not what was written."""
+        """The next bytes. Raises ChecksumMismatch where a column chunk among them has changed."""
         begin = self._at
         content: bytes = self._content.read_at(self._size - begin if count < 0 else count, begin)
         self._at = end = begin + len(content)
@@ -200,7 +201,7 @@ def _chunks(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
 
 
 def _parts(metadata: pq.FileMetaData, end: int) -> Iterator[tuple[int, int, bool]]:
-    """Column chunks and what is between them: where each begins, its bytes, whether it is a chunk."""
+    """Column chunks and the gaps between them: where each begins, its bytes, whether it is a chunk."""
     at = 0
     for begin, length in _chunks(metadata):
         if begin > at:

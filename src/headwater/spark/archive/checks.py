@@ -1,4 +1,4 @@
-"""Checks a whole archive, file by file: checksums, counts, every number once; and gives older files checksums.
+"""Checks a whole archive, file by file: checksums, counts, each number once. Gives older files checksums.
 
 No Spark here, and no server.
 """
@@ -30,7 +30,7 @@ Run = tuple[int, int]
 
 @dataclass(slots=True)
 class Checked:
-    """What a check found."""
+    """The result of a check."""
 
     log: str
     files: int = 0
@@ -44,7 +44,7 @@ class Checked:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each file is what was written, and each number is there at most once."""
+        """Whether each file matches its checksums, and each number is there at most once."""
         return not self.problems
 
 
@@ -98,7 +98,7 @@ def adopt(path: str | os.PathLike[str]) -> int:
 
 
 def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
-    """The numbers in a file, in runs. Raises ArchiveUnreadable where it is not what the table says."""
+    """The numbers in a file, in runs. Raises ArchiveUnreadable where the table says otherwise."""
     check_file(file.path)
     with opened(file.path) as source:
         numbers = table_of(source, ["sequence_number"])["sequence_number"].to_numpy()

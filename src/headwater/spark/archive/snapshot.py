@@ -200,7 +200,7 @@ def opened(path: str) -> Iterator[ParquetFile]:
 
 
 def check_file(path: str) -> None:
-    """Read a local file whole. Raises ArchiveUnreadable if it is gone, or is not what its checksums or pages say."""
+    """Read a local file whole. Raises ArchiveUnreadable if it is gone, or does not match its checksums."""
     with opened(path) as file:
         if checksums_in(path) is None:
             check_pages(file)
