@@ -13,6 +13,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.query import ALL
 from headwater.core.settings import LogSettings
 from headwater.formats.files.tabular import TableMapping
+from headwater.spark.archive import staging
 from headwater.spark.archive.columns import FILE_SCHEMA
 from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveIncomplete, ArchiveUnreadable
@@ -23,12 +24,14 @@ from headwater.spark.jobs.import_.files import look_at
 from headwater.spark.jobs.import_.pieces import pieces_of
 from headwater.spark.jobs.import_.quarantine import BadRow, write_bad_rows
 from headwater.spark.jobs.import_.reader import read_piece
+from headwater.spark.jobs.metrics.table import append
 from headwater.spark.projection import NotAProjection
 from headwater.spark.projection import snapshot as states_of
 from headwater.spark.projection.buckets import write
 from headwater.spark.projection.fold import Row
 from headwater.spark.projection.table import BucketFile, Definition, StateTable
 
+from ..night import IS_NIGHT
 from ..parquet_damage import columns_of, flip_in, hide_page, taken_for_others
 from .archive_tables import CLAIM, NOON, archive, rows, stage
 
@@ -64,9 +67,40 @@ def test_a_page_that_parquet_would_skip_is_missed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for column in columns_of(path):
         hide_page(path, column)
-        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file cannot be read: .*if it is damaged"):
+        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged, a column does not match"):
             events(tmp_path)
         path.write_bytes(whole)
+
+
+def test_a_footer_that_was_flipped_is_refused(tmp_path: Path) -> None:
+    archive(tmp_path, 200)
+    path, before = only_file(tmp_path), events(tmp_path)
+    whole = path.read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    for at in range(len(whole) - footer, len(whole), 1 if IS_NIGHT else 53):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged, the footer does not match"):
+            events(tmp_path)
+    path.write_bytes(whole)
+    assert events(tmp_path) == before
+
+
+def test_files_of_older_versions_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names have no checksums. A page that Parquet would skip is missed; compaction adds checksums."""
+    monkeypatch.setattr(staging, "add_checksums", lambda path: path)
+    archive(tmp_path, 200, batches=2)
+    monkeypatch.undo()
+    first, _ = (Path(file.path) for file in snapshot(tmp_path).files)
+    assert ".crc-" not in first.name
+    whole, before = first.read_bytes(), events(tmp_path)
+    assert len(before) == 200
+    hide_page(first, "id")
+    with pytest.raises(ArchiveUnreadable, match=f"{first.name}: the file cannot be read: .*if it is damaged"):
+        events(tmp_path)
+    first.write_bytes(whole)
+    compact(tmp_path, before=DAY_AFTER)
+    assert ".crc-" in only_file(tmp_path).name
+    assert events(tmp_path) == before
 
 
 def test_a_time_is_not_looked_up_in_flipped_bits(tmp_path: Path) -> None:
@@ -103,7 +137,7 @@ def test_files_that_interleave_are_not_joined_with_a_flipped_bit(tmp_path: Path)
     assert odd and even and between
     table.commit([*odd.files, *even.files, *between.files], 0, 151, CLAIM)
     flip_in(tmp_path / between.files[0].path, "data")
-    with pytest.raises(ArchiveUnreadable, match="a page does not match its checksum"):
+    with pytest.raises(ArchiveUnreadable, match="the file does not match its checksum"):
         compact(tmp_path, before=DAY_AFTER)
     assert len(snapshot(tmp_path).files) == 3
 
@@ -129,12 +163,22 @@ def test_what_compaction_writes_has_checksums(tmp_path: Path) -> None:
 def test_a_projection_serves_no_flipped_bit(tmp_path: Path) -> None:
     table = StateTable.create(tmp_path, Definition("orders", "first-life", "order", "totals", "", 1, 1))
     states = {f"order-{number}": Row(b'{"total":%d}' % (number * 17), number, number % 5) for number in range(1, 400)}
-    size = write(tmp_path / "states" / "0000.parquet", states)
-    table.commit([BucketFile(0, "states/0000.parquet", size, len(states))], 0, 400)
-    path = tmp_path / "states" / "0000.parquet"
+    path = write(tmp_path / "states" / "0000.parquet", states)
+    table.commit([BucketFile(0, f"states/{path.name}", path.stat().st_size, len(states))], 0, 400)
     others, refused = taken_for_others(path, lambda: states_of(tmp_path), NotAProjection)
     assert others == 0
     assert refused > 50
+
+
+def test_a_table_of_metrics_has_checksums(tmp_path: Path) -> None:
+    begin = pa.array([NOON * 1000 + number for number in range(500)], pa.timestamp("us", tz="UTC"))
+    windows = pa.table({"window_start": begin, "average": [number * 1.5 for number in range(500)]})
+    append(tmp_path, windows, {"log": "cne"}, "query", 0)
+    (path,) = tmp_path.glob("*.parquet")
+    others, refused = taken_for_others(path, lambda: _verified(path), ArchiveUnreadable)
+    assert others == 0
+    assert refused > 30
+    assert ".crc-" in path.name
 
 
 @pytest.mark.parametrize("kind", ["events", "table"])

@@ -25,6 +25,8 @@ from ..core.errors import EventLogError, InvalidInput
 from ..core.streams import check_stream_name
 from ..formats.settings import client_variables
 from ..formats.settings.path_argument import LocalPath
+from .check_command import NAME as CHECK
+from .check_command import check_command
 from .options import DEFAULT_URL
 from .pipeline.failures import failed, is_sparks
 from .pipeline.progress import Progress
@@ -42,14 +44,18 @@ class PipelineGroup(click.Group):
     """All pipelines, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return names()
+        return sorted([*names(), " ".join(CHECK)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == " ".join(CHECK):
+            return check_command
         return command_of(load(cmd_name)) if cmd_name in names() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if tuple(args[:2]) == CHECK:
+            return check_command.name, check_command, args[2:]
         if args and not args[0].startswith("-") and args[0] not in names():
             raise click.UsageError(str(NoSuchPipeline(args[0])), ctx)
         return super().resolve_command(ctx, args)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,13 +19,21 @@ from headwater.flight.client import BulkClient
 from headwater.flight.wire import Ticket
 from headwater.spark.archive import archiver as module
 from headwater.spark.archive.archiver import COMPONENT, Archiver, Keeping, claim_of
-from headwater.spark.archive.errors import ArchiveFenced, ArchiveIncomplete, ConsumerAhead, EventsMissing, NotAnArchive
+from headwater.spark.archive.errors import (
+    ArchiveFenced,
+    ArchiveIncomplete,
+    ArchiveUnreadable,
+    ConsumerAhead,
+    EventsMissing,
+    NotAnArchive,
+)
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.table import ArchiveTable
 from headwater.storage.memory import MemoryStore
 
 from ...builders import event
 from ...flight.memory_backend import bulk_server
+from ...parquet_damage import flip_in
 from ..archive_tables import data_files, stage_next, step
 
 
@@ -308,3 +317,16 @@ def test_log_that_trims_on_acknowledgement_does_so_behind_the_archiver(world):
     with pytest.raises(PositionTrimmed):
         list(world.client.read(Ticket("orders", after=3)))
     assert world.archived() == list(range(1, 11))
+
+
+def test_events_are_not_acknowledged_from_a_damaged_file(world) -> None:
+    world.append(100)
+    archiver = world.open(keeping=Keeping(is_trimming=True))
+    with archiver.adding():
+        stage_next(archiver, world.client)
+        archiver.commit()
+    flip_in(Path(snapshot(world.path).files[0].path), "data")
+    for acknowledge in (archiver.release, world.open):
+        with pytest.raises(ArchiveUnreadable, match="the file does not match its checksum"):
+            acknowledge()
+    assert world.acknowledged() == 0

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from headwater.spark.archive import compaction
+from headwater.spark.archive import compaction, staging
 from headwater.spark.archive.compaction import compact, vacuum
-from headwater.spark.archive.errors import ArchiveIncomplete, CompactionOvertaken
+from headwater.spark.archive.errors import ArchiveIncomplete, ArchiveUnreadable, CompactionOvertaken
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.table import ArchiveTable
 from headwater.spark.durable import sync
@@ -184,11 +184,16 @@ def test_file_without_statistics_is_read_and_left_as_it_is(tmp_path):
     assert len(snapshot(tmp_path).files) == 3
 
 
-def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path):
+@pytest.mark.parametrize("is_old", [False, True])
+def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path, monkeypatch, is_old):
+    """Files of older versions have no checksums, but numbers."""
+    if is_old:
+        monkeypatch.setattr(staging, "add_checksums", lambda path: path)
     archive(tmp_path, 100, batches=4)
     files = snapshot(tmp_path).files
     os.replace(files[1].path, files[2].path)
     os.link(files[2].path, files[1].path)
-    with pytest.raises(ArchiveIncomplete, match="do not follow each other"):
+    expected = (ArchiveIncomplete, "do not follow each other") if is_old else (ArchiveUnreadable, "the file is damaged")
+    with pytest.raises(expected[0], match=expected[1]):
         compact(tmp_path, before=DAY_AFTER)
     assert len(snapshot(tmp_path).files) == 4

@@ -1,7 +1,7 @@
-"""Parquet files with checksums: each page has one when it is written, and it is verified when the page is read.
+"""Parquet files with checksums: written with them, and verified when they are read.
 
-A flipped bit in a page without them is often read as other values: that is no error to Parquet. Pages of files that
-other programs wrote without checksums are read unverified.
+A flipped bit is often read as other values: that is no error to Parquet. Files whose names have checksums are verified
+by these (`parquet_checksums`), others by those of their pages; what other programs wrote without is read unverified.
 """
 
 from __future__ import annotations
@@ -11,23 +11,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from .parquet_checksums import ChecksumMismatch, VerifiedFile, add_checksums, checksums_in
 
 SPARK_READS: Mapping[str, str] = {"parquet.page.verify-checksum.enabled": "true"}
 """Options of Spark's own reader, which does not verify by default."""
 SPARK_WRITES: Mapping[str, str] = {"parquet.page.write-checksum.enabled": "true"}
 """Options of Spark's own writer."""
+_TIMES: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 
 
-def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> pq.ParquetFile:
-    """A Parquet file whose pages are verified as they are read; to be closed.
+@contextmanager
+def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, verified as it is read: by the checksums in its name, or else those of its pages.
 
     Times in INT96 are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others.
+    Raises OSError, pa.ArrowInvalid where it is damaged.
     """
-    return pq.ParquetFile(
-        source, filesystem=filesystem, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
-    )
+    checksums = checksums_in(str(source)) if isinstance(source, str | Path) else None
+    if checksums is None:
+        with pq.ParquetFile(source, filesystem=filesystem, page_checksum_verification=True, **_TIMES) as file:
+            yield file
+        return
+    with (filesystem or LocalFileSystem()).open_input_file(str(source)) as content:
+        verified = VerifiedFile(content, checksums.footer)
+        with pq.ParquetFile(verified, metadata=verified.metadata, **_TIMES) as file:
+            yield file
 
 
 def batches_of(
@@ -60,8 +73,70 @@ def check_pages(file: pq.ParquetFile) -> None:
 
 
 def parquet_writer(target: str | Path | IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of a Parquet file; to be closed."""
+    """A writer of a Parquet file with checksums of pages; to be closed."""
     return pq.ParquetWriter(target, schema, compression="zstd", write_page_checksum=True)
+
+
+class NewParquet:
+    """A context that makes a Parquet file with checksums in its name; `path` is its path after it.
+
+    Where it ends by an exception, there is no file.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        """`path` ends in `.parquet`; the checksums come before that."""
+        self.path = path
+        self._schema = schema
+
+    def __enter__(self) -> pq.ParquetWriter:
+        self._file = _Written(self.path)
+        self._writer = parquet_writer(self._file, self._schema)  # type: ignore[arg-type]
+        return self._writer
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Read the file back, and name it. Raises ChecksumMismatch where other bytes are read than were written."""
+        try:
+            self._writer.close()
+            self._file.close()
+            if error is None:
+                self.path = add_checksums(self.path, self._file.crc)
+        finally:
+            if checksums_in(self.path.name) is None:
+                self.path.unlink(missing_ok=True)
+
+
+class _Written:
+    """A new file, and the CRC32C of the bytes written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self.crc = 0
+
+    def write(self, content: bytes) -> int:
+        self.crc = google_crc32c.extend(self.crc, content)
+        return self._file.write(content)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._file.close()
 
 
 @contextmanager
@@ -72,6 +147,8 @@ def refusing_damage(path: str, refused: Callable[[str, str], Exception], remedy:
     """
     try:
         yield
+    except ChecksumMismatch as error:
+        raise refused(path, f"the file is damaged, {error}; {remedy}") from error
     except (OSError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         if "checksum" in said:

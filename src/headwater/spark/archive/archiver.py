@@ -28,6 +28,7 @@ from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
 from ..durable import sync
 from .errors import ArchiveFenced, ConsumerAhead, EventsMissing
+from .snapshot import check_file, snapshot
 from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect
 from .state import check_log, is_archive
 from .table import ArchiveTable
@@ -64,6 +65,7 @@ class Archiver:
         self.log, self.keeping = log, keeping
         self._client, self._table, self._consumer = client, table, consumer
         self._releasing = threading.Lock()
+        self._acknowledged = consumer.acknowledged
         self.after = table.state.archived
         """The next events are those after this number: `archived`, but after a gap."""
         self._released_at = 0.0
@@ -167,14 +169,20 @@ class Archiver:
     def release(self) -> int:
         """Step 4; answers up to which number. May be called at any time, by any thread.
 
-        Raises ConsumerFenced, if another archiver has registered, and what else the client raises.
+        Files are read again before what they hold is acknowledged: from then on they may be the only copy.
+        Raises ArchiveUnreadable, if one of them is damaged; ConsumerFenced, if another archiver has registered; and
+        what else the client raises.
         """
         with self._releasing:
             number = self._releasable()
+            if number > self._acknowledged:
+                for file in snapshot(self.path).select(self._acknowledged, number):
+                    check_file(file.path)
             epoch = self._consumer.epoch
             acknowledged = self._client.acknowledge(
                 self.log, self._consumer.owner, self._consumer.component, number, epoch=epoch
             ).acknowledged
+            self._acknowledged = acknowledged
             if self.keeping.is_trimming:
                 self._client.trim(self.log, acknowledged + 1)
             self._released_at = time.monotonic()

@@ -18,13 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ...formats.files.parquet import batches_of, parquet_writer, table_of
+from ...formats.files.parquet import NewParquet, batches_of, table_of
 from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete
-from .snapshot import ArchiveFile, opened, snapshot
+from .snapshot import ArchiveFile, check_file, opened, snapshot
 from .staging import StagedParquet, is_batch_directory, types_of
 from .table import ArchiveTable
 
@@ -122,16 +121,13 @@ def _bins(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[Arch
 def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedParquet:
     """The events of all these files in one, in order of their numbers."""
     first, last = min(file.first for file in files), max(file.last for file in files)
-    relative = f"{DATE}={date.isoformat()}/{first:018d}-{last:018d}-{uuid.uuid4().hex[:12]}.parquet"
-    target = root / relative
-    target.parent.mkdir(exist_ok=True)
-    try:
-        _copy(root, date, files, target)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+    for file in files:
+        check_file(file.path)
+    directory = root / f"{DATE}={date.isoformat()}"
+    directory.mkdir(exist_ok=True)
+    target = _copy(root, date, files, directory / f"{first:018d}-{last:018d}-{uuid.uuid4().hex[:12]}.parquet")
     return StagedParquet(
-        path=relative,
+        path=target.relative_to(root).as_posix(),
         date=date.isoformat(),
         bytes=target.stat().st_size,
         events=sum(file.events for file in files),
@@ -143,10 +139,15 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedParq
     )
 
 
-def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) -> None:
-    """Raises ArchiveIncomplete, ArchiveUnreadable where the files do not hold what the table says."""
+def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) -> Path:
+    """Answers the new file, with checksums in its name.
+
+    Raises ArchiveIncomplete, ArchiveUnreadable where the files do not hold what the table says.
+    """
     events, newest = 0, 0
-    with parquet_writer(target, FILE_SCHEMA) as writer:
+    expected = sum(file.events for file in files)
+    new = NewParquet(target, FILE_SCHEMA)
+    with new as writer:
         for batch in _in_order(files):
             numbers = batch.column("sequence_number")
             is_rising = pc.all(pc.greater(numbers[1:], numbers[:-1])).as_py()
@@ -155,8 +156,9 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
             newest = numbers[-1].as_py()
             events += batch.num_rows
             writer.write_batch(batch, row_group_size=_row_group_events(files))
-    if events != (expected := sum(file.events for file in files)):
-        raise ArchiveIncomplete(str(root), newest, f"{events} of {expected} events of {date} were read back")
+        if events != expected:
+            raise ArchiveIncomplete(str(root), newest, f"{events} of {expected} events of {date} were read back")
+    return new.path
 
 
 def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
@@ -190,7 +192,8 @@ def _row_group_events(files: Sequence[ArchiveFile]) -> int:
     """So that what is in memory stays bounded also where events are large."""
     uncompressed = 0
     for file in files:
-        metadata: Any = pq.read_metadata(file.path)
+        with opened(file.path) as source:
+            metadata: Any = source.metadata
         uncompressed += sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
     each = max(1, uncompressed // max(1, sum(file.events for file in files)))
     return max(1, min(ROW_GROUP_EVENTS, ROW_GROUP_BYTES // each))

@@ -29,7 +29,8 @@ from pyarrow.parquet import ParquetFile
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.query import ALL, Query
-from ...formats.files.parquet import open_parquet, refusing_damage, table_of
+from ...formats.files.parquet import check_pages, open_parquet, refusing_damage, table_of
+from ...formats.files.parquet_checksums import check_whole, checksums_in
 from ...formats.settings.local_paths import scheme_of
 from ..options import InvalidOption, ceil_ms
 from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
@@ -192,11 +193,19 @@ def opened(path: str) -> Iterator[ParquetFile]:
     filesystem, place = FileSystem.from_uri(path) if "://" in path else (None, path)
     with refusing_damage(path, ArchiveUnreadable, RESTORE_FILE):
         try:
-            file = open_parquet(place, filesystem)
+            with open_parquet(place, filesystem) as file:
+                yield file
         except FileNotFoundError:
             raise ArchiveUnreadable(path, _GONE) from None
-        with file:
-            yield file
+
+
+def check_file(path: str) -> None:
+    """Read a local file whole. Raises ArchiveUnreadable if it is gone, or does not match its checksums."""
+    with opened(path) as file:
+        if checksums_in(path) is None:
+            check_pages(file)
+        else:
+            check_whole(Path(path))
 
 
 def _check_features(table: DeltaTable, path: str) -> None:

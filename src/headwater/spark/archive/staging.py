@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...formats.files.parquet import check_pages, open_parquet, refusing_damage, table_of
+from ...formats.files.parquet_checksums import add_checksums, check_whole, checksums_in
 from .columns import DATE
 from .errors import ArchiveIncomplete
 
@@ -65,7 +65,7 @@ def is_batch_directory(path: Path) -> bool:
 
 
 def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int], int]) -> Staged | None:
-    """What was staged, all of it read back: None if there are no events.
+    """What was staged, all of it read back, with checksums in the files' names: None if there are no events.
 
     `count(after, upto)` tells how many events the log has there; it is asked where the numbers have gaps.
     Raises ArchiveIncomplete unless these are the log's next events after `after`, each of them once.
@@ -78,7 +78,9 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
             path.unlink()
             continue
         numbers.append(columns["sequence_number"].to_numpy())
-        files.append(_staged_file(root, path, numbers[-1], columns["recorded_at"], after))
+        if checksums_in(path.name) is None:
+            path = add_checksums(path)
+        files.append(staged_file(root, path, numbers[-1], columns["recorded_at"], after))
     if not files:
         return None
     every = np.sort(np.concatenate(numbers))
@@ -111,7 +113,8 @@ def drop_abandoned(root: Path, archived: int, claim: int) -> int:
 
 def types_of(path: Path) -> tuple[str, str] | None:
     """The lowest type in a Parquet file and the highest, as its own statistics say; None where they do not."""
-    metadata: Any = pq.read_metadata(path)
+    with open_parquet(path) as file:
+        metadata: Any = file.metadata
     column = metadata.schema.names.index("type")
     found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
     if not found or any(each is None or not each.has_min_max for each in found):
@@ -127,11 +130,12 @@ def _read_back(root: Path, path: Path, after: int) -> pa.Table:
 
     name = path.relative_to(root).as_posix()
     with refusing_damage(name, refused, _REMEDY), open_parquet(path) as file:
+        check_whole(path)
         check_pages(file)
         return table_of(file, ["sequence_number", "recorded_at"])
 
 
-def _staged_file(
+def staged_file(
     root: Path,
     path: Path,
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]],

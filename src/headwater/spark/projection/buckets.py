@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ...formats.files.parquet import batches_of, open_parquet, parquet_writer, refusing_damage
+from ...formats.files.parquet import NewParquet, batches_of, open_parquet, refusing_damage
 from .errors import NotAProjection
 from .fold import Row
 
@@ -47,8 +47,8 @@ def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
             yield from zip(entities.to_pylist(), rows, strict=True)
 
 
-def write(path: Path, rows: Mapping[str, Row]) -> int:
-    """Make a file of these rows; answers its bytes."""
+def write(path: Path, rows: Mapping[str, Row]) -> Path:
+    """Make a file of these rows; answers its path, which has checksums in its name."""
     entities = sorted(rows)
     kept = [rows[entity] for entity in entities]
     columns = [
@@ -58,6 +58,7 @@ def write(path: Path, rows: Mapping[str, Row]) -> int:
         pa.array([row.events for row in kept], pa.int64()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with parquet_writer(path, FILE_SCHEMA) as writer:
+    new = NewParquet(path, FILE_SCHEMA)
+    with new as writer:
         writer.write_table(pa.table(columns, schema=FILE_SCHEMA))
-    return path.stat().st_size
+    return new.path

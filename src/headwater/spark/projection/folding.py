@@ -93,8 +93,9 @@ class FoldTask:
     def _write(self, bucket: int, rows: dict[str, Row], events: int) -> pa.RecordBatch:
         path, size = "", 0
         if rows:
-            path = f"{DIRECTORY}/{bucket:04d}-{uuid.uuid4()}.parquet"
-            size = write(Path(self.root) / path, rows)
+            root = Path(self.root)
+            file = write(root / DIRECTORY / f"{bucket:04d}-{uuid.uuid4()}.parquet", rows)
+            path, size = file.relative_to(root).as_posix(), file.stat().st_size
         written = {"bucket": bucket, "path": path, "bytes": size, "rows": len(rows), "events": events}
         return pa.RecordBatch.from_pylist([written], schema=_RESULT_SCHEMA)
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....formats.files.parquet import parquet_writer
+from ....core.errors import InvalidInput
+from ....formats.files.parquet import open_parquet, parquet_writer, refusing_damage, table_of
 
 RAW_BYTES_MAX = 64 * 1024
 """Of a row, so much is kept."""
@@ -66,12 +67,23 @@ def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int
 
 
 def count_unexpected(directory: str, writer: str, batch: int) -> int:
-    """How many rows are kept of one batch on which the import itself failed."""
+    """How many rows are kept of one batch on which the import itself failed.
+
+    Raises InvalidInput where their files are damaged.
+    """
     files = Path(directory).glob(f"{writer}-{batch:06}-*.parquet")
     return sum(
         pa.compute.sum(pa.compute.match_substring_regex(reasons, rf"^{UNEXPECTED}\w+: ")).as_py()
-        for reasons in (pq.read_table(file, columns=["reason"]).column(0) for file in files)
+        for reasons in map(_reasons, files)
     )
+
+
+def _reasons(path: Path) -> pa.ChunkedArray:
+    def refused(name: str, problem: str) -> InvalidInput:
+        return InvalidInput(problem, name)
+
+    with refusing_damage(path.name, refused, "run the import again"), open_parquet(path) as file:
+        return table_of(file, ["reason"]).column(0)
 
 
 def note_none(directory: str, writer: str, batch: int) -> None:

@@ -1,0 +1,212 @@
+"""Checksums of a whole Parquet file: of each column chunk, of the footer, and of the file.
+
+Names of files that we write end in `.crc-FOOTER-FILE.parquet`, two CRC32C in hexadecimal. Those of the chunks lie in a
+block before the footer, where Parquet's readers do not look: they cover the headers of pages too, which Parquet's own
+checksums do not. FOOTER is that of block and footer: the Parquet library sees neither before they are verified. See
+docs/data-file-format.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from google_crc32c import extend, value
+
+_NAME = re.compile(r".+\.crc-([0-9a-f]{8})-([0-9a-f]{8})\.parquet")
+_BLOCK_END = struct.Struct("<I8s")
+"""How many checksums are before it, and the block's magic."""
+_MAGIC = b"HWPQCRC1"
+_FOOTER_END = struct.Struct("<I4s")
+"""How many bytes of metadata are before it, and Parquet's magic."""
+_PARQUET = b"PAR1"
+_TAIL_BYTES, _BLOCK_BYTES = 64 * 1024, 4 * 1024 * 1024
+
+
+class ChecksumMismatch(OSError):
+    """A part of a Parquet file has changed since it was written."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        super().__init__(f"{part} does not match its checksum")
+
+
+class Checksums(NamedTuple):
+    """Those in the name of a file."""
+
+    footer: int
+    file: int
+
+
+def checksums_in(name: str) -> Checksums | None:
+    """The checksums at the end of a file's name; None where it has none: older files, and those of others."""
+    found = _NAME.fullmatch(os.path.basename(name))
+    return None if found is None else Checksums(int(found[1], 16), int(found[2], 16))
+
+
+def add_checksums(path: Path, written: int | None = None) -> Path:
+    """Add checksums to a new file that no reader has open, and rename it; answers its new path.
+
+    `written` is the CRC32C of all bytes that were written to it.
+    Raises ChecksumMismatch where the bytes that are read back have another.
+    """
+    with open(path, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        tail = _tail(pa.PythonFile(file, "r"), size)
+        end = size - len(tail)
+        crc, chunks = 0, []
+        for begin, length, is_chunk in _parts(_metadata_of(tail), end):
+            file.seek(begin)
+            found = 0
+            for at in range(0, length, _BLOCK_BYTES):
+                block = file.read(min(_BLOCK_BYTES, length - at))
+                crc = extend(crc, block)
+                found = extend(found, block) if is_chunk else 0
+            if is_chunk:
+                chunks.append(found)
+        if written is not None and extend(crc, tail) != written:
+            raise ChecksumMismatch("the file as read back")
+        tail = struct.pack(f"<{len(chunks)}I", *chunks) + _BLOCK_END.pack(len(chunks), _MAGIC) + tail
+        file.seek(end)
+        file.write(tail)
+    name = f"{path.name.removesuffix('.parquet')}.crc-{value(tail):08x}-{extend(crc, tail):08x}.parquet"
+    return path.rename(path.with_name(name))
+
+
+def check_whole(path: Path) -> None:
+    """Read a file whole. Raises ChecksumMismatch where its name has another checksum; older names have none."""
+    if (expected := checksums_in(path.name)) is None:
+        return
+    crc = 0
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            crc = extend(crc, block)
+    if crc != expected.file:
+        raise ChecksumMismatch("the file")
+
+
+class VerifiedFile:
+    """A file for the Parquet library to read: it gets no byte of a column chunk that was not verified."""
+
+    def __init__(self, content: pa.NativeFile, footer: int) -> None:
+        """Raises ChecksumMismatch where the file's name has another checksum of block and footer."""
+        self.closed = False
+        self._content, self._at, self._size = content, 0, content.size()
+        tail, chunks = _verified_tail(content, self._size, footer)
+        self.metadata = _metadata_of(tail)
+        ranges = [(begin, begin + length) for begin, length in _chunks(self.metadata)]
+        if len(ranges) != len(chunks):
+            raise ChecksumMismatch("the footer")
+        self._ranges = [(begin, end, crc) for (begin, end), crc in zip(ranges, chunks, strict=True)]
+        self._begins = [begin for begin, _ in ranges]
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes. Raises ChecksumMismatch where a column chunk among them has changed."""
+        begin = self._at
+        content: bytes = self._content.read_at(self._size - begin if count < 0 else count, begin)
+        self._at = end = begin + len(content)
+        for chunk_begin, chunk_end, crc in self._ranges[max(0, bisect_right(self._begins, begin) - 1) :]:
+            if chunk_begin >= end:
+                break
+            if chunk_end <= begin:
+                continue
+            if chunk_begin >= begin and chunk_end <= end:  # the library reads whole chunks, one or several
+                chunk = content[chunk_begin - begin : chunk_end - begin]
+            else:
+                chunk = self._content.read_at(chunk_end - chunk_begin, chunk_begin)
+            if value(chunk) != crc:
+                raise ChecksumMismatch("a column")
+        return content
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As a file's."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """As a file's."""
+        return self._at
+
+    def readable(self) -> bool:
+        """As a file's."""
+        return True
+
+    def seekable(self) -> bool:
+        """As a file's."""
+        return True
+
+    def writable(self) -> bool:
+        """As a file's."""
+        return False
+
+    def close(self) -> None:
+        """Close the file below."""
+        self.closed = True
+        self._content.close()
+
+
+def _tail(content: pa.NativeFile, size: int) -> bytes:
+    """The footer: metadata, their length, magic. Raises pa.ArrowInvalid where there is none."""
+    end = content.read_at(_FOOTER_END.size, max(0, size - _FOOTER_END.size))
+    length, magic = _FOOTER_END.unpack(end) if len(end) == _FOOTER_END.size else (0, b"")
+    begin = size - _FOOTER_END.size - length
+    if magic != _PARQUET or begin < len(_PARQUET):
+        raise pa.ArrowInvalid("there is no footer of Parquet")
+    tail: bytes = content.read_at(size - begin, begin)
+    return tail
+
+
+def _verified_tail(content: pa.NativeFile, size: int, expected: int) -> tuple[bytes, tuple[int, ...]]:
+    """The footer, and the checksums of all column chunks; mostly in one read."""
+    end = content.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    if len(end) < _FOOTER_END.size:
+        raise ChecksumMismatch("the footer")
+    footer_bytes = _FOOTER_END.size + _FOOTER_END.unpack_from(end, len(end) - _FOOTER_END.size)[0]
+    end = _longer(content, size, end, footer_bytes + _BLOCK_END.size)
+    count, _ = _BLOCK_END.unpack_from(end, len(end) - footer_bytes - _BLOCK_END.size)
+    bytes_in_all = footer_bytes + _BLOCK_END.size + 4 * count
+    end = _longer(content, size, end, bytes_in_all)[-bytes_in_all:]
+    if value(end) != expected:
+        raise ChecksumMismatch("the footer")
+    return end[-footer_bytes:], struct.unpack_from(f"<{count}I", end)
+
+
+def _longer(content: pa.NativeFile, size: int, end: bytes, wanted: int) -> bytes:
+    """So many bytes of the file's end. Raises ChecksumMismatch where it does not have them."""
+    if wanted > size:
+        raise ChecksumMismatch("the footer")
+    return end if wanted <= len(end) else content.read_at(wanted, size - wanted)
+
+
+def _metadata_of(tail: bytes) -> pq.FileMetaData:
+    """The metadata in a footer."""
+    metadata: Any = pq.read_metadata(pa.BufferReader(_PARQUET + tail))
+    return metadata
+
+
+def _chunks(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
+    """Where each column chunk begins, and its bytes, in the order of the file."""
+    found = []
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            found.append((column.dictionary_page_offset or column.data_page_offset, column.total_compressed_size))
+    return sorted(found)
+
+
+def _parts(metadata: pq.FileMetaData, end: int) -> Iterator[tuple[int, int, bool]]:
+    """Column chunks and the gaps between them: where each begins, its bytes, whether it is a chunk."""
+    at = 0
+    for begin, length in _chunks(metadata):
+        if begin > at:
+            yield at, begin - at, False
+        yield begin, length, True
+        at = begin + length
+    if end > at:
+        yield at, end - at, False

@@ -1,0 +1,134 @@
+"""Checks a whole archive, file by file: checksums, counts, each number once. Gives older files checksums.
+
+No Spark here, and no server.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ...formats.files.parquet import table_of
+from ...formats.files.parquet_checksums import add_checksums, checksums_in
+from ..durable import sync
+from .columns import DATE
+from .errors import ArchiveUnreadable
+from .snapshot import ArchiveFile, check_file, opened, snapshot
+from .staging import staged_file
+from .table import ArchiveTable
+
+Run = tuple[int, int]
+"""The first and the last of numbers that follow each other."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """The result of a check."""
+
+    log: str
+    files: int = 0
+    events: int = 0
+    bytes: int = 0
+    unproved: int = 0
+    """Files of older versions: they have checksums of pages alone."""
+    problems: list[str] = field(default_factory=list)
+    gaps: list[Run] = field(default_factory=list)
+    """Numbers that are not there. A log has gaps itself where it was restored, and where `--accept-gap` was given."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each file matches its checksums, and each number is there at most once."""
+        return not self.problems
+
+
+def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object] = lambda file: None) -> Checked:
+    """Read every file of the newest version. Raises NotAnArchive, ArchiveUnreadable where the table cannot be read."""
+    table = snapshot(path)
+    found = Checked(table.log)
+    runs: list[Run] = []
+    for file in table.files:
+        on_file(file)
+        found.files += 1
+        found.unproved += checksums_in(file.path) is None
+        try:
+            runs += _checked_runs(file, found)
+        except ArchiveUnreadable as error:
+            found.problems.append(str(error))
+            runs.append((file.first, file.last))
+    runs.sort()
+    for (first, last), (next_first, _) in pairwise([(0, table.first - 1), *runs, (table.archived + 1, 0)]):
+        if next_first <= last:
+            found.problems.append(
+                f"event {next_first} is there twice, or not one that the table has: {first} to {last}"
+            )
+        elif next_first > last + 1:
+            found.gaps.append((last + 1, next_first - 1))
+    return found
+
+
+def adopt(path: str | os.PathLike[str]) -> int:
+    """Give checksums to files of older versions; tells to how many. Each is copied, and one commit for each date puts
+    the copies in their places.
+
+    Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if a compaction came between.
+    """
+    table = ArchiveTable(Path(path).absolute())
+    old = [file for file in snapshot(path).files if file.has_statistics and checksums_in(file.path) is None]
+    for date, files in groupby(sorted(old, key=lambda file: file.date), key=lambda file: file.date):
+        table.refresh()
+        replaced = list(files)
+        copies = [_copy(table.path, file) for file in replaced]
+        sync(copies, table.path)
+        added = []
+        for copy in copies:
+            with opened(str(copy)) as source:
+                columns = table_of(source, ["sequence_number", "recorded_at"])
+            numbers = columns["sequence_number"].to_numpy()
+            added.append(staged_file(table.path, copy, numbers, columns["recorded_at"], 0))
+        sizes = {os.path.relpath(file.path, table.path): file.bytes for file in replaced}
+        table.replace(sizes, date.isoformat(), added)
+    return len(old)
+
+
+def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
+    """The numbers in a file, in runs. Raises ArchiveUnreadable where the table says otherwise."""
+    check_file(file.path)
+    with opened(file.path) as source:
+        numbers = table_of(source, ["sequence_number"])["sequence_number"].to_numpy()
+    size = os.path.getsize(file.path)
+    found.events += len(numbers)
+    found.bytes += size
+    if size != file.bytes:
+        raise ArchiveUnreadable(file.path, f"it has {size:,} bytes, the table says {file.bytes:,}")
+    if file.has_statistics:
+        there = (len(numbers), int(numbers.min()), int(numbers.max()))
+        if there != (expected := (file.events, file.first, file.last)):
+            problem = "it has {:,} events, {} to {}".format(*there)
+            raise ArchiveUnreadable(file.path, problem + "; the table says {:,}, {} to {}".format(*expected))
+    return list(_runs(np.sort(numbers)))
+
+
+def _runs(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Run]:
+    ends = np.flatnonzero(np.diff(numbers) != 1)
+    firsts = [0, *(int(end) + 1 for end in ends)]
+    lasts = [*map(int, ends), len(numbers) - 1]
+    for first, last in zip(firsts, lasts, strict=True):
+        yield int(numbers[first]), int(numbers[last])
+
+
+def _copy(root: Path, file: ArchiveFile) -> Path:
+    """A copy of the file with checksums. Its pages are verified first."""
+    check_file(file.path)
+    directory = root / f"{DATE}={file.date.isoformat()}"
+    directory.mkdir(exist_ok=True)
+    target = directory / f"{file.first:018d}-{file.last:018d}-{uuid.uuid4().hex[:12]}.parquet"
+    shutil.copyfile(file.path, target)
+    check_file(str(target))
+    return add_checksums(target)

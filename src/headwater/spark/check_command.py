@@ -1,0 +1,50 @@
+"""The command `headwater pipeline archive check`. It starts no Spark, and asks no server."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from ..formats.settings.path_argument import LocalPath
+
+NAME = ("archive", "check")
+_GAPS_SHOWN = 10
+
+
+@click.command(" ".join(NAME))
+@click.argument("table", type=LocalPath(path_type=Path))
+@click.option("--adopt", is_flag=True, help="First give checksums to files of versions before 0.2.")
+@click.option("--accept-gaps", is_flag=True, help="Numbers that the table does not have are no problem.")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) -> int:
+    """Check a whole archive: every file's checksums, counts, and numbers.
+
+    Reads every file of the table in directory TABLE. Ends with 1 where a file is damaged or gone, does not hold
+    what the table says, or where a number is there twice, or is missing: a log has gaps itself where it was restored
+    from a backup, and the table has one where the archiver was given --accept-gap.
+    """
+    from .archive import checks
+
+    adopted = checks.adopt(table) if adopt else 0
+    found = checks.check(table)
+    is_good = found.is_whole and (accept_gaps or not found.gaps)
+    if as_json:
+        about = {"table": str(table), **dataclasses.asdict(found), "adopted": adopted, "is_good": is_good}
+        click.echo(json.dumps(about, ensure_ascii=False))
+        return 0 if is_good else 1
+    for problem in found.problems:
+        click.echo(problem, err=True)
+    for first, last in found.gaps[:_GAPS_SHOWN]:
+        click.echo(f"{table}: the numbers {first} to {last} are not there", err=True)
+    if (more := len(found.gaps) - _GAPS_SHOWN) > 0:
+        click.echo(f"{table}: and {more:,} more gaps", err=True)
+    if adopted:
+        click.echo(f"gave checksums to {adopted:,} files")
+    click.echo(f"{table}: log {found.log}, {found.events:,} events in {found.files:,} files, {found.bytes:,} bytes")
+    if found.unproved:
+        click.echo(f"{found.unproved:,} files have checksums of pages alone; --adopt adds the others")
+    click.echo("OK" if is_good else "NOT OK: see the problems above")
+    return 0 if is_good else 1
