@@ -74,7 +74,7 @@ def check(
     data = load_config(file, flags).data
     if backup is not None:
         if lost or late or state_is_lost or adopted:
-            raise click.UsageError("a backup stays as it is: restore it, and mend what was restored")
+            raise click.UsageError("a backup is never changed: restore it, and mend the new directory")
         read_manifest(backup)
         data = backup
     if state_is_lost:

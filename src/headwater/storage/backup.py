@@ -4,8 +4,8 @@ A backup copies the state first and the logs after it, so that no consumer's pos
 needs nothing of the server: sealed segments do not change, the newest one is synced and copied up to its last whole
 frame, and a lock file keeps segments from being unlinked meanwhile.
 
-Each log is verified as it was copied, by what `check` does, and the manifest has a checksum of each file. What is
-damaged is copied as it is and told; a restore proves each file before its directory can be used.
+The copy of each log is verified by the code of `check`, and the manifest has a checksum of each file. Damaged logs are
+copied as they are, and named; a restore compares each file with its checksum before its directory can be used.
 
 A restored log is a new incarnation: its numbers go on far above the backup, because what was issued after it is not
 known, and readers that saw those numbers are told so.
@@ -58,7 +58,7 @@ from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
-_REMEDY = "restore another backup; or take what is sound of this one (headwater restore --accept-damage)"
+_REMEDY = "restore another backup; or restore its sound logs (headwater restore --accept-damage)"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class BackupReport:
     files: int
     bytes: int
     damaged: dict[str, list[str]] = field(default_factory=dict)
-    """What was damaged of each log, with the numbers; it was copied as it is. The other logs are whole."""
+    """By log, its damage, with the numbers of events. Such a log was copied as it is; the others are whole."""
     is_proved: bool = True
     """Whether each file is known to be the one that was verified: not of a backup that an earlier version made."""
 
@@ -78,7 +78,7 @@ class BackupReport:
 def backup(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
     """Copy a data directory, served or not, to a directory that must not exist or be empty, and verify the copy.
 
-    What is damaged of a log is in the report, and in the backup. Raises StorageUnavailable, StorageCorrupted (the state
+    The report and the manifest have the damage of each log. Raises StorageUnavailable, StorageCorrupted (the state
     is damaged: it says which logs there are).
     """
     refuse_partial(source)
@@ -110,8 +110,8 @@ def restore(
 ) -> BackupReport:
     """Make a data directory from a backup; `target` must not exist or be empty, and is none before all is proved.
 
-    `accepts_damage`: what is damaged of the backup is restored as it is, and is in the report; such a log does not open
-    before its loss is accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty;
+    `accepts_damage`: damaged logs are restored as they are, and are in the report; such a log does not open before its
+    loss is accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty;
     StorageCorrupted: it is damaged.
     """
     manifest = read_manifest(source)
@@ -152,7 +152,7 @@ def restore(
 
 
 def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) -> str | None:
-    """Copy one file of a backup; answers how it differs from what was backed up."""
+    """Copy one file of a backup; answers how it differs from the one that was backed up."""
     try:
         found = copy.file(source / name, Path(name))
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) ->
 def _damage_of(
     source: Path, target: Path, logs: dict[str, str], unreadable: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """What is damaged of each log, as it was copied."""
+    """The damage of each log in the copy, by name."""
     damaged = {}
     with closing(SqliteState(target / STATE_NAME)) as state:
         for name, directory in logs.items():
@@ -213,7 +213,7 @@ def _copy_witnesses_of(state: SqliteState, copied: SqliteState, target: Path) ->
         try:
             meta = read_meta(target / LOGS / entry.directory)
         except StorageCorrupted:
-            continue  # what becomes of it is seen when the copy is verified
+            continue  # the check of the copy names it
         copy_witness(state, copied, meta)
         if known_identity(state, target / LOGS / entry.directory) is not None:
             record_identity(copied, target / LOGS / entry.directory, meta)  # as of its frames: they were copied with it
@@ -251,7 +251,7 @@ class _Copy:
         self._target, self._progress = target, progress
         self.files = self.bytes = 0
         self.sums: dict[str, FileSum] = {}
-        """Of what was copied and is not changed any more, by path."""
+        """Of each file that was copied and does not change any more, by path."""
         self.unreadable: dict[str, list[str]] = {}
         """Files that the disk does not give, by the directory of their log."""
 
@@ -295,7 +295,7 @@ class _Copy:
             try:
                 return identified(state, self._target / relative)[0]
             except StorageCorrupted:
-                return None  # as it is told when the copy is verified
+                return None  # the check of the copy names it
 
     def _take_marks(self, source: Path, relative: Path, meta: Meta) -> None:
         """If the log took its first mark since META was copied, the frames tell of all of them."""
@@ -326,7 +326,7 @@ class _Copy:
         try:
             found = copy_summed(source, target)
         except FileNotFoundError:
-            if may_vanish:  # index files are replaced by others at any time; what is missing is made anew, or is told
+            if may_vanish:  # index files are replaced by others at any time; a missing one is made again
                 return None
             raise
         except OSError as error:
@@ -343,10 +343,10 @@ class _Copy:
         return found
 
     def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
-        """The segment that may be being written, durable first, up to what is whole in it; answers the last number.
+        """The newest segment, synced first, up to its last whole frame; answers the last number.
 
-        What the server writes while the file is read may be there in part, with later frames behind it. It is whole in
-        the next copy; damage is not.
+        A frame that the server writes during the copy may be there in part, with later frames behind it. In the next
+        copy it is whole; a damaged one is not.
         """
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
@@ -358,7 +358,7 @@ class _Copy:
             durable = max(before, known_durable(state, meta))
             try:
                 segment = Segment(target, bytes.fromhex(meta.segments_id))
-            except StorageCorrupted:  # as it is told when the copy is verified
+            except StorageCorrupted:  # the check of the copy names it
                 return durable
             scan = SegmentScan(segment, meta.gaps)
             scan.run()

@@ -1,4 +1,4 @@
-"""Copying files with the checksum of what was copied, which is told of the same bytes, read once."""
+"""Copying files with their checksum, of the same bytes, which are read once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIECE_BYTES = 1024 * 1024
 
 
 class FileSum(NamedTuple):
-    """What a file had in it."""
+    """The size of a file, and its checksum."""
 
     bytes: int
     crc32c: int
@@ -32,7 +32,7 @@ def sum_of(path: Path) -> FileSum:
 
 
 def copy_summed(source: Path, target: Path) -> FileSum:
-    """Copy a file durably to one that is its owner's alone; answers the sum of what was read. Raises OSError."""
+    """Copy a file durably to one that is its owner's alone; answers the sum of the bytes read. Raises OSError."""
     size = crc = 0
     with open(source, "rb", buffering=0) as read, open(target, "wb", opener=private_opener) as written:
         for piece in _pieces(read):

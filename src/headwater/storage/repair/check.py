@@ -39,7 +39,7 @@ class CheckReport:
     newer: list[str] = field(default_factory=list)
     """What a newer headwater wrote of the directory itself."""
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing of the directory itself, but is no damage."""
+    """Remarks on the directory itself that are no damage."""
 
     @property
     def is_damaged(self) -> bool:
@@ -79,7 +79,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
 
 
 def _check_manifest(directory: Path) -> tuple[list[str], list[str], list[str]]:
-    """Check a backup against its manifest, if it is one: what is damaged, what a newer headwater wrote, and notes."""
+    """Compare a backup with its manifest, if it is one: answers problems, files of a newer headwater, and notes."""
     if not (directory / MANIFEST).exists():
         return [], [], []
     try:
@@ -153,18 +153,20 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
     if before >= meta.first_retained:  # the oldest segments are missing, and with them what they had of trimmed events
         gaps.append((min(meta.first_retained, _last_of_history(directory, meta) + 1), before))
         yield gaps[-1]
+    before_it: Segment | None = None
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         ends_at = int(following.stem) - 1 if following else None
         segment = Segment(path, bytes.fromhex(meta.segments_id))
         while True:
             segment.reset()
-            scan = SegmentScan(segment, gaps, ends_at=ends_at)
+            scan = SegmentScan(segment, gaps, ends_at=ends_at, before=before_it)
             scan.run()
             last = scan.known_durable(durable) if ends_at is None else highest_kept(gaps, ends_at)
             if last < scan.bad_number:
                 break
             gaps.append(scan.lost_range(last))
             yield gaps[-1]
+        before_it = segment
 
 
 def _last_of_history(directory: Path, meta: Meta) -> int:

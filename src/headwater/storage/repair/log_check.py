@@ -1,6 +1,6 @@
-"""Verification of one log: every checksum, the chain of frames, what is staged, and the index against the events.
+"""Verification of one log: every checksum, the chain of frames, staged batches, and the index against the events.
 
-`check` looks at a log so, and a backup at what it has copied, without comparing the index with the events.
+`check` uses it, and so does a backup for its copies, but without comparing the index with the events.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class UnfitEvent:
 
 
 Progress = Callable[[str, int, int], None]
-"""Told what is looked at, how much of it is done, and how much there is (bytes)."""
+"""Gets the name of the log, the bytes that are done, and the bytes in all."""
 
 
 @dataclass
@@ -128,8 +128,8 @@ def check_log(
 ) -> LogCheck:
     """Look at the log of that directory. `stopped`: why the server does not open it, if that is known.
 
-    `state` is None where it cannot be used: then the log is looked at by itself. Where it does not compare, checksums
-    and the order of frames are looked at, but not whether index and events say the same.
+    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` the index is not
+    compared with the events: only checksums and the order of frames are verified.
     """
     report = LogCheck(name)
     if stopped is not None:
@@ -168,29 +168,28 @@ def _telling(report: LogCheck) -> Iterator[None]:
 def _check_frames(
     directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress, *, compares: bool
 ) -> None:
-    """The segments, and what is derived from them. Raises StorageCorrupted if their directory is missing.
+    """The segments, and the files derived from them. Raises StorageCorrupted if their directory is missing.
 
     Raises WrittenByNewer: the rest is not checked, because this version could take it for damaged.
     """
     require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)
     total = sum(path.stat().st_size for path in paths)
-    crc, last = 0, meta.first_retained - 1
+    last = meta.first_retained - 1
+    previous: Segment | None = None
     segments: list[Segment] = []
     if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
         report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
     for number, path in enumerate(paths):
         progress(report.name, report.bytes, total)
         ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
-        segment = _check_segment(path, meta, report, ends_at, durable, compares=compares)
+        segment = _check_segment(path, meta, report, ends_at, durable, previous, compares=compares)
+        previous = segment
         if segment is None:
             continue
         segments.append(segment)
-        is_next = segment.events and crc and segment.firsts[0] == last + 1
-        if is_next and segment.frame(0).previous_crc != crc:
-            report.problems.append(f"{path.name}: does not follow the segment before it")
         if segment.events:
-            crc, last = segment.last_crc, segment.last
+            last = segment.last
         _check_places(directory, segment, meta, report, compares=compares)
         report.bytes += segment.end
     _check_postings(directory, meta, paths, last, report, compares=compares)
@@ -201,7 +200,14 @@ def _check_frames(
 
 
 def _check_segment(
-    path: Path, meta: Meta, report: LogCheck, ends_at: int | None, durable: int, *, compares: bool
+    path: Path,
+    meta: Meta,
+    report: LogCheck,
+    ends_at: int | None,
+    durable: int,
+    before: Segment | None,
+    *,
+    compares: bool,
 ) -> Segment | None:
     report.segments += 1
     try:
@@ -209,7 +215,7 @@ def _check_segment(
     except StorageCorrupted as error:
         report.problems.append(str(error))
         return None
-    scan = SegmentScan(segment, meta.gaps, ends_at=ends_at)
+    scan = SegmentScan(segment, meta.gaps, ends_at=ends_at, before=before)
     scan.run()
     durable = scan.known_durable(durable) if ends_at is None else highest_kept(meta.gaps, ends_at)
     if durable >= scan.bad_number:

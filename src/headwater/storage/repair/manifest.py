@@ -1,6 +1,6 @@
-"""The manifest of a backup: its last file, with the size and CRC32C of each other one, and what was damaged already.
+"""The manifest of a backup: its last file, with the size and CRC32C of each other one, and the damage of its logs.
 
-Before format 3 it had no sums. Such a backup is read as before; nothing proves that its files are those it was made of.
+Before format 3 it had no sums. Such a backup is read as before, and its files are unproved.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MANIFEST_FORMAT = 3
 FORMAT_SUMMED = 3
 """From here on it has sums."""
 UNPROVED = (
-    "the backup was made by an earlier headwater and has no checksums of its files: it cannot be proved that they are "
-    "those that were copied"
+    "the backup was made by an earlier headwater, without checksums of its files: that none is missing or was changed "
+    "cannot be proved"
 )
 _REMEDY = "take another backup"
 
@@ -37,12 +37,12 @@ class BackupManifest(msgspec.Struct):
     files: dict[str, FileSum] = {}
     """The sum of each file, by its path in the backup."""
     damaged: dict[str, list[str]] = {}
-    """What was damaged when it was copied, by log."""
+    """By log, its damage when it was copied."""
     format: int = MANIFEST_FORMAT
 
     @property
     def has_sums(self) -> bool:
-        """Whether its files can be proved to be those that were copied."""
+        """Whether its files can be proved."""
         return self.format >= FORMAT_SUMMED
 
 
@@ -84,7 +84,7 @@ def files_in(directory: Path) -> Iterator[str]:
 
 
 def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
-    """What in a backup is not what its manifest says. Raises OSError."""
+    """Each difference between a backup and its manifest. Raises OSError."""
     if not manifest.has_sums:
         return
     for name in files_in(directory):
@@ -101,10 +101,10 @@ def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
 
 
 def fault_of(found: FileSum, expected: FileSum) -> str | None:
-    """How a file differs from what was copied; None if it does not."""
+    """How a file differs from the one that was copied; None if it does not."""
     if found.bytes != expected.bytes:
         return f"{found.bytes} bytes found, {expected.bytes} were copied"
-    return None if found == expected else "its content is not what was copied"
+    return None if found == expected else "its content was changed"
 
 
 def check_paths(directory: Path, manifest: BackupManifest) -> None:
