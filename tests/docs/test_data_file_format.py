@@ -159,7 +159,7 @@ def test_independent_reader_checks_every_small_file(tmp_path):
     backup(tmp_path / "data", tmp_path / "backup")
     assert read_meta(directory)["has_marks"]
     assert read_checked(directory / "WRITERS.json", 2)["writers"][0][0] == "w"
-    assert read_checked(tmp_path / "backup" / "BACKUP.json", 2)["logs"] == {"marked": 0}
+    assert read_checked(tmp_path / "backup" / "BACKUP.json", 3)["logs"] == {"marked": 0}
     for path, format in ((directory / "META.json", 3), (directory / "WRITERS.json", 2)):
         content = bytearray(path.read_bytes())
         content[content.index(b"format") + 1] ^= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
 from headwater.storage import Engine, accept_loss, backup, check_directory, restore
-from headwater.storage.backup import MANIFEST, _Copy
+from headwater.storage.backup import _Copy
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.disk.summed_copy import FileSum, copy_summed
 from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.repair.manifest import MANIFEST
 from headwater.storage.staging.batches import BatchManifest, Staging, batch_directory, write_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged
 
@@ -197,7 +200,7 @@ def test_an_interrupted_backup_is_no_data_directory(
     monkeypatch.setattr(_Copy, "log", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backup(data, tmp_path / "backup")
-    with pytest.raises(StorageUnavailable, match="a backup that was interrupted"):
+    with pytest.raises(StorageUnavailable, match="a backup or restore that was interrupted"):
         engine(tmp_path / "backup")
     with pytest.raises(StorageUnavailable, match="not a complete backup"):
         restore(tmp_path / "backup", tmp_path / "restored")
@@ -216,14 +219,13 @@ def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
             stage = writer.close()
             folder = batch_directory(log.directory, f"w{number}", 1)
             write_manifest(log.directory, folder, BatchManifest(f"w{number}", 1, [stage.stage]))
-        copyfile = shutil.copyfile
 
-        def discarding(source: Path, target: Path) -> None:
+        def discarding(source: Path, target: Path) -> FileSum:
             if source.suffix == ".arrow" and source.parent == batch_directory(log.directory, "w1", 1):
                 discard_staged(log, log.directory, "w1", 1)
-            copyfile(source, target)
+            return copy_summed(source, target)
 
-        monkeypatch.setattr(shutil, "copyfile", discarding)
+        monkeypatch.setattr(sys.modules["headwater.storage.backup"], "copy_summed", discarding)
         backup(data, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
     with Engine(tmp_path / "restored", maintains=False) as engine:

@@ -20,15 +20,19 @@ from .output import examples
 if TYPE_CHECKING:
     from ..storage import BackupReport, CheckReport, LogCheck, StateCheck
 
-UNAVAILABLE, DAMAGED = 4, 5
-"""The exit codes of a check that found something: a newer headwater wrote it, or it is damaged. See `cli.main`."""
+REFUSED, UNAVAILABLE, DAMAGED = 1, 4, 5
+"""Exit codes: of a backup that has damaged logs; of a check that found what a newer headwater wrote, or damage. See
+`cli.main`."""
 Progress = Callable[[str, int, int], None]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 directory = LocalPath(path_type=Path)
 
 
-@click.command(epilog=examples("headwater check --data /var/lib/headwater --json"))
+@click.command(
+    epilog=examples("headwater check --data /var/lib/headwater --json", "headwater check /mnt/backup/2026-01-31")
+)
+@click.argument("backup", type=directory, required=False)
 @click.option(
     "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
 )
@@ -48,6 +52,7 @@ directory = LocalPath(path_type=Path)
 @config_option
 @setting_options("data")
 def check(
+    backup: Path | None,
     lost: str | None,
     late: str | None,
     state_is_lost: bool,
@@ -56,7 +61,7 @@ def check(
     file: Path | None,
     **flags: object,
 ) -> None:
-    """Verify a data directory, or a backup, on which no server runs.
+    """Verify a data directory on which no server runs, or a BACKUP.
 
     Reads everything: the state, the checksum of every frame, the order of the numbers, and the index against the log.
     Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
@@ -64,25 +69,31 @@ def check(
     """
     from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ..storage.append.clock import show_ms
+    from ..storage.repair.manifest import read_manifest
 
-    config = load_config(file, flags)
+    data = load_config(file, flags).data
+    if backup is not None:
+        if lost or late or state_is_lost or adopted:
+            raise click.UsageError("a backup is never changed: restore it, and mend the new directory")
+        read_manifest(backup)
+        data = backup
     if state_is_lost:
-        for given_up in accept_state_loss(config.data):
+        for given_up in accept_state_loss(data):
             click.echo(f"given up: {given_up}", err=True)
     if adopted is not None:
-        click.echo(f"{adopted}: {adopt_log(config.data, adopted)} is its directory again", err=True)
+        click.echo(f"{adopted}: {adopt_log(data, adopted)} is its directory again", err=True)
     if lost is not None:
-        for first, last in accept_loss(config.data, lost):
+        for first, last in accept_loss(data, lost):
             click.echo(f"{lost}: events {first} to {last} are given up", err=True)
     if late is not None:
-        if (found := repair_clock(config.data, late)) is None:
+        if (found := repair_clock(data, late)) is None:
             click.echo(f"{late}: no event is recorded in the future", err=True)
         else:
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
             click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
     with _progress("checking") as progress:
-        report = check_directory(config.data, progress)
+        report = check_directory(data, progress)
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
     else:
@@ -99,9 +110,9 @@ def check(
                 click.echo(f"  event {event.sequence_number} is handed on {how}: {event.reason}")
             if (more := log.unfit_events - len(log.unfit)) > 0:
                 click.echo(f"  and {more} more such events")
-        for finding in (*report.problems, *report.newer):
+        for finding in (*report.problems, *report.newer, *report.notes):
             click.echo(finding)
-        click.echo(f"{config.data} {_summary(report)}")
+        click.echo(f"{data} {_summary(report)}")
     if not report.is_sound:
         click.get_current_context().exit(DAMAGED if report.is_damaged else UNAVAILABLE)
 
@@ -112,9 +123,11 @@ def check(
 @config_option
 @setting_options("data")
 def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> None:
-    """Copy a data directory to TARGET, whether a server runs on it or not.
+    """Copy a data directory to TARGET, whether a server runs on it or not, and verify the copy.
 
     TARGET must not exist, or be empty. The copy holds every event that was acknowledged before the command began.
+    Damaged logs are copied as they are, and named with the numbers of their events; the exit code is 1 then. Remove an
+    older backup only after 0.
     """
     from ..storage import backup as copy
 
@@ -122,22 +135,28 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     with _progress("copying") as progress:
         report = copy(config.data, target, progress)
     _show(as_json, f"{config.data} is backed up in {target}", report)
+    if report.damaged:
+        click.get_current_context().exit(REFUSED)
 
 
 @click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
 @click.argument("source", metavar="BACKUP", type=directory)
 @click.argument("target", metavar="DIR", type=directory)
+@click.option(
+    "--accept-damage", "accepts_damage", is_flag=True, help="Restore damaged logs as they are: other logs are whole."
+)
 @json_option
-def restore(source: Path, target: Path, as_json: bool) -> None:
+def restore(source: Path, target: Path, accepts_damage: bool, as_json: bool) -> None:
     """Make the data directory DIR from a BACKUP.
 
+    Each file is compared with its checksum in the backup; DIR cannot be served before all of them fit.
     DIR must not exist, or be empty. Each restored log is a new incarnation: its events keep their numbers, and new ones
     go on above any number that was ever issued.
     """
     from ..storage import restore as copy
 
     with _progress("copying") as progress:
-        report = copy(source, target, progress)
+        report = copy(source, target, progress, accepts_damage=accepts_damage)
     _show(as_json, f"{target} is restored from {source}", report)
 
 
@@ -154,6 +173,13 @@ def _summary(report: CheckReport) -> str:
 
 
 def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
+    for name, problems in report.damaged.items():
+        for problem in problems:
+            click.echo(f"{name} is damaged: {problem}", err=True)
+    if not report.is_proved:
+        click.echo(
+            "an earlier headwater made this backup, without checksums of its files: run headwater check", err=True
+        )
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:

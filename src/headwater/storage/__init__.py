@@ -7,8 +7,9 @@ from .backup import BackupReport, backup, restore
 from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
-from .repair.check import CheckReport, LogCheck, accept_loss, adopt_log, check_directory
+from .repair.check import CheckReport, accept_loss, adopt_log, check_directory
 from .repair.clock import Distrusted, repair_clock
+from .repair.log_check import LogCheck
 from .state.check import StateCheck
 from .state.loss import accept_state_loss
 from .state.sqlite_state import SqliteState

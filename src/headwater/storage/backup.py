@@ -4,12 +4,16 @@ A backup copies the state first and the logs after it, so that no consumer's pos
 needs nothing of the server: sealed segments do not change, the newest one is synced and copied up to its last whole
 frame, and a lock file keeps segments from being unlinked meanwhile.
 
+The copy of each log is verified by the code of `check`, and the manifest has a checksum of each file. Damaged logs are
+copied as they are, and named; a restore compares each file with its checksum before its directory can be used.
+
 A restored log is a new incarnation: its numbers go on far above the backup, because what was issued after it is not
 known, and readers that saw those numbers are told so.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -17,28 +21,36 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.state import StateStore
 from .append.writer_table import WRITERS_NAME, write_writers
 from .catalog.directories import LOGS, known_logs
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
-from .disk.checked_file import CheckedFile, earlier_struct
 from .disk.locks import BACKUP_LOCK
+from .disk.summed_copy import FileSum, copy_summed, sum_of
 from .disk.system import make_directory, make_file, private_opener, refusal_of, sync_directory, tighten
 from .index.builder import range_of
+from .repair.log_check import check_log
+from .repair.manifest import (
+    BackupManifest,
+    check_paths,
+    fault_of,
+    files_in,
+    read_manifest,
+    write_manifest,
+)
 from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
-from .segments.recovery import SegmentScan
+from .segments.recovery import SegmentScan, known_durable
 from .segments.segment import Segment, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
-from .state.data_directory import LOST_AND_FOUND, PARTIAL_BACKUP, is_empty
-from .state.files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
+from .state.data_directory import LOST_AND_FOUND, PARTIAL, is_empty, refuse_partial
+from .state.files import PLAIN_SCHEMA_VERSION, STATE_NAME, prove, witness_path
 from .state.journal import JOURNAL, read_journal
 from .state.journal_snapshot import replay
 from .state.last_confirmed import REMEDY, read_witness
@@ -46,8 +58,7 @@ from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
-MANIFEST = "BACKUP.json"
-MANIFEST_FORMAT = 2
+_REMEDY = "restore another backup; or restore its sound logs (headwater restore --accept-damage)"
 
 
 @dataclass(frozen=True)
@@ -58,79 +69,113 @@ class BackupReport:
     """The head of each log."""
     files: int
     bytes: int
-
-
-class BackupManifest(msgspec.Struct):
-    """The last file of a backup: it is whole if this is there."""
-
-    created_at: int
-    logs: dict[str, int]
-    format: int = MANIFEST_FORMAT
-
-
-_MANIFEST = CheckedFile(
-    MANIFEST,
-    BackupManifest,
-    newest=MANIFEST_FORMAT,
-    checked_from=MANIFEST_FORMAT,
-    earlier=lambda content: earlier_struct(content, BackupManifest),
-    remedy="take another backup",
-)
+    damaged: dict[str, list[str]] = field(default_factory=dict)
+    """By log, its damage, with the numbers of events. Such a log was copied as it is; the others are whole."""
+    is_proved: bool = True
+    """Whether each file is known to be the one that was verified: not of a backup that an earlier version made."""
 
 
 def backup(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
-    """Copy a data directory, served or not, to a directory that must not exist or be empty.
+    """Copy a data directory, served or not, to a directory that must not exist or be empty, and verify the copy.
 
-    Raises StorageUnavailable, StorageCorrupted.
+    The report and the manifest have the damage of each log. Raises StorageUnavailable, StorageCorrupted (the state
+    is damaged: it says which logs there are).
     """
+    refuse_partial(source)
     if not (source / STATE_NAME).exists():
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
-    make_file(target / PARTIAL_BACKUP)
+    make_file(target / PARTIAL)
     with open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         _copy_state(source, target)
         copy = _Copy(target, progress)
-        heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
+        with closing(SqliteState(target / STATE_NAME)) as state:
+            logs = {name: entry.directory for name, entry in known_logs(state).items()}
+            heads = {name: copy.log(source / LOGS / directory, state) for name, directory in logs.items()}
         _copy_witnesses(source, target)
+    damaged = _damage_of(source, target, logs, copy.unreadable)
+    for name in files_in(target):
+        if name not in copy.sums:
+            copy.sums[name] = sum_of(target / name)
     _sync_directories(target)
-    _MANIFEST.write(target, BackupManifest(time.time_ns() // 1_000_000, heads))
-    (target / PARTIAL_BACKUP).unlink()
+    write_manifest(target, BackupManifest(time.time_ns() // 1_000_000, heads, dict(copy.sums), damaged))
+    (target / PARTIAL).unlink()
     sync_directory(target)
-    return BackupReport(heads, copy.files, copy.bytes)
+    return BackupReport(heads, copy.files, copy.bytes, damaged)
 
 
-def restore(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
-    """Make a data directory from a backup; `target` must not exist or be empty.
+def restore(
+    source: Path, target: Path, progress: Progress | None = None, *, accepts_damage: bool = False
+) -> BackupReport:
+    """Make a data directory from a backup; `target` must not exist or be empty, and is none before all is proved.
 
-    Raises StorageUnavailable: not a complete backup, or the target is not empty.
+    `accepts_damage`: damaged logs are restored as they are, and are in the report; such a log does not open before its
+    loss is accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty;
+    StorageCorrupted: it is damaged.
     """
     manifest = read_manifest(source)
+    check_paths(source, manifest)
+    if manifest.damaged and not accepts_damage:
+        name, problems = next(iter(manifest.damaged.items()))
+        raise StorageCorrupted(str(source), f"log {name} was damaged when it was backed up: {problems[0]}", _REMEDY)
     _make_empty(target)
+    make_file(target / PARTIAL)
     copy = _Copy(target, progress)
-    for path in files_of(Path(STATE_NAME)):
-        if (source / path).exists() and path.suffix != SHARED_MEMORY:
-            copy.file(source / path, path)
-    for _, directory in _log_directories(target):
-        copy.tree(source / LOGS / directory)
-    state = SqliteState(target / STATE_NAME)
-    try:
-        for name, directory in _log_directories(target):
-            _renew(target / LOGS / directory, manifest.logs[name], state)
+    faults = {}
+    for name in manifest.files if manifest.has_sums else files_in(source):
+        if (fault := _restored(copy, source, name, manifest.files.get(name))) is not None:
+            if not accepts_damage or not name.startswith(f"{LOGS}/"):  # the state says which logs there are
+                raise StorageCorrupted(str(source / name), fault, _REMEDY)
+            faults[name] = f"{name}: {fault}"
+    damaged = dict(manifest.damaged)
+    with closing(SqliteState(target / STATE_NAME)) as state:
+        for name, entry in known_logs(state).items():
+            directory = target / LOGS / entry.directory
+            found = [fault for path, fault in faults.items() if path.startswith(f"{LOGS}/{entry.directory}/")]
+            try:
+                for part in (FRAMES, INDEX, HISTORY):
+                    make_directory(directory / part)
+                _renew(directory, manifest.logs[name], state)
+            except StorageCorrupted as error:
+                if not accepts_damage:
+                    raise
+                found.append(str(error))
+            if found:
+                damaged[name] = [*damaged.get(name, ()), *found]
         renew_floors(state, max(manifest.logs.values(), default=0))
         state.flush()
-    finally:
-        state.close()
     _sync_directories(target)
-    return BackupReport(manifest.logs, copy.files, copy.bytes)
+    (target / PARTIAL).unlink()
+    sync_directory(target)
+    return BackupReport(manifest.logs, copy.files, copy.bytes, damaged, manifest.has_sums)
 
 
-def read_manifest(directory: Path) -> BackupManifest:
-    """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
+def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) -> str | None:
+    """Copy one file of a backup; answers how it differs from the one that was backed up."""
     try:
-        return _MANIFEST.read(directory)
-    except (OSError, StorageCorrupted) as error:
-        raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
+        found = copy.file(source / name, Path(name))
+    except FileNotFoundError:
+        return "the file is missing"
+    if found is None:
+        return "the disk does not give all of it"
+    return None if expected is None else fault_of(found, expected)
+
+
+def _damage_of(
+    source: Path, target: Path, logs: dict[str, str], unreadable: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """The damage of each log in the copy, by name."""
+    damaged = {}
+    with closing(SqliteState(target / STATE_NAME)) as state:
+        for name, directory in logs.items():
+            found = check_log(target / LOGS / directory, name, state, compares=False)
+            problems = unreadable.get(directory, []) + [
+                problem.replace(str(target), str(source)) for problem in (*found.problems, *found.newer)
+            ]
+            if problems:
+                damaged[name] = problems
+    return damaged
 
 
 def _copy_state(source: Path, target: Path) -> None:
@@ -165,11 +210,13 @@ def _copy_witnesses(source: Path, target: Path) -> None:
 
 def _copy_witnesses_of(state: SqliteState, copied: SqliteState, target: Path) -> None:
     for entry in known_logs(copied).values():
-        meta = read_meta(target / LOGS / entry.directory)
+        try:
+            meta = read_meta(target / LOGS / entry.directory)
+        except StorageCorrupted:
+            continue  # the check of the copy names it
         copy_witness(state, copied, meta)
         if known_identity(state, target / LOGS / entry.directory) is not None:
             record_identity(copied, target / LOGS / entry.directory, meta)  # as of its frames: they were copied with it
-        check_witness(copied, meta, target / LOGS / entry.directory)
 
 
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
@@ -178,11 +225,6 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
     check_witness(state, meta, directory)
     take_over(state, meta)
     renew(state, directory, meta, head)
-
-
-def _log_directories(target: Path) -> list[tuple[str, str]]:
-    with closing(SqliteState(target / STATE_NAME)) as state:
-        return [(name, entry.directory) for name, entry in known_logs(state).items()]
 
 
 def _sync_directories(target: Path) -> None:
@@ -208,28 +250,31 @@ class _Copy:
     def __init__(self, target: Path, progress: Progress | None) -> None:
         self._target, self._progress = target, progress
         self.files = self.bytes = 0
+        self.sums: dict[str, FileSum] = {}
+        """Of each file that was copied and does not change any more, by path."""
+        self.unreadable: dict[str, list[str]] = {}
+        """Files that the disk does not give, by the directory of their log."""
 
-    def log(self, source: Path) -> int:
-        """One log of a running or stopped server; answers its head in the copy."""
+    def log(self, source: Path, state: StateStore) -> int:
+        """One log of a running or stopped server; answers its head in the copy. `state` is the copied one."""
         relative = Path(LOGS) / source.name
-        self.file(source / META_NAME, relative / META_NAME)
-        meta = read_meta(self._target / relative)
-        if meta.has_marks:  # before the frames: those that come on top of it are all in the copy then
-            self.file(source / WRITERS_NAME, relative / WRITERS_NAME)
         for part in (FRAMES, INDEX, HISTORY):
             make_directory(self._target / relative / part)
+        self.file(source / META_NAME, relative / META_NAME, may_vanish=True)
+        meta = self._meta(relative, state)
+        if meta is not None and meta.has_marks:  # before the frames: those that come on top of it are all in it then
+            self.file(source / WRITERS_NAME, relative / WRITERS_NAME, may_vanish=True)
         last = 0
         paths = segment_paths(source / FRAMES)
         for path in paths[:-1]:
-            self.file(path, relative / FRAMES / path.name)
+            self.file(path, relative / FRAMES / path.name, may_vanish=True)
         if paths:
-            last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta)
-        if not meta.has_marks and read_meta(source).has_marks:  # it took its first since: the frames tell of all
-            write_writers(self._target / relative, 0, [])
-            meta.changed(has_marks=True).write(self._target / relative)
+            last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta, state)
+        if meta is not None:
+            self._take_marks(source, relative, meta)
         for path in sorted((source / HISTORY).glob("*.postings")):
             self.file(path, relative / HISTORY / path.name, may_vanish=True)
-        for path in sorted((source / INDEX).iterdir()):
+        for path in sorted((source / INDEX).glob("*")):
             covered = range_of(path)
             if path.suffix != ".tmp" and (
                 covered is None or covered[1] <= last
@@ -240,7 +285,28 @@ class _Copy:
         for owner in sorted((source / OWNERS).glob("*")):
             if owner.suffix != ".tmp":
                 self.file(owner, relative / OWNERS / owner.name, may_vanish=True)
-        return max(last, meta.floor)
+        return max(last, meta.floor if meta is not None else 0)
+
+    def _meta(self, relative: Path, state: StateStore) -> Meta | None:
+        """The META of a log that was copied; that of the state, if it is damaged, and None if that has none either."""
+        try:
+            return read_meta(self._target / relative)
+        except StorageCorrupted:
+            try:
+                return identified(state, self._target / relative)[0]
+            except StorageCorrupted:
+                return None  # the check of the copy names it
+
+    def _take_marks(self, source: Path, relative: Path, meta: Meta) -> None:
+        """If the log took its first mark since META was copied, the frames tell of all of them."""
+        try:
+            if meta.has_marks or not read_meta(source).has_marks:
+                return
+        except StorageCorrupted:
+            return
+        write_writers(self._target / relative, 0, [])
+        meta.changed(has_marks=True).write(self._target / relative)
+        self.sums.pop((relative / META_NAME).as_posix())
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
         """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
@@ -250,45 +316,57 @@ class _Copy:
         self.file(manifest, relative / manifest.name, may_vanish=True)
         if not (self._target / relative / manifest.name).exists():
             shutil.rmtree(self._target / relative)
+            prefix = f"{relative.as_posix()}/"
+            self.sums = {name: each for name, each in self.sums.items() if not name.startswith(prefix)}
 
-    def tree(self, source: Path) -> None:
-        """One log of a backup, as it is."""
-        for path in sorted(source.rglob("*")):
-            relative = Path(LOGS) / source.name / path.relative_to(source)
-            if path.is_dir():
-                make_directory(self._target / relative)
-            else:
-                self.file(path, relative)
-
-    def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> None:
-        """One file, whole."""
+    def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> FileSum | None:
+        """One file, whole; answers its sum. None: it is gone, or the disk does not give all of it."""
         target = self._target / relative
         make_directory(target.parent)
-        make_file(target)
         try:
-            shutil.copyfile(source, target)
+            found = copy_summed(source, target)
         except FileNotFoundError:
-            if may_vanish:  # index files are replaced by others at any time; what is missing is made anew
-                target.unlink(missing_ok=True)
-                return
+            if may_vanish:  # index files are replaced by others at any time; a missing one is made again
+                return None
             raise
-        self._done(target)
-
-    def _newest(self, source: Path, relative: Path, meta: Meta) -> int:
-        """The segment that may be being written: everything that is whole in it, made durable first."""
-        with open(source, "rb") as file:
-            os.fdatasync(file.fileno())
-        segment = Segment(source, bytes.fromhex(meta.segments_id))
-        SegmentScan(segment, meta.gaps).run()
-        with open(self._target / relative, "wb", opener=private_opener) as file:
-            file.write(segment.buffer[: segment.end])
-        self._done(self._target / relative)
-        return segment.last
-
-    def _done(self, target: Path) -> None:
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno != errno.EIO or relative.parts[0] != LOGS:
+                raise
+            problem = f"{source}: {error.strerror} after {target.stat().st_size} bytes; the disk is failing"
+            self.unreadable.setdefault(relative.parts[1], []).append(problem)
+            return None
+        self.sums[relative.as_posix()] = found
         self.files += 1
-        self.bytes += target.stat().st_size
+        self.bytes += found.bytes
         if self._progress is not None:
             self._progress(target.name, self.bytes, self.bytes)
+        return found
+
+    def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
+        """The newest segment, synced first, up to its last whole frame; answers the last number.
+
+        A frame that the server writes during the copy may be there in part, with later frames behind it. In the next
+        copy it is whole; a damaged one is not.
+        """
+        with open(source, "rb") as file:
+            os.fdatasync(file.fileno())
+        target, bad_before, before = self._target / relative, -1, int(source.stem) - 1
+        while True:
+            self.file(source, relative)
+            if meta is None:
+                return before
+            durable = max(before, known_durable(state, meta))
+            try:
+                segment = Segment(target, bytes.fromhex(meta.segments_id))
+            except StorageCorrupted:  # the check of the copy names it
+                return durable
+            scan = SegmentScan(segment, meta.gaps)
+            scan.run()
+            if (known := scan.known_durable(durable)) < scan.bad_number:
+                os.truncate(target, segment.end)
+                self.bytes += segment.end - segment.size
+                self.sums[relative.as_posix()] = sum_of(target)
+                return segment.last
+            if scan.bad_number == bad_before:
+                return max([known, *(frame.last for frame in scan.good_frames())])
+            bad_before = scan.bad_number

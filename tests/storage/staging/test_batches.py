@@ -28,7 +28,7 @@ from headwater.core.errors import (
 from headwater.core.mark import Committed, Staged
 from headwater.formats.arrow import events as events_module
 from headwater.storage import Engine, StoredLog
-from headwater.storage.repair.check import check_staged
+from headwater.storage.repair.log_check import check_staged
 from headwater.storage.staging import batches as batches_module
 from headwater.storage.staging.batches import MANIFEST_NAME, ORPHAN_AGE_S, STAGED, Staging, drop_orphans, read_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged

@@ -19,7 +19,7 @@ from headwater.formats.arrow.columns import batch_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage.disk import checked_file
 from headwater.storage.frames.encoding import encode_body
-from headwater.storage.repair.check import check_staged
+from headwater.storage.repair.log_check import check_staged
 from headwater.storage.staging import batches, segments
 from headwater.storage.staging import rows as rows_module
 from headwater.storage.staging.batches import (

@@ -52,6 +52,15 @@ class BadFrame(Exception):
     """There is no whole, undamaged frame at that place."""
 
 
+class NotNext(BadFrame):
+    """The frame is whole, but does not follow the one before it: it was written over another, or put there."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__("it does not follow the frame before it")
+        self.durable_upto = frame.last if frame.durable_upto >= frame.first - 1 else 0
+        """Its last number, if the frame that it did follow was durable, and is gone; else it may be a torn tail."""
+
+
 class UnknownFeature(WrittenByNewer):
     """The frame needs a feature or version that this code does not know."""
 

@@ -253,6 +253,7 @@ def open_copy(
 
 def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Ranges, disk: Disk) -> None:
     """Leave what is whole, and has no hole, from the first number on."""
+    before: Segment | None = None
     for index, path in enumerate(paths):
         behind = paths[index + 1 :]
         try:
@@ -261,10 +262,10 @@ def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Rang
         except StorageCorrupted:
             behind = paths[index:]
         else:
-            scan = SegmentScan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None)
+            scan = SegmentScan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None, before=before)
             scan.run()
             if scan.bad is None and behind:
-                expected = segment.last + 1
+                expected, before = segment.last + 1, segment
                 continue
             cut(segment, log_id, disk)
         for each in behind:

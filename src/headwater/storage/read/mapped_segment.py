@@ -84,8 +84,23 @@ class Followed(NamedTuple):
                 index, reason = int(indices[found[0]]), found[1]
                 upto = int(self.firsts[index + 1]) - 1 if index + 1 < len(self.firsts) else self.last
                 raise self.segment.damaged(int(self.firsts[index]), upto, reason)
+            self._check_chain(indices[which])
             verified[indices] = True
         return frames
+
+    def _check_chain(self, indices: Ints) -> None:
+        """Raises StorageCorrupted if one of these whole frames does not follow the one before it. See `Segment`."""
+        behind = indices[indices > 0]
+        frames = Frames(self.segment.content, self.offsets[behind])
+        before = Frames(self.segment.content, self.offsets[behind - 1])
+        is_broken = before.headers["crc"] != frames.headers["previous_crc"]
+        is_broken &= before.firsts + before.headers["count"] == frames.firsts
+        is_other = frames.firsts != self.firsts[behind]
+        for at in np.flatnonzero(is_broken | is_other).tolist():
+            if is_other[at] or before.first_bad(np.array([at]), self.end, self.segment.crc_seed) is None:
+                first, index = int(self.firsts[behind[at]]), int(behind[at])
+                upto = int(self.firsts[index + 1]) - 1 if index + 1 < len(self.firsts) else self.last
+                raise self.segment.damaged(first, upto, BadFrame("it does not follow the frame before it"))
 
 
 class FollowedSegment:

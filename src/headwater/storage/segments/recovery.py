@@ -19,7 +19,7 @@ from ...core.errors import StorageCorrupted
 from ...core.state import StateStore
 from ...formats.newer import WrittenByNewer
 from ..disk.system import Disk, sync_directory
-from ..frames.frame import BadFrame, Frame, UnknownFeature
+from ..frames.frame import BadFrame, Frame, NotNext, UnknownFeature
 from ..frames.layout import MAGIC
 from .meta import CleanStop, Meta
 from .places import FramePlaces, places_name
@@ -57,20 +57,28 @@ def open_segments(
     """
     require_directory(directory)
     segments = [Segment(path, log_id) for path in segment_paths(directory)]
-    expected = first_retained
+    expected, before = first_retained, None
     for segment, following in pairwise(segments):
         find_places(segment, index_directory, gaps, following.first - 1)
         check_order(expected, segment, gaps)
-        expected = segment.last + 1
+        if before is not None and not _follows(before, segment):
+            _look_again(before, None, gaps, segment.first - 1)
+            _look_again(segment, before, gaps, following.first - 1)
+        expected, before = segment.last + 1, segment
     if not segments:
         _check_known(first_retained, highest_kept(gaps, known_durable), directory)
     else:
         newest = segments[-1]
         check_order(expected, newest, gaps)
-        if _ends_cleanly(newest, clean, gaps):
+        is_clean = _ends_cleanly(newest, clean, gaps)
+        if is_clean and before is not None and not _follows(before, newest):
+            _look_again(before, None, gaps, newest.first - 1)
+            newest.reset()
+            is_clean = False
+        if is_clean:
             newest.open_to_write()
         else:
-            segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk)
+            segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk, before)
             newest.open_to_write()
             disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
             sync_directory(directory)  # nor that it is there: a staged file becomes a segment with all its frames
@@ -107,6 +115,26 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
         raise scan.damage(last)
 
 
+def _follows(before: Segment, segment: Segment) -> bool:
+    """Whether a segment begins with the checksum that the one before it ends with, by their headers.
+
+    Where there are numbers between them, the loss of what was there was accepted, or they are of other incarnations.
+    """
+    if not before.events or not len(segment.offsets) or segment.firsts[0] != before.last + 1:
+        return True
+    first = Frame(segment.buffer, segment.offsets[0], segment.crc_seed)
+    return bool(first.previous_crc == before.last_crc)
+
+
+def _look_again(segment: Segment, before: Segment | None, gaps: Ranges, last: int) -> None:
+    """Look at each frame of a sealed segment that does not fit a neighbour. Raises StorageCorrupted if it is bad."""
+    segment.reset()
+    scan = SegmentScan(segment, gaps, ends_at=last, before=before)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(last)
+
+
 def check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
     """Raises StorageCorrupted if a segment is missing before this one, which should begin with that number."""
     _check_known(expected, highest_kept(gaps, segment.first - 1), segment.path.parent)
@@ -137,12 +165,14 @@ def is_covered(low: int, high: int, ranges: Ranges) -> bool:
     return low > high
 
 
-def recover(segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, disk: Disk) -> Segment:
-    """Find the end of the newest segment after a crash, and make it ready to be written on.
+def recover(
+    segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, disk: Disk, before: Segment | None = None
+) -> Segment:
+    """Find the end of the newest segment after a crash, and make it ready to be written on. `before`: see SegmentScan.
 
     Answers the segment, mapped anew if it was cut. Raises StorageCorrupted.
     """
-    scan = SegmentScan(segment, gaps)
+    scan = SegmentScan(segment, gaps, before=before)
     scan.run()
     durable = scan.known_durable(known_durable)
     if durable >= scan.bad_number:
@@ -170,9 +200,14 @@ def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
 class SegmentScan:
     """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
 
-    def __init__(self, segment: Segment, gaps: Ranges, *, ends_at: int | None = None) -> None:
-        """`gaps` are numbers that need not be there; `ends_at` is the last number of a sealed segment."""
-        self.segment = segment
+    def __init__(
+        self, segment: Segment, gaps: Ranges, *, ends_at: int | None = None, before: Segment | None = None
+    ) -> None:
+        """`gaps` are numbers that need not be there; `ends_at` is the last number of a sealed segment.
+
+        `before`: the segment that it is to follow, with all its frames, if that is known.
+        """
+        self.segment, self._before = segment, before
         self._ends_at = ends_at
         self.durable_upto = 0
         """The highest that a frame told of."""
@@ -193,6 +228,8 @@ class SegmentScan:
     def known_durable(self, otherwise: int) -> int:
         """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""
         told = max(otherwise, self.durable_upto, self.segment.whole_upto, self.durable_behind())
+        if isinstance(self.bad, NotNext):
+            told = max(told, self.bad.durable_upto)
         return highest_kept(self._gaps, told)
 
     def durable_behind(self) -> int:
@@ -258,8 +295,12 @@ class SegmentScan:
         frame.verify()
         if frame.first <= self.segment.last:
             raise BadFrame(f"it begins with event {frame.first}, after event {self.segment.last}")
-        if offset == self.segment.end and self.segment.events and frame.previous_crc != self.segment.last_crc:
-            raise BadFrame("it does not follow the frame before it")
+        if self.is_lost(frame.first, frame.last):
+            raise BadFrame("its loss was accepted")
+        before = self.segment if self.segment.events else self._before
+        is_next = before is not None and before.events and offset == self.segment.end and frame.first == before.last + 1
+        if before is not None and is_next and frame.previous_crc != before.last_crc:
+            raise NotNext(frame)
         return frame
 
     def _next_good(self, offset: int) -> Frame | None:
@@ -284,6 +325,8 @@ def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bo
     try:
         while segment.end < clean.end:
             frame = Frame(segment.buffer, segment.end, segment.crc_seed)
+            if segment.events and frame.previous_crc != segment.last_crc:
+                raise NotNext(frame)
             segment.add(frame, frame.offset)
     except BadFrame as bad:
         logger.debug("%s: changed since it was closed: %s", segment.path, bad)

@@ -22,8 +22,8 @@ from ...core.event import SequencedEvent
 from ...formats.newer import WrittenByNewer
 from ...speedups import IS_NATIVE
 from ..frames.encoding import EncodedFrame
-from ..frames.frame import BadFrame, Frame
-from ..frames.layout import GATED_FEATURE, OPTIONAL_AT
+from ..frames.frame import BadFrame, Frame, NotNext
+from ..frames.layout import GATED_FEATURE, LEAD, OPTIONAL_AT
 from ..frames.random_access import pick
 
 if IS_NATIVE:
@@ -146,9 +146,10 @@ class Segment:
         if (read := self._newest_read) is not None and read[0] == index:
             return read[1]
         try:
-            frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
-            if not self._verified[index]:
-                frame.verify()
+            if self._verified[index]:
+                frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
+            else:
+                frame = self._proven(index)
                 self._verified[index] = True
             self._newest_read = index, frame
         except BadFrame as bad:
@@ -163,11 +164,32 @@ class Segment:
             self._check_header()
             for index in range(len(self.offsets)):
                 try:
-                    Frame(self.buffer, self.offsets[index], self.crc_seed).verify()
+                    self._proven(index)
                 except BadFrame as bad:
                     raise self._damaged(index, bad) from None
         except StorageCorrupted as error:
             self.damage = self.damage or str(error)
+
+    def _proven(self, index: int) -> Frame:
+        """The frame of that index: whole, and the one that follows the frame before it. Raises BadFrame."""
+        frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
+        frame.verify()
+        if frame.first != self.firsts[index]:
+            raise BadFrame(f"it begins with event {frame.first}, {self.firsts[index]} is expected")
+        if index and frame.previous_crc != LEAD.unpack_from(self.buffer, self.offsets[index - 1])[1]:
+            self._check_chain(index, frame)
+        return frame
+
+    def _check_chain(self, index: int, frame: Frame) -> None:
+        """Raises NotNext, unless the frame before it is damaged itself, or what was between them is lost."""
+        try:
+            before = Frame(self.buffer, self.offsets[index - 1], self.crc_seed)
+            if before.last + 1 != frame.first:
+                return
+            before.verify()
+        except BadFrame:
+            return
+        raise NotNext(frame)
 
     def _damaged(self, index: int, bad: BadFrame) -> StorageCorrupted:
         following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1

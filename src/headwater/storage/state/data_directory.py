@@ -30,8 +30,8 @@ from .last_confirmed import REMEDY
 from .recovery import open_journaled
 from .remote import RemoteState
 
-PARTIAL_BACKUP = "BACKUP.partial"
-"""In a backup that is not finished: nobody may take it for a data directory."""
+PARTIAL = "BACKUP.partial"
+"""In a backup, or a restored directory, that is not finished: nobody may take it for a data directory."""
 STARTING_S = 5.0
 """A command waits so long for a server that has the directory and does not answer yet, or no more."""
 LOST_AND_FOUND = "lost+found"
@@ -102,8 +102,7 @@ def lock_directory(directory: Path) -> HeldLock:
     Before that is known, nothing is made and no mode is changed.
     """
     refuse_foreign(directory)
-    if (directory / PARTIAL_BACKUP).exists():
-        raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
+    refuse_partial(directory)
     while True:
         try:
             make_directory(directory)
@@ -120,6 +119,12 @@ def lock_directory(directory: Path) -> HeldLock:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return lock
+
+
+def refuse_partial(directory: Path) -> None:
+    """Raises StorageUnavailable if a directory is a backup, or a restore, that did not come to its end."""
+    if (directory / PARTIAL).exists():
+        raise StorageUnavailable(f"{directory}: a backup or restore that was interrupted; remove it, and begin again")
 
 
 def has_data(directory: Path) -> bool:

@@ -374,10 +374,12 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
         problem = f"it begins with record {meta.first_retained}, and {after + 1} is wanted"
         raise StorageCorrupted(str(directory), problem, REMEDY)
     segments = [Segment(path, bytes.fromhex(meta.segments_id)) for path in segment_paths(directory / FRAMES)]
+    before: Segment | None = None
     for segment, following in zip_longest(segments, segments[1:]):
         ends_at = following.first - 1 if following else None
-        scan = SegmentScan(segment, meta.gaps, ends_at=ends_at)
+        scan = SegmentScan(segment, meta.gaps, ends_at=ends_at, before=before)
         scan.run()
+        before = segment
         if scan.bad is not None and ends_at is not None:
             raise scan.damage(ends_at)
         for index in range(len(segment.firsts)):

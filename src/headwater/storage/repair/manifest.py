@@ -1,0 +1,115 @@
+"""The manifest of a backup: its last file, with the size and CRC32C of each other one, and the damage of its logs.
+
+Before format 3 it had no sums. Such a backup is read as before, and its files are unproved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ..catalog.directories import LOGS
+from ..disk.checked_file import CheckedFile, earlier_struct
+from ..disk.summed_copy import FileSum, sum_of
+from ..state.files import SHARED_MEMORY, STATE_NAME, files_of
+
+MANIFEST = "BACKUP.json"
+MANIFEST_FORMAT = 3
+FORMAT_SUMMED = 3
+"""From here on it has sums."""
+UNPROVED = (
+    "the backup was made by an earlier headwater, without checksums of its files: that none is missing or was changed "
+    "cannot be proved"
+)
+_REMEDY = "take another backup"
+
+
+class BackupManifest(msgspec.Struct):
+    """The last file of a backup: it is whole if this is there."""
+
+    created_at: int
+    """Milliseconds since 1970 UTC."""
+    logs: dict[str, int]
+    """The head of each log."""
+    files: dict[str, FileSum] = {}
+    """The sum of each file, by its path in the backup."""
+    damaged: dict[str, list[str]] = {}
+    """By log, its damage when it was copied."""
+    format: int = MANIFEST_FORMAT
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether its files can be proved."""
+        return self.format >= FORMAT_SUMMED
+
+
+class _Earlier(msgspec.Struct):
+    created_at: int
+    logs: dict[str, int]
+    format: int
+
+
+def _earlier(content: bytes) -> BackupManifest:
+    found = earlier_struct(content, _Earlier)
+    return BackupManifest(found.created_at, found.logs, format=found.format)
+
+
+_FILE = CheckedFile(MANIFEST, BackupManifest, newest=MANIFEST_FORMAT, checked_from=2, earlier=_earlier, remedy=_REMEDY)
+
+
+def read_manifest(directory: Path) -> BackupManifest:
+    """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
+    try:
+        return _FILE.read(directory)
+    except (OSError, StorageCorrupted) as error:
+        raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
+
+
+def write_manifest(directory: Path, manifest: BackupManifest) -> None:
+    """Write the manifest of a backup, durably. Raises OSError."""
+    _FILE.write(directory, manifest)
+
+
+def files_in(directory: Path) -> Iterator[str]:
+    """The paths of all files in a directory that belong into a backup: those of the state and the logs."""
+    for path in files_of(directory / STATE_NAME):
+        if path.suffix != SHARED_MEMORY and path.exists():
+            yield path.name
+    for path in sorted((directory / LOGS).rglob("*")):
+        if path.is_file():
+            yield path.relative_to(directory).as_posix()
+
+
+def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
+    """Each difference between a backup and its manifest. Raises OSError."""
+    if not manifest.has_sums:
+        return
+    for name in files_in(directory):
+        if name not in manifest.files:
+            yield f"{directory / name}: the file is not one of the backup's"
+    for name, expected in manifest.files.items():
+        try:
+            found = sum_of(directory / name)
+        except FileNotFoundError:
+            yield f"{directory / name}: the file is missing"
+            continue
+        if (fault := fault_of(found, expected)) is not None:
+            yield f"{directory / name}: {fault}"
+
+
+def fault_of(found: FileSum, expected: FileSum) -> str | None:
+    """How a file differs from the one that was copied; None if it does not."""
+    if found.bytes != expected.bytes:
+        return f"{found.bytes} bytes found, {expected.bytes} were copied"
+    return None if found == expected else "its content was changed"
+
+
+def check_paths(directory: Path, manifest: BackupManifest) -> None:
+    """Raises StorageUnavailable if the manifest names a file that is outside of the backup."""
+    for name in manifest.files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise StorageUnavailable(f"{directory}: not a backup ({MANIFEST} names {name!r})")
