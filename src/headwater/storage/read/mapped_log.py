@@ -23,8 +23,8 @@ from ..disk.system import refusal_of
 from ..frames.columns import Rows
 from ..index.postings import PARTITION
 from ..segments.meta import FRAMES, INDEX, META_NAME, read_meta
-from ..segments.recovery import Ranges, highest_kept
-from ..segments.segment import segment_paths
+from ..segments.recovery import highest_kept
+from ..segments.segment import Ranges, segment_paths
 from .mapped_segment import Followed, FollowedSegment
 from .scan import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .segment_sharing import Lent, lent

@@ -21,8 +21,8 @@ from ..frames.columns import Content, Frames, Ints
 from ..frames.frame import BadFrame
 from ..frames.layout import HEADER_BYTES, MAGIC
 from ..segments.places import FramePlaces, places_name
-from ..segments.recovery import Ranges, is_covered
-from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+from ..segments.recovery import is_covered
+from ..segments.segment import SEGMENT_HEADER_BYTES, Ranges, Segment
 
 _START = struct.Struct("<4sIQHHHHIIQ")
 """magic, crc, length, version, required and optional features, spare, count, tags, first: what a header begins with"""
