@@ -144,8 +144,10 @@ class Engine(LogStore, Closing):
             self.directory,
             ScrubFiles(self.directory, self.state, self._open_frames),
             self._worker,
+            self.state,
             period_ms=scrub_ms,
             clock=clock,
+            bus=self.bus,
         )
         """What looks for damage on the disk."""
         self._decoded = DecodedFrames()
@@ -464,6 +466,8 @@ class Engine(LogStore, Closing):
         troubles += [
             f"log {name} is stopped; headwater check says why, as the line on stderr does" for name in sorted(stopped)
         ]
+        if damaged := len(self.scrub.place.damaged):
+            troubles.append(f"the scrub found damage on the disk, in {damaged} places; headwater scrub tells where")
         troubles += [
             f"log {log.name} has damaged events; the event io.headwater.log.unavailable says which"
             for log in self.opened()

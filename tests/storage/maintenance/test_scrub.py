@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.core.errors import StorageCorrupted
 from headwater.core.query import Query
+from headwater.core.watch.notification_types import NotificationType
 from headwater.storage import Engine, StoredLog
 from headwater.storage.disk.disk_image import DiskImage
 from headwater.storage.maintenance import scrub as scrubbing
 from headwater.storage.maintenance.file_proof import STEP_S, FileProver, FileToProve, Proof
 from headwater.storage.maintenance.scrub import PLACE_NAME, ScrubPlace
+from headwater.storage.maintenance.scrub_files import ScrubFiles
 from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments.segment import Segment
+from headwater.storage.staging import segments as staged_segments
+from headwater.storage.staging.batches import Staging
+from tests.management.told import Told
+from tests.night import IS_NIGHT
 from tests.storage.builders import event, numbers
+from tests.storage.test_flips import SCHEMA, made
+
+__all__ = ["made"]
 
 EVENTS = 600
 
@@ -207,14 +222,15 @@ def test_a_place_survives_a_restart(data: Path, other_disk: OtherDisk, monkeypat
     prove = IndexWorker.prove
 
     def prove_one(self: IndexWorker, file: FileToProve) -> Proof:
-        proved.append(file.path)
-        return prove(self, file)
+        proof = prove(self, file)
+        proved.extend([file.path] if proof.is_done else [])
+        return proof
 
     monkeypatch.setattr(IndexWorker, "prove", prove_one)
     monkeypatch.setattr(scrubbing, "STEP_S", 0.0)
     with opened(data) as engine:
         engine.scrub.begin()
-        for _ in range(5):
+        while len(proved) < 5:
             engine.scrub.step()
         assert engine.scrub.is_under_way
     with opened(data) as engine:
@@ -282,6 +298,111 @@ def test_a_server_without_a_period_proves_nothing_by_itself(
         engine.scrub.step()
         assert engine.scrub.place == ScrubPlace()
         assert pass_over(engine).files > 0
+
+
+def test_what_a_pass_finds_is_notified(data: Path, other_disk: OtherDisk) -> None:
+    with opened(data) as engine:
+        told = Told(engine.bus)
+        segment = filled(engine).frames.segments[1]
+        other_disk.flip(segment.path, middle_of(segment, 2))
+        place = pass_over(engine)
+        expected = {
+            "path": segment.path.relative_to(data).as_posix(),
+            "problem": "the checksum does not fit",
+            "first": segment.firsts[2],
+            "last": segment.firsts[3] - 1,
+        }
+        assert told.of(NotificationType.SCRUB_DAMAGED) == [expected]
+        (ended,) = told.of(NotificationType.SCRUB_ENDED)
+        assert (ended["files"], ended["bytes"], ended["damaged"]) == (place.files, place.bytes, 1)
+        other_disk.flips.clear()
+        pass_over(engine)
+        assert told.of(NotificationType.SCRUB_MENDED) == [expected]
+        assert len(told.of(NotificationType.SCRUB_DAMAGED)) == 1
+
+
+def test_no_other_process_reads_what_is_damaged_on_the_disk(data: Path, other_disk: OtherDisk) -> None:
+    with opened(data) as engine:
+        log = filled(engine)
+        mapped = MappedLog(log.directory)
+        mapped.refresh(log.head(), log.distrusted)
+        assert sum(batch.num_rows for batch in mapped.scan(0, EVENTS)) == EVENTS
+        under_way = mapped.scan(0, EVENTS, batch_events=1)
+        next(under_way)
+
+        segment = log.frames.segments[1]
+        other_disk.flip(segment.path, middle_of(segment, 2))
+        pass_over(engine)
+        mapped.refresh(log.head(), log.distrusted)
+        low, high = segment.firsts[2], segment.firsts[3] - 1
+        for batches in (under_way, mapped.scan(low - 1, high), mapped.scan(0, EVENTS, query=Query.where(types=["T"]))):
+            with pytest.raises(StorageCorrupted, match=f"events {low} to {high} are damaged"):
+                list(batches)
+        assert mapped.lend(0, EVENTS) is None
+        assert sum(batch.num_rows for batch in mapped.scan(high, EVENTS)) == EVENTS - high
+
+        other_disk.flips.clear()
+        pass_over(engine)
+        mapped.refresh(log.head(), log.distrusted)
+        assert sum(batch.num_rows for batch in mapped.scan(0, EVENTS)) == EVENTS
+        mapped.close()
+
+
+def kind_of(path: Path) -> str:
+    return f"{path.parent.name}/*{path.suffix}" if path.suffix != ".json" else path.name
+
+
+@pytest.fixture(scope="module")
+def every_kind(made: Path, tmp_path_factory: pytest.TempPathFactory) -> list[FileToProve]:
+    """Files of every kind: those of a part that is staged as segments, too."""
+    data = shutil.copytree(made, tmp_path_factory.mktemp("kinds") / "data")
+    with pytest.MonkeyPatch.context() as patch, opened(data) as engine:
+        patch.setattr(staged_segments, "FRAME_BYTES", 1000)
+        part = Staging(engine.open("sound").directory).stage("v", 1, 0, 0, SCHEMA)
+        for _ in range(3):
+            part.write(pa.record_batch([["E"] * 50, [b"x" * 100] * 50, [None] * 50], schema=SCHEMA))
+        part.close()
+    with opened(data) as engine:
+        files = ScrubFiles(data, engine.state, engine._open_frames)
+        found = [files.described(path, (0, 0)) for path in files.behind("") if path.suffix != ".sqlite"]
+    return [file for file in found if file is not None]
+
+
+@settings(max_examples=1000 if IS_NIGHT else 100, deadline=None)
+@given(choice=st.data())
+def test_a_flip_of_any_byte_that_has_a_checksum_is_found(every_kind: list[FileToProve], choice: st.DataObject) -> None:
+    file = choice.draw(st.sampled_from(every_kind), "file")
+    path = Path(file.path)
+    content = path.read_bytes()
+    offset = choice.draw(st.integers(0, len(content) - 1), "offset")
+    mask = 1 << choice.draw(st.integers(0, 7), "bit")
+    prover = FileProver()
+    read = DiskImage._read
+    with pytest.MonkeyPatch.context() as patch:
+
+        def read_other(self: DiskImage, start: int, end: int) -> None:
+            read(self, start, end)
+            if self.path == path and start <= offset < end:
+                self.map[offset] ^= mask
+
+        patch.setattr(DiskImage, "_read", read_other)
+        while not (proof := prover.step(file)).is_done:
+            pass
+    FLIPS[kind_of(path), bool(proof.damages)] += 1
+    assert proof.damages or is_unproved(path, content, offset)
+
+
+FLIPS: Counter[tuple[str, bool]] = Counter()
+"""How many flips were found, and not, by kind of file."""
+
+
+def is_unproved(path: Path, content: bytes, offset: int) -> bool:
+    """Whether no checksum has that byte: it says nothing."""
+    if path.suffix == ".log":
+        return not any(content[offset // 8 * 8 : offset // 8 * 8 + 64])  # behind the last frame
+    if path.suffix in (".postings", ".ids", ".places"):
+        return 12 <= offset < 16
+    return path.suffix == ".witness"  # the other slot says the same
 
 
 @pytest.fixture

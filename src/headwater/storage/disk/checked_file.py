@@ -76,7 +76,10 @@ class CheckedFile(Generic[T]):
     def read(self, directory: Path) -> T:
         """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), WrittenByNewer."""
         path = directory / self.name
-        content = path.read_bytes()
+        return self.decoded(path.read_bytes(), path)
+
+    def decoded(self, content: bytes, path: Path) -> T:
+        """What a file of those bytes says. Raises as `read`, which found it at that path."""
         fits = checksum_fits(content)
         if fits is False:
             raise self.damaged(path, "the checksum does not fit")

@@ -2,7 +2,7 @@
 
 A page that is cached says nothing of the disk, and one that somebody maps cannot be dropped. So O_DIRECT is used, into
 anonymous memory, which is aligned. Where the file system refuses it, or has no disk, the cache is read, and `is_direct`
-is False. A file system that takes O_DIRECT and reads its cache all the same cannot be told apart.
+is False. A file system that takes O_DIRECT and reads its cache cannot be recognised.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class DiskImage:
     def read_again(self, start: int) -> None:
         """The next `fill` reads again from that offset on."""
         self.filled = min(self.filled, start // _PAGE * _PAGE)
+        self._kept_from = min(self._kept_from, self.filled)
 
     def close(self) -> None:
         """Close the file; the content stays."""
@@ -63,7 +64,7 @@ class DiskImage:
         try:
             size = os.preadv(self._fd, [memoryview(self.map)[start:end]], start)
         except OSError as error:
-            if end - start > _PAGE:  # only the pages that cannot be read are to be missing
+            if end - start > _PAGE:  # only pages that cannot be read stay empty
                 for page in range(start, end, _PAGE):
                     self._read(page, page + _PAGE)
                 return
@@ -82,14 +83,24 @@ def _opened(path: Path) -> tuple[int, bool]:
             if error.errno != errno.EINVAL:
                 raise
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # what nobody maps is read from the disk then
+    _drop_cached(fd)
     return fd, False
+
+
+def drop_cached(path: Path) -> None:
+    """Have the next read of a file come from its disk, unless it is mapped. Raises OSError."""
+    with open(path, "rb") as file:
+        _drop_cached(file.fileno())
+
+
+def _drop_cached(fd: int) -> None:
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @lru_cache
 def _is_in_memory(device: int) -> bool:
-    """Whether a file system has no disk: tmpfs takes O_DIRECT, and has nothing else to read than what is mapped."""
+    """Whether a file system has no disk: tmpfs takes O_DIRECT, and has nothing to read but the mapped pages."""
     name = f" {os.major(device)}:{os.minor(device)} "
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()

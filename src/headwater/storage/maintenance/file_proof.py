@@ -1,6 +1,6 @@
 """Proving one file of a data directory in small steps: its checksums and the chain of its frames, as on its disk.
 
-It runs in the worker process. What follows from damage is decided by `scrub`, in the server.
+It runs in the worker process. `scrub` decides about damage, in the server.
 """
 
 from __future__ import annotations
@@ -13,20 +13,15 @@ import msgspec
 
 from ...core.errors import StorageCorrupted
 from ...formats.newer import WrittenByNewer
-from ..disk.checked_file import LEAD_BYTES, check_lead, checksum_fits, crc_in_lead
 from ..disk.disk_image import DiskImage
-from ..frames.crc import extended_crc
 from ..frames.frame import Frame
 from ..frames.layout import HEADER_BYTES
-from ..index import id_files, postings
-from ..segments import places
 from ..segments.recovery import SegmentScan
 from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+from .checksums import CHECKS
 
 STEP_S = 0.05
 """A step ends with the first piece, or frame, after that time."""
-_LEADS = {".postings": postings.MAGIC, ".ids": id_files.MAGIC, ".places": places.MAGIC}
-"""How files of these suffixes begin."""
 
 
 class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,13 +35,13 @@ class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
     ends_at: int | None = None
     """The last number that must be there; None: the file is the newest of a log that is not open."""
     durable: int = 0
-    """Of such a one: up to where it was durable for certain. What is bad behind that is a torn tail."""
+    """Of such a one: up to where it was durable for certain. A bad frame behind that is a torn tail."""
     before: tuple[int, int] = (0, 0)
     """The last number and checksum of the segment before it; zeros if they are not known."""
 
 
 class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is not as it was written, and of a segment which events."""
+    """A place that was changed since it was written, and of a segment the events."""
 
     problem: str
     first: int = 0
@@ -54,7 +49,7 @@ class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Proof(msgspec.Struct, omit_defaults=True):
-    """What came of one step."""
+    """The result of one step."""
 
     is_done: bool = False
     bytes: int = 0
@@ -115,31 +110,12 @@ class _Running:
         """A file with one checksum. It is read again before it is called damaged."""
         for _ in range(2):
             try:
-                yield from self._checksum()
+                yield from CHECKS[self.image.path.suffix](self.image)
                 return
             except ValueError as error:
                 problem = self.image.unreadable or str(error)
                 self.image.read_again(0)
         self.damages.append(Damage(problem))
-
-    def _checksum(self) -> Iterator[None]:
-        """Raises ValueError if it does not fit."""
-        image = self.image
-        if (magic := _LEADS.get(image.path.suffix)) is None:
-            yield from image.fill(image.size)
-            if checksum_fits(bytes(image.content)) is False:
-                raise ValueError("the checksum does not fit")
-            return
-        yield from image.fill(LEAD_BYTES)
-        check_lead(image.content, magic, 0, image.path)
-        expected, crc, at = crc_in_lead(image.content), 0, LEAD_BYTES
-        while at < image.size:
-            yield from image.fill(at + 1)
-            crc = extended_crc(crc, image.content[at : image.filled])
-            at = image.filled
-            image.drop(at)
-        if crc != expected:
-            raise ValueError("the checksum does not fit")
 
     def _segment(self) -> Iterator[None]:
         image, file = self.image, self.file

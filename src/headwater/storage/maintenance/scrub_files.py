@@ -1,4 +1,4 @@
-"""Which files of a data directory can be proved, in which order, and what is known of each before it is read."""
+"""Which files of a data directory can be proved, in which order, and the facts that a proof of each needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ..catalog.identity import identified
 from ..segments.meta import FRAMES, Meta, read_meta
 from ..segments.recovery import known_durable
 from ..segments.segment import Segment, segment_paths
+from ..state.files import STATE_NAME, witness_path
 from ..state.journal import JOURNAL
+from .checksums import CHECKS
 from .file_proof import FileToProve
 
 _SEGMENT = ".log"
-_SUFFIXES = frozenset({_SEGMENT, ".json", ".postings", ".ids", ".places"})
+_SUFFIXES = frozenset({_SEGMENT, *CHECKS})
 
 
 class OpenFrames(NamedTuple):
@@ -31,7 +33,7 @@ class ScrubFiles:
     """The files of one data directory."""
 
     def __init__(self, directory: Path, state: StateStore, opened: Callable[[Path], OpenFrames | None]) -> None:
-        """`opened` answers what is known of the frames of a log, or of the journal, by its directory; None: closed."""
+        """`opened` answers the frames of a log, or of the journal, by its directory; None: closed."""
         self._directory, self._state, self._opened = directory, state, opened
 
     def behind(self, passed: str) -> Iterator[Path]:
@@ -46,9 +48,11 @@ class ScrubFiles:
                 found = (self._directory / root).rglob("*")
                 names = [path.relative_to(self._directory).parts for path in found if path.suffix in _SUFFIXES]
                 yield from (self._directory.joinpath(*each) for each in sorted(names) if each > parts)
+        state = self._directory / STATE_NAME
+        yield from (path for path in (state, witness_path(state)) if (path.name,) > parts and path.exists())
 
     def described(self, path: Path, before: tuple[int, int]) -> FileToProve | None:
-        """What is known of a file now; None where nothing of it can be proved. `before`: see `FileToProve`.
+        """The facts that a proof of a file needs; None where nothing of it can be proved. `before`: see `FileToProve`.
 
         Raises StorageCorrupted where META, without which no segment can be proved, is damaged.
         """

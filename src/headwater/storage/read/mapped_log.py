@@ -63,16 +63,23 @@ class MappedLog:
         self._paths_stamp: _Stamp = (0, 0)
         self._segments: dict[int, FollowedSegment] = {}
         """Those that were read from."""
+        self._distrusted: Ranges = ()
+        """Events that no scan gives; see `refresh`."""
         self._postings = PostingsFiles(directory / INDEX)
 
-    def refresh(self, head: int) -> None:
+    def refresh(self, head: int, distrusted: Ranges | None = None) -> None:
         """Learn that everything up to `head` is durable, and which files are there now. Cheap if little is new.
+
+        `distrusted`: events that are damaged on the disk, by `StoredLog.distrusted`; None: as before.
 
         Raises StorageUnavailable (the log was deleted, say), StorageCorrupted, Closed.
         """
         with self._lock:
             self._check_open()
             self.head = max(self.head, head)
+            self._distrusted = self._distrusted if distrusted is None else tuple(distrusted)
+            for segment in self._segments.values():
+                segment.distrust(self._distrusted)
             self._read_meta()
             self._list_segments()
             self._postings.list()
@@ -283,6 +290,7 @@ class MappedLog:
     def _segment(self, first: int) -> FollowedSegment:
         if first not in self._segments:
             self._segments[first] = FollowedSegment(self._paths[first], bytes.fromhex(self.meta.segments_id))
+            self._segments[first].distrust(self._distrusted)
         return self._segments[first]
 
     def _read_meta(self) -> None:

@@ -69,7 +69,7 @@ class Segment:
     def __init__(self, path: Path, log_id: bytes, first: int | None = None, *, image: DiskImage | None = None) -> None:
         """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
 
-        `image`: what is looked at in the place of the file; its header was read. Raises StorageCorrupted,
+        `image`: its content in the place of the file's, with the header at least. Raises StorageCorrupted,
         WrittenByNewer.
         """
         self.path = path
@@ -129,7 +129,7 @@ class Segment:
     def distrust(self, low: int, high: int, problem: str) -> None:
         """The disk has other bytes than were written for the events from `low` to `high`: they cannot be read.
 
-        What is in memory is not asked: it goes when memory is short.
+        The page in memory may be whole, but goes when memory is short.
         """
         self.distrusted = (*self.distrusted, (low, high))
         self.damage = self.damage or str(self.corrupted(f"events {low} to {high} are damaged on the disk ({problem})"))
