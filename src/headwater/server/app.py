@@ -167,6 +167,7 @@ def open_store(
         reserve_bytes=limits.disk_reserve_bytes,
         waiting_bytes_max=limits.waiting_bytes_max,
         clock_patience_ms=limits.clock_patience_ms,
+        scrub_ms=limits.scrub_ms,
         bus=bus,
         threads=threads,
         home=None if membership is None else membership.home,

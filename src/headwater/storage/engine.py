@@ -56,6 +56,8 @@ from .home.replicated_log import CopyOutlived, Homed
 from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
+from .maintenance.scrub import PERIOD_MS, Scrub
+from .maintenance.scrub_files import OpenFrames, ScrubFiles
 from .maintenance.trash import Trash
 from .maintenance.worker import IndexWorker
 from .notifications import notify_changed, notify_created, notify_deleted
@@ -92,6 +94,7 @@ class Engine(LogStore, Closing):
         on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None,
         follows: bool = False,
         on_lock_lost: Callable[[LockLost], None] | None = None,
+        scrub_ms: int = PERIOD_MS,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -109,6 +112,8 @@ class Engine(LogStore, Closing):
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while this is open.
         From then on nothing can be written (LockLost); close this. None: it closes itself.
+
+        `scrub_ms`: how often all files are read again from the disk, and proved (see `maintenance.scrub`); 0: never.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -135,6 +140,16 @@ class Engine(LogStore, Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = IndexWorker()
+        self.scrub = Scrub(
+            self.directory,
+            ScrubFiles(self.directory, self.state, self._open_frames),
+            self._worker,
+            self.state,
+            period_ms=scrub_ms,
+            clock=clock,
+            bus=self.bus,
+        )
+        """What looks for damage on the disk."""
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
@@ -369,6 +384,7 @@ class Engine(LogStore, Closing):
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
+        self._one_by_one("the scrub", self.scrub.step)
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
         """Whatever a step raises, the others and the next round must have their turn."""
@@ -450,6 +466,8 @@ class Engine(LogStore, Closing):
         troubles += [
             f"log {name} is stopped; headwater check says why, as the line on stderr does" for name in sorted(stopped)
         ]
+        if damaged := len(self.scrub.place.damaged):
+            troubles.append(f"the scrub found damage on the disk, in {damaged} places; headwater scrub tells where")
         troubles += [
             f"log {log.name} has damaged events; the event io.headwater.log.unavailable says which"
             for log in self.opened()
@@ -478,6 +496,8 @@ class Engine(LogStore, Closing):
         self._worker.close()
         if self._tender is not None:
             self._tender.join()
+        if self.scrub.is_under_way and self._lock.is_held():
+            self.scrub.store()
         for log in self.opened():
             log.close()
         try:
@@ -574,10 +594,12 @@ class Engine(LogStore, Closing):
             raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))
         tighten(directory)
         try:
-            return self._stored(directory, entry)
+            log = self._stored(directory, entry)
         except CopyOutlived as error:
             begin_anew(directory, self.state, str(error))
-            return self._stored(directory, entry)
+            log = self._stored(directory, entry)
+        self.scrub.heed(log.frames.segments)
+        return log
 
     def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:
         try:
@@ -596,6 +618,13 @@ class Engine(LogStore, Closing):
             )
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error
+
+    def _open_frames(self, directory: Path) -> OpenFrames | None:
+        """The frames of a log, or of the journal, by its directory, if it is open."""
+        if directory == (journal := self.state.journal).directory:
+            return OpenFrames(journal.meta, journal.frames.segments)
+        logs = (log for log in self.opened() if log.directory == directory)
+        return next((OpenFrames(log.meta, log.frames.segments) for log in logs), None)
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)

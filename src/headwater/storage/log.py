@@ -39,7 +39,7 @@ from .read.frame_cache import DecodedFrames
 from .read.reader import Bounds, Reader
 from .segments.meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
 from .segments.recovery import known_durable, open_segments
-from .segments.segment import Segment, bytes_between
+from .segments.segment import Ranges, Segment, bytes_between
 from .segments.segment_log import SegmentLog
 from .staging.commit import drop_committed
 from .staging.owners import release_unknown
@@ -287,6 +287,11 @@ class StoredLog(LocalLog):
     def damage(self) -> str | None:
         """What a read found that was not as it was written, and what to do; None if none did."""
         return next((each.damage for each in self.frames.segments if each.damage is not None), None)
+
+    @property
+    def distrusted(self) -> Ranges:
+        """Events that are damaged on the disk. They are not read, whatever is in memory."""
+        return tuple(each for segment in self.frames.segments for each in segment.distrusted)
 
     def look_for_damage(self, path: str) -> None:
         """Read the segment of that path, where another process found damage: if it is there, `damage` says so."""

@@ -35,6 +35,8 @@ class LogPlace(NamedTuple):
     """Empty where it lies on no disk."""
     may_append: bool = True
     """Not at a replica: what is staged there, the primary could not commit."""
+    distrusted: Sequence[tuple[int, int]] = ()
+    """Events that are damaged on the disk. They are not read, though memory may have them still."""
 
 
 class Span(NamedTuple):

@@ -163,6 +163,12 @@ _CONSUMER = (
     _text("component", "which of the owner's consumers"),
     _number("acknowledged", "the number of the last event that it has acknowledged"),
 )
+_DAMAGED = (
+    _text("path", "the file, below the data directory"),
+    _text("problem", "the fault"),
+    _perhaps(_number("first", "the number of the first damaged event of a segment")),
+    _perhaps(_number("last", "the number of the last one")),
+)
 _LAG = (
     _text(
         "kind",
@@ -467,6 +473,28 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("path", "the data directory"),
             _number("freeBytes", "what is free"),
             _number("reserveBytes", "what must be free"),
+        ),
+        _entry(
+            NotificationType.SCRUB_DAMAGED,
+            Scope.SERVER,
+            "The scrub found a file that is damaged on the disk. No reader gets its damaged events.",
+            *_DAMAGED,
+        ),
+        _entry(
+            NotificationType.SCRUB_MENDED,
+            Scope.SERVER,
+            "The scrub found a file whole again that was damaged.",
+            *_DAMAGED,
+        ),
+        _entry(
+            NotificationType.SCRUB_ENDED,
+            Scope.SERVER,
+            "The scrub has verified every file of the data directory once.",
+            _number("files", "how many files"),
+            _number("bytes", "how many bytes were read"),
+            _number("unprovedBytes", "how many of them came from the page cache: the file system has no O_DIRECT"),
+            _number("damaged", "how many damaged places are known"),
+            _number("durationMs", "how long the pass took"),
         ),
         _entry(
             NotificationType.SEGMENT_SEALED,

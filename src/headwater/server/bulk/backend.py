@@ -147,7 +147,7 @@ class BulkBackend(Backend):
             while len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
         with self._telling_damage(log):
-            mapped.refresh(place.extent.head)
+            mapped.refresh(place.extent.head, place.distrusted)
         return mapped
 
     def _taken(self, log: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

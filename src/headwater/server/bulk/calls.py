@@ -114,7 +114,8 @@ class BulkCalls:
         self._check_fresh(log)
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
-        return LogPlace(extent, stored.settings, str(stored.directory), not stored.is_following)
+        may_append = not stored.is_following
+        return LogPlace(extent, stored.settings, str(stored.directory), may_append, stored.distrusted)
 
     async def check_position(self, log: str, position: int) -> None:
         """See LocalLog."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -25,6 +26,9 @@ from ..replicas.replica import Replica
 from .loop_watchdog import LoopWatchdog
 from .metrics import counter, gauge, histogram
 from .protocol_traffic import IN, OUT, TrafficNow
+
+if TYPE_CHECKING:
+    from ...storage.maintenance.scrub import Scrub
 
 AMQP_COUNTERS = {
     "connections": "Connections accepted.",
@@ -56,6 +60,7 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield gauge(
         "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
     )
+    yield from _scrub_metrics(store.scrub)
     try:
         standing, size_bytes = store.room.look(), store.room.size_bytes
     except (StorageUnavailable, OSError):  # the disk does not answer: readiness says so
@@ -64,6 +69,20 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
     yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
     yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
+
+
+def _scrub_metrics(scrub: Scrub) -> Iterator[Metric]:
+    place = scrub.place
+    yield gauge("scrub_running", "1 while the scrub reads all files from the disk.", scrub.is_under_way)
+    yield gauge(
+        "scrub_proved_timestamp_seconds",
+        "Since when every file was read from the disk and verified; 0 if never.",
+        place.proved_at / 1000,
+    )
+    yield gauge("scrub_files", "Files that this pass of the scrub, or the last one, has verified.", place.files)
+    yield gauge("scrub_bytes", "Bytes that it has read.", place.bytes)
+    yield gauge("scrub_unproved_bytes", "Bytes of them that came from the page cache.", place.unproved_bytes)
+    yield gauge("scrub_damaged", "Places on the disk that are damaged.", len(place.damaged))
 
 
 def home_metrics(membership: Membership | None) -> Iterator[Metric]:

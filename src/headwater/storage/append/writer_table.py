@@ -332,7 +332,7 @@ class _FirstFile(msgspec.Struct):
 def write_writers(directory: Path, upto: int, known: Sequence[tuple[WriterState, int]]) -> None:
     """Write the file of a writer table, durably: it is replaced whole, or stays. Raises OSError."""
     rows = sorted(_row(state, at) for state, at in known)
-    _FILE.write(directory, _File(WRITERS_FORMAT, upto, rows))
+    WRITERS_FILE.write(directory, _File(WRITERS_FORMAT, upto, rows))
 
 
 def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
@@ -341,9 +341,9 @@ def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
     Raises StorageCorrupted if the file is missing or damaged, StorageUnavailable (a newer format).
     """
     try:
-        file = _FILE.read(directory)
+        file = WRITERS_FILE.read(directory)
     except FileNotFoundError:
-        raise _FILE.damaged(directory / WRITERS_NAME, "the table of exactly-once writers is missing") from None
+        raise WRITERS_FILE.damaged(directory / WRITERS_NAME, "the table of exactly-once writers is missing") from None
     return file.upto, [(WriterState(*row[:7]), row[7]) for row in file.writers]
 
 
@@ -384,7 +384,7 @@ def _row(state: WriterState, at: int) -> _Row:
     )  # fmt: skip
 
 
-_FILE = CheckedFile(
+WRITERS_FILE = CheckedFile(
     WRITERS_NAME,
     _File,
     newest=WRITERS_FORMAT,

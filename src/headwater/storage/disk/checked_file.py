@@ -76,7 +76,10 @@ class CheckedFile(Generic[T]):
     def read(self, directory: Path) -> T:
         """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), WrittenByNewer."""
         path = directory / self.name
-        content = path.read_bytes()
+        return self.decoded(path.read_bytes(), path)
+
+    def decoded(self, content: bytes, path: Path) -> T:
+        """What a file of those bytes says. Raises as `read`, which found it at that path."""
         fits = checksum_fits(content)
         if fits is False:
             raise self.damaged(path, "the checksum does not fit")
@@ -138,7 +141,7 @@ def lead_of(magic: bytes, *rest: bytes) -> bytes:
     return _LEAD.pack(magic, crc, 0)
 
 
-def check_lead(content: bytes | mmap, magic: bytes, header_bytes: int, path: Path) -> None:
+def check_lead(content: bytes | mmap | memoryview, magic: bytes, header_bytes: int, path: Path) -> None:
     """Raises ValueError if the file is shorter than its lead and a header, or of another kind."""
     if len(content) < LEAD_BYTES + header_bytes:
         raise ValueError(f"{path}: too short")
@@ -146,7 +149,12 @@ def check_lead(content: bytes | mmap, magic: bytes, header_bytes: int, path: Pat
         raise ValueError(f"{path}: it begins with {found!r}, {magic!r} is expected: of another release, or damaged")
 
 
+def crc_in_lead(content: bytes | mmap | memoryview) -> int:
+    """The checksum that the lead has of the rest."""
+    return int(_LEAD.unpack_from(content)[1])
+
+
 def check_rest(content: bytes | mmap, path: Path) -> None:
     """Raises ValueError if the checksum in the lead is not that of the rest, which is read in place."""
-    if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != _LEAD.unpack_from(content)[1]:
+    if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != crc_in_lead(content):
         raise ValueError(f"{path}: the checksum does not fit")

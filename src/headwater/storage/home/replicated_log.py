@@ -18,8 +18,8 @@ from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, nobody
 from ..segments.meta import CleanStop
-from ..segments.recovery import Ranges, SegmentScan, check_order, cut, open_segments, require_directory
-from ..segments.segment import Segment, segment_paths
+from ..segments.recovery import SegmentScan, check_order, cut, open_segments, require_directory
+from ..segments.segment import Ranges, Segment, segment_paths
 from ..segments.segment_log import SegmentLog
 from .port import Home, HomeChanged, HomeWentBack
 

@@ -1,4 +1,4 @@
-"""The worker process: seals segments and merges postings, so that this work costs the server no time on its own core.
+"""The worker process: seals segments, merges postings and proves files, which costs the server no time on its core.
 
 One line of JSON per job in, one per answer out. A worker that dies is replaced and its job done again: jobs write
 whole files or none.
@@ -16,33 +16,38 @@ from pathlib import Path
 
 import msgspec
 
-from ...core.errors import Closed
+from ...core.errors import Closed, StorageUnavailable
 from ...formats.decoders import json_decoder
 from ..index.builder import index_part, merge, merge_ids, seal
+from .file_proof import FileProver, FileToProve, Proof
 
 logger = logging.getLogger("headwater.storage")
 
 JOB_ATTEMPTS = 3
+_prover = FileProver()
+"""The worker's; it is at one file for many jobs."""
 
 
 class Job(msgspec.Struct, omit_defaults=True):
     """Seal a log's segment, up to its last number, or index its events from `first` on.
 
-    Or merge the postings, or the ids, of some ranges in a directory.
+    Or merge the postings, or the ids, of some ranges in a directory. Or go on with proving a file.
     """
 
-    directory: str
+    directory: str = ""
     segment: str = ""
     last: int = 0
     first: int = 0
     merge: list[tuple[int, int]] = []
     merge_ids: list[tuple[int, int]] = []
+    proving: FileToProve | None = None
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, omit_defaults=True):
     """`problem` is empty if the job was done."""
 
     problem: str = ""
+    proof: Proof = msgspec.field(default_factory=Proof)
 
 
 class IndexWorker:
@@ -58,18 +63,33 @@ class IndexWorker:
 
         Raises Closed: the worker was closed meanwhile.
         """
+        return self._answered(job).problem
+
+    def prove(self, file: FileToProve) -> Proof:
+        """Go on with proving a file. Raises Closed, and StorageUnavailable if it cannot be proved."""
+        answer = self._answered(Job(proving=file))
+        if answer.problem:
+            raise StorageUnavailable(answer.problem)
+        return answer.proof
+
+    def _answered(self, job: Job) -> Answer:
         with self._lock:
             for _ in range(JOB_ATTEMPTS):
                 try:
                     if not self._is_closed:
-                        return self._ask(job).problem
+                        return self._ask(job)
                 except (OSError, msgspec.DecodeError) as error:
                     if not self._is_closed:
                         logger.warning("the worker process died (%s); starting another", error)
                     self._end()
                 if self._is_closed:
                     raise Closed("worker")
-            return "the worker process died again and again"
+            return Answer("the worker process died again and again")
+
+    def rest(self) -> None:
+        """There is nothing to be done for a while: the process ends, and another one is started with the next job."""
+        with self._lock:
+            self._end()
 
     def close(self) -> None:
         """End the process; a running job is given up (and done again at the next start)."""
@@ -124,6 +144,8 @@ def main() -> None:
 def do(job: Job) -> Answer:
     """Do one job."""
     try:
+        if job.proving:
+            return Answer(proof=_prover.step(job.proving))
         if job.merge:
             merge(Path(job.directory), job.merge)
         elif job.merge_ids:

@@ -23,8 +23,8 @@ from ..disk.system import refusal_of
 from ..frames.columns import Rows
 from ..index.postings import PARTITION
 from ..segments.meta import FRAMES, INDEX, META_NAME, read_meta
-from ..segments.recovery import Ranges, highest_kept
-from ..segments.segment import segment_paths
+from ..segments.recovery import highest_kept
+from ..segments.segment import Ranges, segment_paths
 from .mapped_segment import Followed, FollowedSegment
 from .scan import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .segment_sharing import Lent, lent
@@ -63,16 +63,23 @@ class MappedLog:
         self._paths_stamp: _Stamp = (0, 0)
         self._segments: dict[int, FollowedSegment] = {}
         """Those that were read from."""
+        self._distrusted: Ranges = ()
+        """Events that no scan gives; see `refresh`."""
         self._postings = PostingsFiles(directory / INDEX)
 
-    def refresh(self, head: int) -> None:
+    def refresh(self, head: int, distrusted: Ranges | None = None) -> None:
         """Learn that everything up to `head` is durable, and which files are there now. Cheap if little is new.
+
+        `distrusted`: events that are damaged on the disk, by `StoredLog.distrusted`; None: as before.
 
         Raises StorageUnavailable (the log was deleted, say), StorageCorrupted, Closed.
         """
         with self._lock:
             self._check_open()
             self.head = max(self.head, head)
+            self._distrusted = self._distrusted if distrusted is None else tuple(distrusted)
+            for segment in self._segments.values():
+                segment.distrust(self._distrusted)
             self._read_meta()
             self._list_segments()
             self._postings.list()
@@ -283,6 +290,7 @@ class MappedLog:
     def _segment(self, first: int) -> FollowedSegment:
         if first not in self._segments:
             self._segments[first] = FollowedSegment(self._paths[first], bytes.fromhex(self.meta.segments_id))
+            self._segments[first].distrust(self._distrusted)
         return self._segments[first]
 
     def _read_meta(self) -> None:

@@ -21,8 +21,8 @@ from ..frames.columns import Content, Frames, Ints
 from ..frames.frame import BadFrame
 from ..frames.layout import HEADER_BYTES, MAGIC
 from ..segments.places import FramePlaces, places_name
-from ..segments.recovery import Ranges, is_covered
-from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+from ..segments.recovery import is_covered
+from ..segments.segment import SEGMENT_HEADER_BYTES, Ranges, Segment
 
 _START = struct.Struct("<4sIQHHHHIIQ")
 """magic, crc, length, version, required and optional features, spare, count, tags, first: what a header begins with"""
@@ -40,6 +40,8 @@ class Mapped(Protocol):
     crc_seed: int
     verified: npt.NDArray[np.bool_]
     """Of each frame, whether it was seen to be whole."""
+    distrusted: Ranges
+    """Events that are damaged on the disk, whatever the map has. See `segments.segment.Segment`."""
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """The error for events that are not as they were written."""
@@ -59,6 +61,14 @@ class Followed(NamedTuple):
         """The frames with events from `low` to `high`: from which index, up to which (exclusive)."""
         start = max(int(np.searchsorted(self.firsts, low, "right")) - 1, 0)
         return start, int(np.searchsorted(self.firsts, high, "right"))
+
+    def _of(self, low: int, high: int) -> npt.NDArray[np.bool_]:
+        """Of each frame, whether it has one of these numbers."""
+        return (self.firsts <= high) & (np.append(self.firsts[1:], self.last + 1) > low)
+
+    def has_distrusted(self) -> bool:
+        """Whether some of its frames are not to be read."""
+        return any(self._of(low, high).any() for low, high in self.segment.distrusted)
 
     @property
     def lengths(self) -> Ints:
@@ -85,6 +95,9 @@ class Followed(NamedTuple):
                 upto = int(self.firsts[index + 1]) - 1 if index + 1 < len(self.firsts) else self.last
                 raise self.segment.damaged(int(self.firsts[index]), upto, reason)
             self._check_chain(indices[which])
+            for low, high in self.segment.distrusted:
+                if self._of(low, high)[indices].any():
+                    raise self.segment.damaged(low, high, BadFrame("on the disk, though not in memory"))
             verified[indices] = True
         return frames
 
@@ -123,6 +136,13 @@ class FollowedSegment:
         self._offsets: Ints = np.empty(64, np.int64)
         self.verified = np.zeros(64, np.bool_)
         """Of each frame, whether it was seen to be whole."""
+        self.distrusted: Ranges = ()
+
+    def distrust(self, ranges: Ranges) -> None:
+        """These events are damaged on the disk. No part that was given out reads them any more."""
+        if ranges != self.distrusted:
+            self.distrusted = ranges
+            self.verified[:] = False
 
     def followed(self) -> Followed:
         """What is known now."""

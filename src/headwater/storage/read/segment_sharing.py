@@ -21,6 +21,7 @@ from ...core.errors import StorageCorrupted, StorageUnavailable
 from ..disk.system import refusal_of
 from ..frames.columns import Content, Ints
 from ..frames.frame import BadFrame
+from ..segments.segment import Ranges
 from .mapped_segment import Followed
 from .scan import Limits, Sized, all_batches, put_together
 
@@ -76,7 +77,7 @@ def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
     if len(taken) < len(parts):
         upto = taken[-1].last
     cut = [_between(part, after + 1, upto) for part in taken]
-    if not CAN_LEND or any(len(part.firsts) > FRAMES_MAX for part in cut):
+    if not CAN_LEND or any(len(part.firsts) > FRAMES_MAX or part.has_distrusted() for part in cut):
         return None
     opened: list[int] = []
     try:
@@ -147,6 +148,7 @@ class BorrowedSegment:
         self.path, self.first, self.crc_seed = Path(told.path), told.first, told.crc_seed
         self.content = Content(mmap.mmap(descriptor, told.end, prot=mmap.PROT_READ))
         self.verified = np.zeros(told.frames, np.bool_)
+        self.distrusted: Ranges = ()
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """See `mapped_segment.Mapped`."""

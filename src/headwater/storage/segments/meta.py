@@ -123,15 +123,15 @@ class Meta:
 
     def write(self, directory: Path) -> None:
         """Replace META durably."""
-        _FILE.write(directory, self.changed(format=FORMAT))
+        META_FILE.write(directory, self.changed(format=FORMAT))
 
 
 def read_meta(directory: Path) -> Meta:
     """The META of a log directory. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
     try:
-        return _FILE.read(directory)
+        return META_FILE.read(directory)
     except FileNotFoundError:
-        raise _FILE.damaged(directory / META_NAME, "the file is missing") from None
+        raise META_FILE.damaged(directory / META_NAME, "the file is missing") from None
 
 
 def _earlier(content: bytes) -> Meta:
@@ -157,7 +157,7 @@ def _check_ranges(name: str, ranges: Sequence[tuple[int, int]]) -> None:
         _check_between(f"{name}: the begin of a range", low, 1, high)
 
 
-_FILE = CheckedFile(
+META_FILE = CheckedFile(
     META_NAME,
     Meta,
     newest=FORMAT,

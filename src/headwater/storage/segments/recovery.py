@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,11 +23,10 @@ from ..frames.frame import BadFrame, Frame, NotNext, UnknownFeature
 from ..frames.layout import MAGIC
 from .meta import CleanStop, Meta
 from .places import FramePlaces, places_name
-from .segment import SEGMENT_HEADER_BYTES, Segment, segment_paths
+from .segment import SEGMENT_HEADER_BYTES, Ranges, Segment, segment_paths
 
 logger = logging.getLogger("headwater.storage")
 
-Ranges = Sequence[tuple[int, int]]
 _ZEROS = bytes(1 << 20)
 
 
@@ -221,9 +220,16 @@ class SegmentScan:
 
     def run(self) -> None:
         """Add every good frame to the segment; stop at the end or at a bad one."""
-        while (frame := self._following()) is not None:
-            self.durable_upto = max(self.durable_upto, frame.durable_upto)
-            self.segment.add(frame, frame.offset)
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Add the next good frame; False at the end, or at a bad one."""
+        if (frame := self._following()) is None:
+            return False
+        self.durable_upto = max(self.durable_upto, frame.durable_upto)
+        self.segment.add(frame, frame.offset)
+        return True
 
     def known_durable(self, otherwise: int) -> int:
         """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""

@@ -21,6 +21,7 @@ from ...core.errors import StorageCorrupted
 from ...core.event import SequencedEvent
 from ...formats.newer import WrittenByNewer
 from ...speedups import IS_NATIVE
+from ..disk.disk_image import DiskImage
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame, NotNext
 from ..frames.layout import GATED_FEATURE, LEAD, OPTIONAL_AT
@@ -31,6 +32,8 @@ if IS_NATIVE:
 
 logger = logging.getLogger("headwater.storage")
 
+Ranges = Sequence[tuple[int, int]]
+"""Inclusive pairs of sequence numbers."""
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQIQ8s")
@@ -63,10 +66,11 @@ def segment_paths(directory: Path) -> list[Path]:
 class Segment:
     """One segment file, mapped read-only, with the place of each of its frames."""
 
-    def __init__(self, path: Path, log_id: bytes, first: int | None = None) -> None:
+    def __init__(self, path: Path, log_id: bytes, first: int | None = None, *, image: DiskImage | None = None) -> None:
         """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
 
-        Raises StorageCorrupted, WrittenByNewer.
+        `image`: its content in the place of the file's, with the header at least. Raises StorageCorrupted,
+        WrittenByNewer.
         """
         self.path = path
         self.first = int(path.stem) if first is None else first
@@ -77,16 +81,25 @@ class Segment:
         """What a read found first that was not as it was written, and what to do."""
         self.is_indexed = False
         """Whether the files derived from it were seen: see `maintenance.tasks`."""
+        self.distrusted: Ranges = ()
+        """Events whose frames are damaged on the disk, whatever is in memory: no read gives them."""
         self.reset()
-        with open(path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            if self.size < SEGMENT_HEADER_BYTES:
-                raise self.header_damaged("the file is shorter than its header")
-            self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self.map, self.buffer = self._mapped() if image is None else (image.map, image.content)
+        self.size = len(self.buffer)
         self.allocated = self.size
         """What the file takes; less than its size when it was opened, once its rest was given back."""
-        self.buffer = memoryview(self.map)
         self.crc_seed, self.whole_upto = self._check_header()
+
+    def _mapped(self) -> tuple[mmap.mmap, memoryview]:
+        with open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self._check_size(size)
+            mapped = mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
+        return mapped, memoryview(mapped)
+
+    def _check_size(self, size: int) -> None:
+        if size < SEGMENT_HEADER_BYTES:
+            raise self.header_damaged("the file is shorter than its header")
 
     def open_to_write(self) -> None:
         """From now on it is written. Raises OSError."""
@@ -112,6 +125,23 @@ class Segment:
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
         self._verified = bytearray(len(self.offsets))
+
+    def distrust(self, low: int, high: int, problem: str) -> None:
+        """The disk has other bytes than were written for the events from `low` to `high`: they cannot be read.
+
+        The page in memory may be whole, but goes when memory is short.
+        """
+        self.distrusted = (*self.distrusted, (low, high))
+        self.damage = self.damage or str(self.corrupted(f"events {low} to {high} are damaged on the disk ({problem})"))
+        for index in range(max(self.index_of(low), 0), self.index_of(high) + 1):
+            self._verified[index] = False
+        self._newest_read = None
+
+    def trust(self, low: int, high: int) -> None:
+        """The disk has the bytes of these events again: each frame is verified when it is next read."""
+        self.distrusted = tuple(each for each in self.distrusted if each != (low, high))
+        if not self.distrusted:
+            self.damage = None
 
     def add(self, frame: Frame | EncodedFrame, offset: int) -> None:
         """A frame is known to be at that place, whole."""
@@ -150,6 +180,9 @@ class Segment:
                 frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
             else:
                 frame = self._proven(index)
+                for low, high in self.distrusted:
+                    if low <= frame.last and frame.first <= high:
+                        raise BadFrame("on the disk, though not in memory")
                 self._verified[index] = True
             self._newest_read = index, frame
         except BadFrame as bad:
@@ -294,6 +327,7 @@ class Segment:
     def _check_header(self) -> tuple[int, int]:
         """Answers the seed of the checksums, and the number up to which all was there from the first."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
+        self._check_size(len(head))
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
         (crc,) = _CHECKSUM.unpack_from(head, _HEADER.size)
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):

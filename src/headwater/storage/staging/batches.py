@@ -255,11 +255,11 @@ def writer_hash(writer: str) -> str:
 def read_manifest(directory: Path) -> BatchManifest | None:
     """The manifest of a batch, if it is being committed. Raises StorageCorrupted, StorageUnavailable (newer)."""
     try:
-        manifest = _MANIFEST.read(directory)
+        manifest = MANIFEST_FILE.read(directory)
     except FileNotFoundError:
         return None
     if directory.parts[-2:] != (writer_hash(manifest.writer), str(manifest.batch)):
-        raise _MANIFEST.damaged(directory / MANIFEST_NAME, "it is that of another batch")
+        raise MANIFEST_FILE.damaged(directory / MANIFEST_NAME, "it is that of another batch")
     return manifest
 
 
@@ -267,7 +267,7 @@ def write_manifest(log_directory: Path, directory: Path, manifest: BatchManifest
     """Freeze the files of a batch, durably. Raises InvalidInput if one of them is not there."""
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
-        _MANIFEST.write(directory, manifest)
+        MANIFEST_FILE.write(directory, manifest)
 
 
 def manifest_bytes(manifest: BatchManifest) -> bytes:
@@ -399,7 +399,7 @@ def _earlier(content: bytes) -> BatchManifest:
     return BatchManifest(first.writer, first.batch, first.stages, first.partition, first.on_duplicate, format=1)
 
 
-_MANIFEST = CheckedFile(
+MANIFEST_FILE = CheckedFile(
     MANIFEST_NAME,
     BatchManifest,
     newest=MANIFEST_FORMAT,

@@ -67,7 +67,11 @@ def make_witness(path: Path, serial: int, had_users: bool) -> None:
 
 def read_slots(path: Path) -> list[Testimony | None]:
     """What both slots say; None for one that cannot be read. Raises OSError."""
-    content = path.read_bytes()
+    return slots_in(path.read_bytes())
+
+
+def slots_in(content: bytes) -> list[Testimony | None]:
+    """What both slots of a witness of that content say."""
     return [_read(content[at : at + _SLOT.size]) for at in (0, SLOT_DISTANCE)]
 
 

@@ -1,0 +1,52 @@
+"""`headwater scrub`: what the scrub of a data directory has found, and that it should begin now."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from ..core.clocks import wall_clock_ms
+from .options import config_option, load_config, setting_options
+from .output import examples
+
+
+@click.command(
+    epilog=examples("headwater scrub --data /var/lib/headwater", "headwater scrub --now --data /var/lib/headwater")
+)
+@click.option("--now", is_flag=True, help="Begin a pass now.")
+@config_option
+@setting_options("data")
+def scrub(now: bool, file: Path | None, **flags: object) -> None:
+    """Show what the scrub found, or begin a pass now.
+
+    A server reads every file of its data directory from the disk again, once in limits.scrub_ms, and verifies it. With
+    --now a server that runs begins a pass within a second or, in its first minute, after that; one that does not run,
+    at its next start. Ends with 5 if damage is known.
+    """
+    from ..core.errors import StorageUnavailable
+    from ..storage.append.clock import show_ms
+    from ..storage.maintenance.scrub import ask, read_place, shown, told
+    from ..storage.state.data_directory import open_state
+    from .storage import DAMAGED
+
+    config = load_config(file, flags)
+    path = config.data / "state.sqlite"
+    if not path.exists():
+        raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
+    if now:
+        with closing(open_state(config.data)) as state:
+            ask(state, wall_clock_ms())
+        click.echo("a pass of the scrub begins")
+        return
+    place = read_place(config.data)
+    if not place.began_at:
+        click.echo("the scrub has not begun yet")
+        return
+    ended = f"ended {show_ms(place.ended_at)}" if place.ended_at else "is under way"
+    click.echo(f"the pass that began {show_ms(place.began_at)} {ended}: {shown(place)}")
+    for each in place.damaged:
+        click.echo(f"{each.path}: {told(each)}")
+    if place.damaged:
+        click.get_current_context().exit(DAMAGED)

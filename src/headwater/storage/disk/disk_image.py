@@ -1,0 +1,113 @@
+"""The bytes of a file as its disk has them, read past the page cache into memory of this process, piece by piece.
+
+A page that is cached says nothing of the disk, and one that somebody maps cannot be dropped. So O_DIRECT is used, into
+anonymous memory, which is aligned. Where the file system refuses it, or has no disk, the cache is read, and `is_direct`
+is False. A file system that takes O_DIRECT and reads its cache cannot be recognised.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+PIECE_BYTES = 1024 * 1024
+"""So much is read at once."""
+_PAGE = 4096
+"""What every disk can read by itself, and to which O_DIRECT is aligned."""
+_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class DiskImage:
+    """One file, whose content comes into `content` as far as `fill` was asked. To be closed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, and read nothing. Raises OSError."""
+        self.path = path
+        self._fd, self.is_direct = _opened(path)
+        self.size = os.fstat(self._fd).st_size
+        """In bytes, as it was when it was opened."""
+        self.map = mmap.mmap(-1, max(_up(self.size), _PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.content = memoryview(self.map)[: self.size]
+        """All of the file; zeros where it was not read yet, was let go of, or cannot be read."""
+        self.filled = self._kept_from = 0
+        self.bytes_read = 0
+        self.unreadable = ""
+        """What the system said when a page could not be read; empty if all could be."""
+
+    def fill(self, upto: int) -> Iterator[None]:
+        """Read on, up to that offset at least: one piece at each step."""
+        while self.filled < min(upto, self.size):
+            self._read(self.filled, min(self.filled + PIECE_BYTES, len(self.map)))
+            yield
+
+    def drop(self, below: int) -> None:
+        """What lies before that offset is not needed any more."""
+        end = below // _PAGE * _PAGE
+        if end - self._kept_from >= PIECE_BYTES:
+            self.map.madvise(mmap.MADV_DONTNEED, self._kept_from, end - self._kept_from)
+            self._kept_from = end
+
+    def read_again(self, start: int) -> None:
+        """The next `fill` reads again from that offset on."""
+        self.filled = min(self.filled, start // _PAGE * _PAGE)
+        self._kept_from = min(self._kept_from, self.filled)
+
+    def close(self) -> None:
+        """Close the file; the content stays."""
+        os.close(self._fd)
+
+    def _read(self, start: int, end: int) -> None:
+        try:
+            size = os.preadv(self._fd, [memoryview(self.map)[start:end]], start)
+        except OSError as error:
+            if end - start > _PAGE:  # only pages that cannot be read stay empty
+                for page in range(start, end, _PAGE):
+                    self._read(page, page + _PAGE)
+                return
+            self.unreadable = error.strerror or str(error)
+            size = 0
+        self.bytes_read += size
+        self.filled = end
+
+
+def _opened(path: Path) -> tuple[int, bool]:
+    if _DIRECT:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _DIRECT)
+            return fd, not _is_in_memory(os.fstat(fd).st_dev)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    _drop_cached(fd)
+    return fd, False
+
+
+def drop_cached(path: Path) -> None:
+    """Have the next read of a file come from its disk, unless it is mapped. Raises OSError."""
+    with open(path, "rb") as file:
+        _drop_cached(file.fileno())
+
+
+def _drop_cached(fd: int) -> None:
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@lru_cache
+def _is_in_memory(device: int) -> bool:
+    """Whether a file system has no disk: tmpfs takes O_DIRECT, and has nothing to read but the mapped pages."""
+    name = f" {os.major(device)}:{os.minor(device)} "
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return False
+    return any(name in mount and " - tmpfs " in mount for mount in mounts)
+
+
+def _up(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE

@@ -1,0 +1,179 @@
+"""Proving one file of a data directory in small steps: its checksums and the chain of its frames, as on its disk.
+
+It runs in the worker process. `scrub` decides about damage, in the server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ...core.errors import StorageCorrupted
+from ...formats.newer import WrittenByNewer
+from ..disk.disk_image import DiskImage
+from ..frames.frame import Frame
+from ..frames.layout import HEADER_BYTES
+from ..segments.recovery import SegmentScan
+from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+from .checksums import CHECKS
+
+STEP_S = 0.05
+"""A step ends with the first piece, or frame, after that time."""
+
+
+class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file, and of a segment what its log knows of it."""
+
+    path: str
+    log_id: str = ""
+    """Of a segment, in hexadecimal digits."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Numbers that need not be there."""
+    ends_at: int | None = None
+    """The last number that must be there; None: the file is the newest of a log that is not open."""
+    durable: int = 0
+    """Of such a one: up to where it was durable for certain. A bad frame behind that is a torn tail."""
+    before: tuple[int, int] = (0, 0)
+    """The last number and checksum of the segment before it; zeros if they are not known."""
+
+
+class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place that was changed since it was written, and of a segment the events."""
+
+    problem: str
+    first: int = 0
+    last: int = 0
+
+
+class Proof(msgspec.Struct, omit_defaults=True):
+    """The result of one step."""
+
+    is_done: bool = False
+    bytes: int = 0
+    """Read in this step."""
+    cpu_s: float = 0.0
+    is_direct: bool = True
+    """Whether the page cache was passed by."""
+    damages: list[Damage] = []
+    """All that was found in the file, at the last step."""
+    after: tuple[int, int] = (0, 0)
+    """Of a segment, at the last step: its last number and checksum."""
+
+
+class FileProver:
+    """Proves one file at a time."""
+
+    def __init__(self) -> None:
+        self._running: _Running | None = None
+
+    def step(self, file: FileToProve) -> Proof:
+        """Go on with that file, or begin it if another one was asked for before. Raises OSError but FileNotFoundError.
+
+        A file that is gone is proved: it was trimmed, merged or replaced.
+        """
+        cpu, ends_at = time.process_time(), time.monotonic() + STEP_S
+        if self._running is None or self._running.file != file:
+            self._end()
+            try:
+                self._running = _Running(file)
+            except FileNotFoundError:
+                return Proof(is_done=True)
+        running, read = self._running, self._running.image.bytes_read
+        is_done = all(time.monotonic() < ends_at for _ in running.steps)
+        proof = Proof(is_done, running.image.bytes_read - read, time.process_time() - cpu, running.image.is_direct)
+        if is_done:
+            proof.damages, proof.after = running.damages, running.after
+            self._end()
+        return proof
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.image.close()
+            self._running = None
+
+
+class _Running:
+    """A file that is being proved."""
+
+    def __init__(self, file: FileToProve) -> None:
+        """Raises OSError."""
+        self.file = file
+        self.image = DiskImage(Path(file.path))
+        self.damages: list[Damage] = []
+        self.after = (0, 0)
+        self.steps = self._segment() if file.log_id else self._whole()
+
+    def _whole(self) -> Iterator[None]:
+        """A file with one checksum. It is read again before it is called damaged."""
+        for _ in range(2):
+            try:
+                yield from CHECKS[self.image.path.suffix](self.image)
+                return
+            except ValueError as error:
+                problem = self.image.unreadable or str(error)
+                self.image.read_again(0)
+        self.damages.append(Damage(problem))
+
+    def _segment(self) -> Iterator[None]:
+        image, file = self.image, self.file
+        for is_last_try in (False, True):
+            yield from image.fill(SEGMENT_HEADER_BYTES)
+            try:
+                segment = Segment(image.path, bytes.fromhex(file.log_id), image=image)
+            except WrittenByNewer:
+                return  # it is not damaged, and not known
+            except StorageCorrupted as error:
+                image.read_again(0)
+                if is_last_try:
+                    first = int(image.path.stem)
+                    last = max(file.ends_at or file.durable, first)
+                    self.damages.append(Damage(image.unreadable or error.problem, first, last))
+            else:
+                yield from self._frames(segment)
+                return
+
+    def _frames(self, segment: Segment) -> Iterator[None]:
+        """Every frame, by the code of `check`; behind damage it goes on with the next whole one."""
+        image, file, gaps = self.image, self.file, list(self.file.gaps)
+        scan, retried = SegmentScan(segment, gaps, ends_at=file.ends_at), -1
+        while True:
+            yield from self._read_frame(segment.end)
+            try:
+                has_more = scan.step()
+            except WrittenByNewer:
+                return
+            if has_more:
+                if len(segment.offsets) == 1:
+                    self._check_begin(segment)
+                image.drop(segment.end)
+                yield
+            elif scan.bad is None:
+                break
+            elif retried != segment.end:
+                retried, scan.bad = segment.end, None
+                image.read_again(segment.end)
+            else:
+                yield from image.fill(image.size)
+                if file.ends_at is None and scan.known_durable(file.durable) < scan.bad_number:
+                    break  # a torn tail: the next start cuts it
+                low, high = scan.lost_range(file.ends_at or scan.known_durable(file.durable))
+                self.damages.append(Damage(image.unreadable or str(scan.bad), low, high))
+                gaps.append((low, high))
+                scan.bad = None
+        self.after = segment.last, segment.last_crc
+
+    def _read_frame(self, offset: int) -> Iterator[None]:
+        """What there is of a frame at that place, as far as its header tells."""
+        image = self.image
+        yield from image.fill(offset + HEADER_BYTES)
+        length = int.from_bytes(image.content[offset + 8 : offset + 16], "little")
+        yield from image.fill(offset + length)
+
+    def _check_begin(self, segment: Segment) -> None:
+        last, crc = self.file.before
+        frame = Frame(segment.buffer, segment.offsets[0], segment.crc_seed)
+        if crc and frame.first == last + 1 and frame.previous_crc != crc:
+            self.damages.append(Damage("it does not follow the segment before it"))

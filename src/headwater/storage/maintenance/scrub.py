@@ -1,0 +1,317 @@
+"""The scrub: every file of a data directory is read again from its disk, once in so many days, and proved.
+
+A frame is verified when it is first read, and its page may be read from the disk again at any time after that. So later
+damage would be served in silence. The scrub goes on in short steps behind the jobs of the index, takes no more than
+CORE_SHARE of a core, and stores its place, so that a restart does not begin it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ...core.errors import Closed, EventLogError, StorageUnavailable
+from ...core.state import StateStore
+from ...core.watch.bus import Bus
+from ...core.watch.notification_types import NotificationType
+from ..disk.checked_file import CheckedFile
+from ..segments.meta import INDEX
+from ..segments.segment import Segment
+from .file_proof import STEP_S, FileToProve, Proof
+from .scrub_files import ScrubFiles
+
+logger = logging.getLogger("headwater.storage")
+
+PERIOD_MS = 7 * 24 * 60 * 60 * 1000
+"""How often a pass begins, unless the one before takes longer."""
+CORE_SHARE = 0.03
+"""Of a core, on average."""
+SETTLED_S = 60.0
+"""A server that has just started has other things to do."""
+PLACE_S = 10.0
+"""The place is stored so often, in s: so much is done again after a kill."""
+STATE_KIND, _ASKED = "scrub", "asked"
+RETRY_S = 600.0
+"""After it could not be stored."""
+PLACE_NAME = "scrub.json"
+PLACE_FORMAT = 1
+
+
+class DamagedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A damaged place of a file; of a segment, which events."""
+
+    path: str
+    """Below the data directory."""
+    problem: str
+    first: int = 0
+    last: int = 0
+
+
+class ScrubPlace(msgspec.Struct):
+    """How far the pass under way is, or what the last one found. Times in ms since 1970 UTC."""
+
+    format: int = PLACE_FORMAT
+    began_at: int = 0
+    ended_at: int = 0
+    """0 while a pass is under way."""
+    proved_at: int = 0
+    """When the last pass began that came to its end: since then every file was proved."""
+    path: str = ""
+    """The last file that was proved, below the data directory."""
+    after: tuple[int, int] = (0, 0)
+    """If that is a segment: its last number and checksum."""
+    files: int = 0
+    bytes: int = 0
+    unproved_bytes: int = 0
+    """Read through the page cache, because the file system has no O_DIRECT: they say nothing of the disk."""
+    damaged: list[DamagedFile] = []
+    """Everything that is known to be damaged, of earlier passes too."""
+
+
+def _earlier(_: bytes) -> ScrubPlace:
+    raise ValueError("the checksum is missing")
+
+
+_PLACE = CheckedFile(
+    PLACE_NAME,
+    ScrubPlace,
+    newest=PLACE_FORMAT,
+    checked_from=PLACE_FORMAT,
+    earlier=_earlier,
+    remedy="remove it: the scrub begins again",
+)
+
+
+class Proving(Protocol):
+    """Proves files: see `worker.IndexWorker`."""
+
+    def prove(self, file: FileToProve) -> Proof:
+        """One step. Raises Closed, StorageUnavailable."""
+
+    def rest(self) -> None:
+        """There is nothing to prove for a while."""
+
+
+class Scrub:
+    """The scrub of one data directory. One thread takes the steps; any thread may call the other methods."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: ScrubFiles,
+        proving: Proving,
+        state: StateStore,
+        *,
+        period_ms: int,
+        clock: Callable[[], int],
+        bus: Bus,
+    ) -> None:
+        """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC."""
+        self._directory, self._files, self._proving = directory, files, proving
+        self._state, self._period_ms, self._clock, self._bus = state, period_ms, clock, bus
+        self.place = read_place(directory)
+        """How far it is. Replaced when a pass begins."""
+        self._is_asked = False
+        self._paths: Iterator[Path] | None = None
+        self._again = [directory / path for path in dict.fromkeys(each.path for each in self.place.damaged)]
+        """Files that were damaged when the server stopped: somebody may have mended them."""
+        self._file: FileToProve | None = None
+        """The one that is being proved."""
+        self._is_in_turn = False
+        """Whether that is one of the pass."""
+        self._next_at = time.monotonic() + SETTLED_S
+        self._stored_at = 0.0
+
+    def begin(self) -> None:
+        """Have a pass begin with the next step; one that is under way goes on."""
+        self._is_asked = not self.is_under_way
+        self._next_at = 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pass has begun and not ended."""
+        return bool(self.place.began_at and not self.place.ended_at)
+
+    def step(self) -> None:
+        """Prove some more, for about STEP_S, if it is time. Raises EventLogError."""
+        now = time.monotonic()
+        if now < self._next_at:
+            return
+        spent = -time.thread_time()
+        while True:
+            self._file = self._file or self._next()
+            if self._file is None or (proof := self._proved(self._file)) is None:
+                break
+            spent += proof.cpu_s
+            self.place.bytes += proof.bytes
+            self.place.unproved_bytes += 0 if proof.is_direct else proof.bytes
+            if proof.is_done:
+                self._finish(Path(self._file.path), proof)
+                self._file = None
+            if time.monotonic() >= now + STEP_S:
+                break
+        self._next_at = now + (spent + time.thread_time()) / CORE_SHARE
+        if self.is_under_way and now >= self._stored_at + PLACE_S:
+            self.store()
+
+    def heed(self, segments: Sequence[Segment]) -> None:
+        """A log was opened, with these segments: their damaged events are not read until a proof finds them whole."""
+        by_name = {self._name(segment.path): segment for segment in segments} if self.place.damaged else {}
+        for each in self.place.damaged:
+            if (segment := by_name.get(each.path)) is not None:
+                _distrust_all(segment, [each])
+                self._again.append(segment.path)  # it may be another file by now: a copy is fetched again
+
+    def store(self) -> None:
+        """Store the place. Without it the scrub begins again, so a failure is only logged."""
+        self._stored_at = time.monotonic()
+        try:
+            _PLACE.write(self._directory, self.place)
+        except OSError as error:
+            logger.warning("%s: the place of the scrub cannot be stored: %s", self._directory / PLACE_NAME, error)
+            self._stored_at += RETRY_S
+
+    def _proved(self, file: FileToProve) -> Proof | None:
+        """What a step finds; None if the server stops."""
+        try:
+            return self._proving.prove(file)
+        except Closed:
+            return None
+        except StorageUnavailable as error:
+            logger.warning("%s: it cannot be proved: %s", file.path, error)
+            return Proof(is_done=True)
+
+    def _next(self) -> FileToProve | None:
+        """The next file of the pass; None where none is due."""
+        self._is_in_turn = False
+        while self._again:
+            if (file := self._described(self._again.pop())) is not None:
+                return file
+        if not self.is_under_way:
+            if not self._is_due():
+                return None
+            self._is_asked = False
+            self.place = ScrubPlace(began_at=self._clock(), proved_at=self.place.proved_at, damaged=self.place.damaged)
+            self._paths = None
+        self._is_in_turn = True
+        if self._paths is None:
+            self._paths = self._files.behind(self.place.path)
+        for path in self._paths:
+            if (file := self._described(path)) is not None:
+                return file
+        self._end_pass()
+        return None
+
+    def _is_due(self) -> bool:
+        began_at = self.place.began_at
+        is_time = self._period_ms and not 0 <= self._clock() - began_at < self._period_ms
+        return bool(is_time) or self._is_asked or _asked_at(self._state) > began_at
+
+    def _described(self, path: Path) -> FileToProve | None:
+        name = self._name(path)
+        follows = self._is_in_turn and name.rpartition("/")[0] == self.place.path.rpartition("/")[0]
+        try:
+            return self._files.described(path, self.place.after if follows else (0, 0))
+        except (EventLogError, FileNotFoundError) as error:
+            logger.debug("%s is not proved: %s", path, error)  # META is damaged, and has a proof of its own
+            return None
+
+    def _finish(self, path: Path, proof: Proof) -> None:
+        name = self._name(path)
+        known = [each for each in self.place.damaged if each.path == name]
+        found = [DamagedFile(name, each.problem, each.first, each.last) for each in proof.damages]
+        if self._is_in_turn:
+            self.place.files += 1
+            self.place.path, self.place.after = name, proof.after
+        segment = self._files.open_segment(path)
+        if found == known:
+            if segment is not None:
+                _distrust_all(segment, found)  # its log may have been opened just then
+            return
+        self.place.damaged = [*(each for each in self.place.damaged if each.path != name), *found]
+        self.store()
+        for each in known:
+            if each not in found:
+                logger.info("%s: it is whole again (%s)", path, each.problem)
+                self._tell(NotificationType.SCRUB_MENDED, each)
+                if segment is not None:
+                    segment.trust(each.first, each.last)
+        for each in found:
+            if each not in known:
+                logger.error("%s: %s", path, told(each))
+                self._tell(NotificationType.SCRUB_DAMAGED, each)
+        if segment is not None:
+            _distrust_all(segment, found)
+
+    def _tell(self, type: NotificationType, damaged: DamagedFile) -> None:
+        first, last = (damaged.first, damaged.last) if damaged.first else (None, None)
+        self._bus.emit(type, path=damaged.path, problem=damaged.problem, first=first, last=last)
+
+    def _end_pass(self) -> None:
+        self.place.ended_at, self.place.proved_at = self._clock(), self.place.began_at
+        self.place.path, self._paths = "", None
+        self.place.damaged = [each for each in self.place.damaged if (self._directory / each.path).exists()]
+        self.store()
+        self._proving.rest()
+        place = self.place
+        self._bus.emit(
+            NotificationType.SCRUB_ENDED,
+            files=place.files,
+            bytes=place.bytes,
+            unprovedBytes=place.unproved_bytes,
+            damaged=len(place.damaged),
+            durationMs=place.ended_at - place.began_at,
+        )
+        logger.info("the scrub has ended: %s", shown(place))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._directory).as_posix()
+
+
+def ask(state: StateStore, now_ms: int) -> None:
+    """Have every server of this state begin a pass, unless one is under way then. Raises StorageUnavailable."""
+    state.put(STATE_KIND, _ASKED, str(now_ms).encode())
+
+
+def _asked_at(state: StateStore) -> int:
+    entry = state.get(STATE_KIND, _ASKED)
+    return int(entry.value) if entry else 0
+
+
+def shown(place: ScrubPlace) -> str:
+    """What a pass has done, or done so far."""
+    amount = f"{place.files} files and {place.bytes} bytes were read"
+    if place.unproved_bytes:
+        amount += f", {place.unproved_bytes} of them from the page cache, which proves nothing of the disk"
+    return f"{amount}; {len(place.damaged)} damaged places are known"
+
+
+def _distrust_all(segment: Segment, damaged: Sequence[DamagedFile]) -> None:
+    for each in damaged:
+        if each.first and (each.first, each.last) not in segment.distrusted:
+            segment.distrust(each.first, each.last, each.problem)
+
+
+def told(damaged: DamagedFile) -> str:
+    """Describe it: which events, and how to mend them."""
+    what = f"events {damaged.first} to {damaged.last} are damaged" if damaged.first else "it is damaged"
+    what += " on the disk"
+    if f"/{INDEX}/" in damaged.path:
+        return f"{what} ({damaged.problem}); the next start rebuilds it"
+    return f"{what} ({damaged.problem}); restore a backup (headwater restore)"
+
+
+def read_place(directory: Path) -> ScrubPlace:
+    """The place of a data directory; a new one where there is none, or it is damaged."""
+    try:
+        return _PLACE.read(directory)
+    except FileNotFoundError:
+        return ScrubPlace()
+    except EventLogError as error:
+        logger.warning("%s; the scrub begins again", error)
+        return ScrubPlace()
