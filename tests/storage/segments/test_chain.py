@@ -10,6 +10,8 @@ import pytest
 from headwater.core import SequencedEvent
 from headwater.core.errors import StorageCorrupted
 from headwater.storage import accept_loss, check_directory
+from headwater.storage.disk.system import Disk
+from headwater.storage.home.replicated_log import open_copy
 from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments.meta import read_meta
@@ -135,6 +137,20 @@ def test_a_process_that_maps_segments_refuses_it_too(forked: tuple[Path, Path], 
     with pytest.raises(StorageCorrupted, match="does not follow"):
         for _ in mapped.scan(0, 150):
             pass
+
+
+@pytest.mark.parametrize(("which", "index"), [(0, 20), (1, 0), (-1, 3)])
+def test_a_copy_ends_before_a_frame_that_does_not_follow(forked: tuple[Path, Path], which: int, index: int) -> None:
+    """The rest is fetched from the home."""
+    data, other = forked
+    shutil.rmtree(log_directory(data) / "idx")
+    (log_directory(data) / "idx").mkdir()
+    number, log = put(data, other, which, index), log_directory(data)
+    log_id = bytes.fromhex(read_meta(log).segments_id)
+    opened = open_copy(log / "log", log / "idx", log_id, clean=None, first_retained=1, gaps=(), disk=Disk())
+    assert opened[-1].last == number - 1
+    for segment in opened:
+        segment.close()
 
 
 def test_damage_of_one_frame_is_no_damage_of_the_next(forked: tuple[Path, Path]) -> None:
