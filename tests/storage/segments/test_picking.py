@@ -17,7 +17,7 @@ from headwater.storage.segments import segment as segment_module
 from headwater.storage.segments.segment import Segment, segment_header
 
 from ...speedups.needing import needs_native
-from ..builders import LOG_ID, SEED, content, decoded, encoded, event, numbers
+from ..builders import CHAIN, LOG_ID, SEED, content, decoded, encoded, event, numbers
 
 FIRST, NO_LIMIT = 41, 1 << 62
 WAYS = [pytest.param(IS_NATIVE, id="as built"), pytest.param(False, id="python")]
@@ -34,9 +34,11 @@ class Given:
         self.events: dict[int, SequencedEvent] = {}
         self.ungated: set[int] = set()
         whole, first, places = bytearray(segment_header(LOG_ID, FIRST, SEED)), FIRST, []
+        chain = CHAIN
         for index, size in enumerate(sizes):
             fields = RARE if index == rare else PLAIN
-            frame = encoded([made(first + each, **fields) for each in range(size)], first)
+            frame = encoded([made(first + each, **fields) for each in range(size)], first, chain=chain)
+            chain = chain._replace(previous_crc=frame.crc)
             places.append((frame, len(whole)))
             whole += content(frame)
             if index == ungated:
