@@ -34,14 +34,14 @@ _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 
 
 class PackedEvents(Sequence[SequencedEvent]):
-    """Stored events as the rows of a page: `encode_page` takes them as they are, and others get them decoded."""
+    """Stored events as the rows of a page: `encode_page` takes them as they are; other callers get them decoded."""
 
     __slots__ = ("_count", "rows")
 
     def __init__(self) -> None:
         self._count = 0
         self.rows = bytearray()
-        """One after the other. Whoever appends some says so to `count_in`."""
+        """One after the other; `count_in` is called after each change."""
 
     def extend(self, events: Sequence[SequencedEvent]) -> None:
         """Append events."""
