@@ -35,6 +35,14 @@ class FaultyDisk(Disk):
             self._syncs -= 1
         super().sync(fd)
 
+    def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
+        if 0 in (self._writes, self._syncs):  # the call fails as the one would, or as the other
+            self.write(fd, buffers, offset)
+            self.sync(fd)
+        self._writes = None if self._writes is None else self._writes - 1
+        self._syncs = None if self._syncs is None else self._syncs - 1
+        return super().write_durably(fd, buffers, offset)
+
     def allocate(self, fd: int, size: int) -> None:
         if not self.can_allocate:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -47,7 +55,7 @@ class FaultyDisk(Disk):
 class ShortWritingDisk(Disk):
     """Writes a few bytes at a time, as a system call may."""
 
-    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
+    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int, flags: int = 0) -> int:
         return os.pwrite(fd, b"".join(buffers)[:97], offset)
 
 

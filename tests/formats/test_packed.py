@@ -28,6 +28,23 @@ def test_pages_survive_however_they_are_cut(pages: list[list[SequencedEvent]], p
     assert parser.is_between_pages
 
 
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65535, 65536])
+def test_events_that_are_packed_one_by_one_make_the_same_page(count: int) -> None:
+    events = [SequencedEvent(number % 100, 2, 0, *Event("A")) for number in range(count)]
+    found = packed.PackedEvents()
+    found.extend(events[: count // 2])
+    found.extend(events[count // 2 :])
+    assert (len(found), packed.encode_page(found)) == (count, packed.encode_page(events))
+
+
+def test_events_that_are_packed_are_decoded_for_whoever_looks() -> None:
+    events = [SequencedEvent(number, 2, 0, *Event("A", tags=("n:1",))) for number in range(5)]
+    found = packed.PackedEvents()
+    assert not found
+    found.extend(events)
+    assert (list(found), found[1:], found[-1], found.index(events[2])) == (events, events[1:], events[-1], 2)
+
+
 def test_a_page_that_is_cut_is_not_whole() -> None:
     parser = packed.PageParser()
     page = packed.encode_page([SequencedEvent(1, 2, 0, *Event("A"))])

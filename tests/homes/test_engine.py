@@ -406,6 +406,9 @@ class FailingDisk(Disk):
     def __init__(self) -> None:
         self.is_failing = threading.Event()
 
+    def writes_durably(self, directory: Path) -> bool:
+        return False  # so that each write and each sync is one of its own
+
     def write(self, fd: int, buffers: Any, offset: int) -> None:
         if self.is_failing.is_set():
             raise OSError(5, "Input/output error")

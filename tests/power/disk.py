@@ -78,6 +78,9 @@ class PowerDisk:
             case Operation.SYNC | Operation.DATASYNC:
                 if not self._is_ignored(record):
                     self._sync(record)
+            case Operation.WRITESYNC:
+                if not self._is_ignored(record) and not self._nodes[record.file].written_durably(record):
+                    raise Unmodelled(f"what was written before is not durable, and in its way: {record}")
             case Operation.UNKNOWN:
                 raise Unmodelled(str(record))
 

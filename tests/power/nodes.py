@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .recording import Operation
+from .recording import Operation, Record
 
 
 class Change(NamedTuple):
@@ -33,6 +33,11 @@ class Change(NamedTuple):
             case Operation.WRITE:
                 return max(size, self.at + len(self.data))
         return size
+
+    @property
+    def end(self) -> int:
+        """Up to where it changes bytes."""
+        return self.at + (len(self.data) or self.size)
 
     def apply(self, content: bytearray, start: int = 0) -> None:
         """Do to a piece of the file, which begins there, what was done to the file; its length stays."""
@@ -83,6 +88,20 @@ class Node:
             change.apply(self.content)
             resize(self.content, size)
         del self.changes[:kept]
+
+    def written_durably(self, record: Record) -> bool:
+        """One write, of those bytes, is durable, and none before it; False if one of those is of the same bytes."""
+        low, high = record.at, record.at + record.size
+        place = next(
+            place for place, change in reversed(list(enumerate(self.changes)))
+            if change.operation is Operation.WRITE and (change.at, len(change.data)) == (low, record.size)
+        )  # fmt: skip
+        if any(change.is_resize or (high > change.at and low < change.end) for change in self.changes[:place]):
+            return False
+        change = self.changes.pop(place)
+        resize(self.content, change.resized(len(self.content)))
+        change.apply(self.content)
+        return True
 
 
 class Naming(NamedTuple):

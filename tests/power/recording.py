@@ -42,9 +42,11 @@ class Operation(IntEnum):
     """A file was mapped so that it can be written in memory, which nobody sees."""
     UNKNOWN = 14
     """Something that the model of a disk does not know."""
+    WRITESYNC = 15
+    """A write was durable when its call returned, and nothing else of its file is by that."""
 
 
-SYNCS = frozenset({Operation.SYNC, Operation.DATASYNC})
+SYNCS = frozenset({Operation.SYNC, Operation.DATASYNC, Operation.WRITESYNC})
 
 
 class Record(NamedTuple):

@@ -67,6 +67,16 @@ def test_what_was_synced_is_there_and_what_was_not_may_be(kind: Kind, tmp_path: 
 
 
 @KINDS
+def test_a_write_that_is_synced_alone_is_durable_and_what_was_written_before_is_not(kind: Kind, tmp_path: Path) -> None:
+    story = Story().created(b"12345678")(Operation.WRITE, FILE, data=b"ab")(Operation.WRITE, FILE, data=b"yz", at=6)
+    story(Operation.WRITESYNC, FILE, at=6, size=2)
+    assert story.states(kind, tmp_path) == {(("a", b"123456yz"),), (("a", b"ab3456yz"),)}
+    story(Operation.WRITE, FILE, data=b"ABC")(Operation.WRITESYNC, FILE, at=0, size=3)
+    with pytest.raises(Unmodelled):
+        story.states(kind, tmp_path / "over")
+
+
+@KINDS
 def test_a_sync_says_nothing_of_what_was_written_after_it_began(kind: Kind, tmp_path: Path) -> None:
     story = Story().created(b"old")(Operation.WRITE, FILE, data=b"new")
     [*_, write] = story.records
@@ -167,6 +177,7 @@ fd = os.open("d/b", os.O_RDWR | os.O_CREAT)
 os.posix_fallocate(fd, 0, 9000)
 os.pwrite(fd, b"1" * 600, 500); os.pwritev(fd, [b"2" * 10, b"3" * 20], 4090); os.writev(fd, [b"4", b"5"])
 other = os.dup(fd); os.write(other, b"6"); os.fsync(other); os.fdatasync(fd)
+os.pwritev(fd, [b"7", b"89"], 100, os.RWF_DSYNC)
 os.ftruncate(fd, 5000); os.truncate("d/b", 4999)
 os.link("d/b", "d/c"); os.rename("d/b", "d/b2"); os.replace("d/a", "d/c2")
 here = os.open("d", os.O_RDONLY | os.O_DIRECTORY)

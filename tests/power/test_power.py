@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from headwater.storage.disk.system import Disk
+
 from . import workload
 from .disk import Kind, PowerDisk
 from .recording import SYNCS, Operation, Record, read_records
@@ -116,6 +118,14 @@ def test_the_record_has_what_is_to_be_cut(recorded: Recorded, what: str) -> None
     operation, pattern = SEEN[what]
     found = [each for each in read_records(recorded.file) if each.operation is operation]
     assert any(re.search(pattern, record.path) for record in found)
+
+
+def test_small_commits_are_cut_within_their_one_call(recorded: Recorded) -> None:
+    if not Disk().writes_durably(recorded.root):
+        pytest.skip("the file system of the tests writes and syncs in two calls")
+    synced = [record.path for record in read_records(recorded.file) if record.operation is Operation.WRITESYNC]
+    for pattern in (r"/logs/.*/log/\d+\.log$", r"/journal/log/\d+\.log$"):
+        assert sum(re.search(pattern, path) is not None for path in synced) > 20
 
 
 @KINDS

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from headwater.core import Event, SequencedEvent
+from headwater.formats.packed import encode
 from headwater.speedups import _native as native
 from headwater.storage.frames.layout import HEADER_BYTES
 from headwater.storage.frames.random_access import pick_any
@@ -76,12 +77,16 @@ def _walked(content: bytes, places: Sequence[tuple[int, int]], below: int, wante
     verified = bytearray([1] * len(places))
     position, left, is_gated = native.walk(content, firsts, offsets, verified, wanted, 0, below, events, budget)
     expected: list[SequencedEvent] = []
-    gated = True
+    given, gated = budget, True
     for number in wanted[:position]:
         offset = max(offset for first, offset in places if first <= number)
         budget = pick_any(content, offset, (number,), expected, budget)
         gated &= bool(content[offset + 20] & 2)
     _agree((expected, budget, gated), (events, left, is_gated), "walk")
+    rows = bytearray()
+    position, left, _ = native.walk(content, firsts, offsets, verified, wanted, 0, below, rows, given)
+    taken = sum(len(each.data) for each in expected[:position])
+    _agree((b"".join(map(encode, expected[:position])), given - taken), (rows, left), "walk, packing,")
 
 
 def _event(random: Random, number: int) -> Event:

@@ -20,8 +20,8 @@ class SlowWriter(Disk):
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
 
-    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
-        return super()._write_once(fd, [b"".join(buffers)[: self.bytes_max]], offset)
+    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int, flags: int = 0) -> int:
+        return super()._write_once(fd, [b"".join(buffers)[: self.bytes_max]], offset, flags)
 
 
 class FullDisk(Disk):
@@ -124,16 +124,19 @@ class BrokenDisk(Disk):
         self.fails_write = self.fails_sync = False
         self.syncs = 0
 
+    def writes_durably(self, directory: Path) -> bool:
+        return False  # so that each write and each sync is one of its own
+
     def sync(self, fd: int) -> None:
         if self.fails_sync:
             raise OSError(errno.EIO, "input/output error")
         self.syncs += 1
         super().sync(fd)
 
-    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
+    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int, flags: int = 0) -> int:
         if self.fails_write:
             raise OSError(errno.EIO, "input/output error")
-        return super()._write_once(fd, buffers, offset)
+        return super()._write_once(fd, buffers, offset, flags)
 
 
 class HeldDisk(Disk):
@@ -143,6 +146,9 @@ class HeldDisk(Disk):
         self.may_sync = threading.Event()
         self.may_sync.set()
         self.is_syncing = threading.Event()
+
+    def writes_durably(self, directory: Path) -> bool:
+        return False  # so that each write and each sync is one of its own
 
     def sync(self, fd: int) -> None:
         self.is_syncing.set()

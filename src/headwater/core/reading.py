@@ -28,12 +28,14 @@ class PagedLog(ABC):
         partition: int | None = None,
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
+        packs: bool = False,
     ) -> Page:
         """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
 
         `upto` (inclusive) defaults to the durable head. Backwards, events numbered below `after` come in descending
         order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
-        it silently: `check_position` is for a position that a caller gave. The query must be checked.
+        it silently: `check_position` is for a position that a caller gave. The query must be checked. With `packs` the
+        events may come as MessagePack (`formats.packed.PackedEvents`), for whoever only sends them.
         """
 
     @abstractmethod
@@ -75,8 +77,11 @@ def _fail(error: Exception) -> None:
     raise error
 
 
-def read_pages(log: PagedLog, query: Query, selection: Selection) -> Iterator[Page]:
-    """The pages of a read, bounded by the head at its begin, by its limit and by its last number."""
+def read_pages(log: PagedLog, query: Query, selection: Selection, *, packs: bool = False) -> Iterator[Page]:
+    """The pages of a read, bounded by the head at its begin, by its limit and by its last number.
+
+    `packs`: see `PagedLog.read_page`.
+    """
     cursor, left, upto = selection.after, selection.limit, selection.upto
     if not selection.backwards:
         upto = selection.head if upto is None else min(upto, selection.head)
@@ -88,6 +93,7 @@ def read_pages(log: PagedLog, query: Query, selection: Selection) -> Iterator[Pa
             backwards=selection.backwards,
             partition=selection.partition,
             limit=PAGE_EVENTS if left is None else min(left, PAGE_EVENTS),
+            packs=packs,
         )
         cursor = page.cursor
         left = None if left is None else left - len(page.events)

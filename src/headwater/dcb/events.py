@@ -68,6 +68,8 @@ class Rendering(NamedTuple):
     """Whether its readers could be hurt by stored events: then those are checked."""
     proves_itself: bool = False
     """Whether the reader demanded an end, and looks for it, whatever HTTP says."""
+    packs: bool = False
+    """Whether it takes events that are packed already as they are."""
 
     def page(self, page: Page) -> bytes:
         """The bytes of a page that is not empty."""
@@ -102,10 +104,10 @@ def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int 
     return Rendering(b"application/json", b"[", b",", b"]", page)
 
 
-PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page)
+PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page, packs=True)
 """MessagePack, for programs in a hurry: ids as they are stored."""
 PACKED_WITH_END = Rendering(
-    packed.MEDIA_TYPE_WITH_END.encode(), b"", b"", packed.END, packed.encode_page, proves_itself=True
+    packed.MEDIA_TYPE_WITH_END.encode(), b"", b"", packed.END, packed.encode_page, proves_itself=True, packs=True
 )
 """The same with an empty page at its end."""
 

@@ -10,8 +10,8 @@ page is the end, for readers who demanded one: without it the stream broke off, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,9 +33,49 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # the one thing in an event t
 _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 
 
+class PackedEvents(Sequence[SequencedEvent]):
+    """Stored events as the rows of a page: `encode_page` takes them as they are; other callers get them decoded."""
+
+    __slots__ = ("_count", "rows")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.rows = bytearray()
+        """One after the other; `count_in` is called after each change."""
+
+    def extend(self, events: Sequence[SequencedEvent]) -> None:
+        """Append events."""
+        for event in events:
+            _encoder.encode_into(event, self.rows, -1)
+        self.count_in(len(events))
+
+    def count_in(self, rows: int) -> None:
+        """So many rows were appended to `rows`."""
+        self._count += rows
+
+    def array(self) -> bytes:
+        """All of them as MessagePack."""
+        return _array_head(self._count) + self.rows
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        return _decoder.decode(self.array())[index]
+
+    def __iter__(self) -> Iterator[SequencedEvent]:
+        return iter(_decoder.decode(self.array()))
+
+
+def _array_head(count: int) -> bytes:
+    if count < 16:
+        return bytes((0x90 | count,))
+    return struct.pack(">BH", 0xDC, count) if count <= 0xFFFF else struct.pack(">BI", 0xDD, count)
+
+
 def encode_page(events: Sequence[SequencedEvent]) -> bytes:
     """A page of stored events."""
-    page = _encoder.encode(events)
+    page = events.array() if isinstance(events, PackedEvents) else _encoder.encode(events)
     return _LEAD.pack(_BIN_32, len(page)) + page
 
 

@@ -16,7 +16,7 @@ def walk(
     numbers: list[int],
     position: int,
     below: int,
-    events: list[Any],
+    events: list[Any] | bytearray,
     budget: int,
     /,
 ) -> tuple[int, int, bool]: ...

@@ -1,9 +1,9 @@
-/* The events of a frame as objects; the twin is `storage/frames/random_access.py`.
+/* The events of a frame as objects, or as rows of MessagePack; the twin is `storage/frames/random_access.py`.
  *
  * What is left to Python: rare columns, events that are not there, places outside of the frame, text that is no UTF-8.
  */
 
-#include "speedups.h"
+#include "packed.h"
 
 /* Places in a header (docs/data-file-format.md). */
 enum { LENGTH = 8, OPTIONAL = 20, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192 };
@@ -86,13 +86,21 @@ static PyObject *text(const Frame *frame, int slot, uint64_t index)
     return value(frame, slot, index, &found) ? PyUnicode_DecodeUTF8(found.begin, found.size, NULL) : NULL;
 }
 
+/* The places of its tags among all of them. */
+static int tagged(const Frame *frame, uint64_t index, int32_t *low, int32_t *high)
+{
+    *low = *high = 0;
+    return !frame->slots[TAG_LISTS] ||
+           (two(frame, TAG_LISTS, index, low, high) && frame->slots[TAG] + 4 * (uint64_t)*high + 4 <= frame->length);
+}
+
 static PyObject *tags_of(const State *state, const Frame *frame, uint64_t index)
 {
     int32_t low, high;
-    if (!frame->slots[TAG_LISTS])
-        return Py_NewRef(state->no_tags);
-    if (!two(frame, TAG_LISTS, index, &low, &high) || frame->slots[TAG] + 4 * (uint64_t)high + 4 > frame->length)
+    if (!tagged(frame, index, &low, &high))
         return NULL;
+    if (low == high)
+        return Py_NewRef(state->no_tags);
     PyObject *tags = PyTuple_New(high - low);
     for (int32_t each = low; tags != NULL && each < high; each++) {
         PyObject *tag = text(frame, TAG, each);
@@ -177,6 +185,37 @@ static int appended(const State *state, const Frame *frame, uint64_t wanted, PyO
     Py_XDECREF(event);
     if (done)
         *budget -= payload.size;
+    return done;
+}
+
+static int put_text(Rows *rows, const Frame *frame, int slot, uint64_t index)
+{
+    Bytes found;
+    return value(frame, slot, index, &found) && is_utf8(found.begin, found.size) &&
+           put(rows, TEXT, (uint64_t)found.size, found.begin);
+}
+
+/* `appended`, as a row. What most events have not comes last: source, attributes, group key, envelope, encoding. */
+static int packed(const Frame *frame, uint64_t wanted, Rows *rows, int64_t *budget)
+{
+    uint64_t index = wanted - frame->first;
+    Py_ssize_t before = rows->used;
+    int32_t low, high;
+    Bytes payload;
+    int done = wanted >= frame->first && index < frame->count && frame->recorded_at >= 0 &&
+               value(frame, DATA, index, &payload) && tagged(frame, index, &low, &high) &&
+               put(rows, ARRAY, FIELDS, NULL) && put(rows, UNSIGNED, wanted, NULL) &&
+               put(rows, UNSIGNED, (uint64_t)frame->recorded_at, NULL) && put(rows, UNSIGNED, 0, NULL) &&
+               put_text(rows, frame, TYPE, index) && put(rows, BINARY, (uint64_t)payload.size, payload.begin) &&
+               put(rows, ARRAY, (uint64_t)(high - low), NULL);
+    for (int32_t each = low; done && each < high; each++)
+        done = put_text(rows, frame, TAG, each);
+    done = done && put_text(rows, frame, ID, index) && put(rows, TEXT, 0, NULL) && put(rows, MAP, 0, NULL) &&
+           put(rows, TEXT, 0, NULL) && put(rows, BINARY, 0, NULL) && put(rows, UNSIGNED, 0, NULL);
+    if (done)
+        *budget -= payload.size;
+    else
+        rows->used = before;
     return done;
 }
 
@@ -308,15 +347,15 @@ static Py_ssize_t next_places(PyObject *const *arguments, Py_ssize_t position, u
 PyDoc_STRVAR(walk_doc,
 "walk(content, firsts, offsets, verified, numbers, position, below, events, budget)\n--\n\n"
 "Append the events of these numbers of a segment, from that position on, as long as they are below `below`, plain, in\n"
-"frames that were verified, and within the budget. Answers the position behind them, what is left of the budget, and\n"
-"whether all of their frames are gated.");
+"frames that were verified, and within the budget: to a list as objects, to a bytearray as rows of MessagePack. Answers\n"
+"the position behind them, what is left of the budget, and whether all of their frames are gated.");
 
 static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     const State *state = PyModule_GetState(module);
     if (given != 9 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
-        !PyList_CheckExact(arguments[7]) || state->event == NULL) {
-        PyErr_SetString(PyExc_TypeError, "walk takes a segment's content and frames, numbers, and a list of events");
+        !(PyList_CheckExact(arguments[7]) || PyByteArray_CheckExact(arguments[7])) || state->event == NULL) {
+        PyErr_SetString(PyExc_TypeError, "walk takes a segment's content and frames, numbers, and events or rows");
         return NULL;
     }
     Py_ssize_t position = PyLong_AsSsize_t(arguments[5]), count = TOGETHER;
@@ -326,6 +365,9 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
         return NULL;
     Shared shared = {{NULL, 0}, NULL, NULL};
+    Rows rows = {NULL, 0};
+    if (PyByteArray_CheckExact(arguments[7]))
+        rows = (Rows){arguments[7], PyByteArray_GET_SIZE(arguments[7])};
     Place places[TOGETHER];
     Frame frame = {.begin = NULL};
     int is_gated = 1, is_plain = position >= 0;
@@ -335,12 +377,15 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
             uint64_t offset = places[each].offset;
             if (frame.begin == NULL || frame.begin != (const char *)content.buf + offset) {
                 is_plain = offset <= PY_SSIZE_T_MAX && opened(&frame, &content, (Py_ssize_t)offset) &&
-                           frame.first == places[each].first && timed(&shared, &frame);
+                           frame.first == places[each].first && (rows.array != NULL || timed(&shared, &frame));
                 if (!is_plain)
                     break;
             }
-            PyObject *number = PyList_GET_ITEM(arguments[4], position);
-            is_plain = appended(state, &frame, places[each].number, number, &shared, arguments[7], &budget);
+            if (rows.array != NULL)
+                is_plain = packed(&frame, places[each].number, &rows, &budget);
+            else
+                is_plain = appended(state, &frame, places[each].number, PyList_GET_ITEM(arguments[4], position), &shared,
+                                    arguments[7], &budget);
             if (is_plain) {
                 is_gated &= (frame.optional & GATED) != 0;
                 position++;
@@ -352,6 +397,8 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     if (count < 0)
         return NULL;
     PyErr_Clear(); /* Python goes on where this ends, and says what is wrong there */
+    if (!fitted(&rows))
+        return NULL;
     return Py_BuildValue("nLO", position, (long long)budget, is_gated ? Py_True : Py_False);
 }
 

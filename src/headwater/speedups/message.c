@@ -77,28 +77,11 @@ static int sized(uint8_t code, Bytes rest, Bytes *found)
     return 1;
 }
 
-static int is_ascii(Bytes text)
-{
-    uint64_t bits = 0;
-    for (uint64_t eight; text.end - text.at >= 8; text.at += 8) {
-        memcpy(&eight, text.at, 8);
-        bits |= eight;
-    }
-    for (; text.at < text.end; text.at++)
-        bits |= *text.at;
-    return !(bits & UINT64_C(0x8080808080808080));
-}
-
 /* Whether a binary, string or symbol may have that content: any, UTF-8, ASCII. */
 static int is_text(uint8_t code, Bytes text)
 {
-    if (TYPES[code] == BINARY || is_ascii(text))
-        return 1;
-    if (TYPES[code] == SYMBOL)
-        return 0;
-    PyObject *decoded = PyUnicode_DecodeUTF8((const char *)text.at, text.end - text.at, NULL);
-    Py_XDECREF(decoded);
-    return decoded != NULL;
+    Py_ssize_t size = text.end - text.at;
+    return TYPES[code] == BINARY || (TYPES[code] == SYMBOL ? is_ascii(text.at, size) : is_utf8(text.at, size));
 }
 
 /* Whether elements of a map go up to its end: with keys of these types, all different, and perhaps simple values. */

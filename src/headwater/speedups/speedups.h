@@ -32,6 +32,27 @@ static inline uint64_t u64_at(const void *array, size_t index)
     return found;
 }
 
+/* Whether a text is ASCII, or as UTF-8 as Python's own decoder demands. */
+static inline int is_ascii(const void *text, Py_ssize_t size)
+{
+    uint64_t bits = 0;
+    Py_ssize_t at = 0;
+    for (; size - at >= 8; at += 8)
+        bits |= u64_at((const char *)text + at, 0);
+    for (; at < size; at++)
+        bits |= ((const uint8_t *)text)[at];
+    return !(bits & UINT64_C(0x8080808080808080));
+}
+
+static inline int is_utf8(const void *text, Py_ssize_t size)
+{
+    if (is_ascii(text, size))
+        return 1;
+    PyObject *decoded = PyUnicode_DecodeUTF8(text, size, NULL);
+    Py_XDECREF(decoded);
+    return decoded != NULL;
+}
+
 /* One entry of a table of functions. */
 #define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}
 #define END_OF_FUNCTIONS {NULL, NULL, 0, NULL}

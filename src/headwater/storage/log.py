@@ -265,6 +265,7 @@ class StoredLog(LocalLog):
         partition: int | None = None,
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
+        packs: bool = False,
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed."""
         head, lowest = self.head(), self._numbering.first_retained
@@ -279,7 +280,7 @@ class StoredLog(LocalLog):
             return Page((), after, head, False)
         if self.settings.partitions == 1:
             partition = None  # the only one
-        page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max))
+        page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max, packs))
         self._statistics.events_read += len(page.events)
         return page
 

@@ -195,7 +195,9 @@ class MemoryLog(LocalLog):
         partition: int | None = None,
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
+        packs: bool = False,
     ) -> Page:
+        """See LocalLog. Nothing is packed: there are objects already."""
         with self._changing:
             head, lowest = self._head, self._first_retained
             if backwards:

@@ -8,11 +8,15 @@ import json
 import pyarrow as pa
 import pytest
 
-from headwater.core import Event, Page
+from headwater.core import Event, OpenGuard, Page, Query
+from headwater.dcb import Application
 from headwater.dcb.reads.read import accepted_form
 from headwater.formats import packed
 from headwater.formats.arrow import tables
+from headwater.storage import Engine, StoredLog
 from tests.builders import numbers as numbers_of
+
+from ..conftest import Client
 
 
 @pytest.fixture
@@ -117,6 +121,34 @@ def test_programs_read_messagepack_or_arrow(five, store):
     assert [tables.events_of(batch) for batch in pa.ipc.open_stream(read(tables.STREAM))] == [stored]
     with pa.ipc.open_stream(read(tables.STREAM, limit=0)) as nothing:
         assert nothing.schema.equals(tables.SCHEMA) and list(nothing) == []
+
+
+@pytest.mark.parametrize("accept", [packed.MEDIA_TYPE, packed.MEDIA_TYPE_WITH_END])
+def test_messagepack_of_a_stored_log_goes_out_as_the_storage_packed_it(tmp_path, monkeypatch, accept):
+    query = Query.where(tags=["n:1"])
+    asked = []
+    monkeypatch.setattr(StoredLog, "read_page", recording(StoredLog.read_page, asked))
+    with Engine(tmp_path, maintains=False, reserve_bytes=0) as engine:
+        log = engine.create("courses")
+        log.append([Event("T", b"{}", (f"n:{number % 2}",), f"{number}") for number in range(2500)])
+        client = Client(Application(engine, OpenGuard()))
+        body = {"query": {"items": [{"tags": ["n:1"]}]}}
+        answer = client.post("/logs/courses/read", body, headers={"accept": accept})
+        client.close()
+        assert [type(page.events) for page in asked] == [packed.PackedEvents] * 2
+        events = list(log.read(query))
+        pages = packed.encode_page(events[:1000]) + packed.encode_page(events[1000:])
+        assert answer.body == pages + (packed.END if accept == packed.MEDIA_TYPE_WITH_END else b"")
+
+
+def recording(read_page, pages):
+    """A method that keeps what it answers."""
+
+    def kept(log, *bounds, **more):
+        pages.append(read_page(log, *bounds, **more))
+        return pages[-1]
+
+    return kept
 
 
 def test_whoever_demands_an_end_gets_it_and_is_told_so(five):

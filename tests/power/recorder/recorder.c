@@ -24,14 +24,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { CREATE = 1, MKDIR, REMOVE, RENAME, LINK, WRITE, TRUNCATE, ALLOCATE, ZERO, SYNC, DATASYNC, MARK, MAP, UNKNOWN };
+enum { CREATE = 1, MKDIR, REMOVE, RENAME, LINK, WRITE, TRUNCATE, ALLOCATE, ZERO, SYNC, DATASYNC, MARK, MAP, UNKNOWN,
+       WRITESYNC };
 
 struct header {
     uint32_t bytes;               /* of the whole record */
     uint16_t operation, path_bytes, other_bytes, spare;
     uint64_t file;                /* inode number */
     uint64_t at;                  /* offset; of a sync the number of records when it began */
-    uint64_t size;                /* of a truncation, an allocation, a range of zeros */
+    uint64_t size;                /* of a truncation, an allocation, a range of zeros, a write that was synced alone */
 };
 
 struct shared {
@@ -264,7 +265,27 @@ ssize_t pwritev(int fd, const struct iovec *pieces, int count, off_t at) {
 }
 SAME(ssize_t, pwritev64, "pwritev", int, const struct iovec *, int, off64_t);
 
+/* A write that is durable when the call returns: the power may fail between the two. Nothing else of the file is synced
+   by it, as far as the record says. */
+static ssize_t written_durably(int fd, const struct iovec *pieces, int count, off_t at) {
+    char path[PATH_MAX];
+    uint64_t file;
+    if (!is_watched(fd, path, &file)) return REAL(pwritev2)(fd, pieces, count, at, RWF_DSYNC);
+    recorder_lock();
+    ssize_t done = REAL(pwritev)(fd, pieces, count, at);
+    if (done > 0) record(WRITE, file, at, 0, path, NULL, pieces, count, done);
+    recorder_unlock();
+    if (done <= 0) return done;
+    if (sync_us) usleep(1 + random() % sync_us);
+    if (REAL(fdatasync)(fd)) return -1;
+    recorder_lock();
+    record(WRITESYNC, file, at, done, path, NULL, NULL, 0, 0);
+    recorder_unlock();
+    return done;
+}
+
 ssize_t pwritev2(int fd, const struct iovec *pieces, int count, off_t at, int flags) {
+    if (flags == RWF_DSYNC && at >= 0) return written_durably(fd, pieces, count, at);
     WRITTEN(fd, pieces, count, at, REAL(pwritev2)(fd, pieces, count, at, flags));
 }
 SAME(ssize_t, pwritev64v2, "pwritev2", int, const struct iovec *, int, off64_t, int);

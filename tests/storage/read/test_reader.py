@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.core import ALL, Event, LogSettings, Query, QueryItem, read_pages
+from headwater.formats import packed
 from headwater.storage import Engine, StoredLog
 from headwater.storage.index.postings import Numbers
 from headwater.storage.read import frame_cache
@@ -68,6 +69,17 @@ def test_pages_of_any_size_make_the_same_read(log: StoredLog, query: Query, part
         for limit, bytes_max in ((1, 10_000), (7, 10_000), (1000, 1), (1000, 100), (1000, 10**6)):
             found = paged(log, query, backwards=backwards, limit=limit, bytes_max=bytes_max, partition=partition)
             assert found == (expected[::-1] if backwards else expected)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_page_that_is_packed_has_the_same_bytes(log: StoredLog, query: Query, backwards: bool) -> None:
+    start = 301 if backwards else 0
+    for bounds in ({}, {"limit": 7}, {"bytes_max": 100}, {"partition": 1}):
+        page = log.read_page(query, start, backwards=backwards, packs=True, **bounds)
+        objects = log.read_page(query, start, backwards=backwards, **bounds)
+        assert packed.encode_page(page.events) == packed.encode_page(objects.events)
+        assert page._replace(events=list(page.events)) == objects._replace(events=list(objects.events))
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.core import Event, SequencedEvent
 from headwater.core.errors import StorageCorrupted
+from headwater.formats import packed
+from headwater.formats.packed import PackedEvents
 from headwater.speedups import IS_NATIVE
 from headwater.storage.frames.layout import GATED_FEATURE, OPTIONAL_AT
 from headwater.storage.segments import segment as segment_module
@@ -53,16 +56,19 @@ class Given:
             self.segment.add(frame, offset)
         self.below = first
 
-    def picked(self, wanted: list[int], budget: int) -> tuple[list[SequencedEvent], int, int, bool]:
+    def picked(
+        self, wanted: list[int], budget: int, *, packs: bool = False
+    ) -> tuple[list[SequencedEvent], int, int, bool]:
         """What is appended, up to where, what is left of the budget, and whether all was gated."""
-        events: list[SequencedEvent] = []
+        events = PackedEvents() if packs else list[SequencedEvent]()
         position, is_gated = 0, True
         while position < len(wanted) and budget > 0:
             before = position
             position, budget, are_gated = self.segment.pick(wanted, position, self.below, events, budget)
             assert position > before
             is_gated &= are_gated
-        return events, position, budget, is_gated
+        assert packed.encode_page(events) == packed.encode_page(list(events))
+        return list(events), position, budget, is_gated
 
     def expected(self, wanted: list[int], budget: int) -> tuple[list[SequencedEvent], int, int, bool]:
         """The same, from one event after the other."""
@@ -98,10 +104,10 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> list[Given]:
     return [given(*ones), given(*mixed, rare=4), given(*mixed, ungated=1), given(*mixed, gap=3), given(300)]
 
 
-@given(data=st.data(), backwards=st.booleans(), budget=st.sampled_from([1, 7, 60, NO_LIMIT]))
+@given(data=st.data(), packs=st.booleans(), backwards=st.booleans(), budget=st.sampled_from([1, 7, 60, NO_LIMIT]))
 @pytest.mark.parametrize("is_native", WAYS)
 def test_events_are_those_of_the_numbers(
-    several: list[Given], is_native: bool, data: st.DataObject, backwards: bool, budget: int
+    several: list[Given], is_native: bool, data: st.DataObject, packs: bool, backwards: bool, budget: int
 ) -> None:
     one = several[data.draw(st.integers(0, len(several) - 1))]
     inside = st.integers(FIRST, one.below - 1)
@@ -109,7 +115,7 @@ def test_events_are_those_of_the_numbers(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(segment_module, "IS_NATIVE", is_native)
         wanted = wanted[::-1] if backwards else wanted
-        assert one.picked(wanted, budget) == one.expected(wanted, budget)
+        assert one.picked(wanted, budget, packs=packs) == one.expected(wanted, budget)
 
 
 def test_numbers_of_other_segments_are_left_to_them(several: list[Given], way: None) -> None:
@@ -160,10 +166,49 @@ def walked(one: Given, wanted: list[int], budget: int = NO_LIMIT) -> tuple[int, 
     """Up to where `walk` goes, and whether all was gated; what it appends is as it should be."""
     from headwater.speedups._native import walk
 
-    its, events = one.segment, []
-    position, left, is_gated = walk(
-        its.map, its.firsts, its.offsets, its._verified, wanted, 0, one.below, events, budget
-    )
+    its, events, rows = one.segment, [], bytearray(b"before")
+    for into in (events, rows):
+        found = walk(its.map, its.firsts, its.offsets, its._verified, wanted, 0, one.below, into, budget)
+        position, left, is_gated = found
+        assert left == budget - sum(len(one.events[number].data) for number in wanted[:position])
     assert events == [one.events[number] for number in wanted[:position]]
-    assert left == budget - sum(len(each.data) for each in events)
+    assert rows == b"before" + b"".join(map(packed.encode, events))
     return position, is_gated
+
+
+SIZES = (0, 1, 15, 16, 31, 32, 127, 128, 255, 256, 65535, 65536)
+"""Where MessagePack begins a longer form."""
+
+
+@needs_native
+@pytest.mark.parametrize("size", SIZES)
+def test_rows_have_the_shortest_form_of_each_length_and_number(size: int) -> None:
+    """As msgspec writes it. The walk of C does all of them: nothing here is rare."""
+    tag = "t" * min(max(size, 1), 1100)
+    for at, number in ((size, size + 1), (2**32 - 1 + size, 2**32 - 1 + size), (2**45, 10**18 - 1 - size)):
+        for each in (
+            Event("E", b"d" * size),
+            Event("E" * min(max(size, 1), 200), tags=tuple(f"{n:05}" for n in range(min(size, 128))), id="i"),
+            Event("ö" * min(max(size // 2, 1), 200), tags=("\N{GRINNING FACE}", tag), id="i" * min(size, 512)),
+        ):
+            frame = encoded([each], number, at=at)
+            assert packed_row(content(frame), number) == packed.encode(decoded(frame).event(0))
+
+
+@needs_native
+def test_rows_of_what_is_no_time_or_no_text_are_left_to_python() -> None:
+    whole = content(encoded([event("Ex", "tag:1", id="id-1")]))
+    assert packed_row(whole, 1) is not None
+    for text in (b"Ex", b"tag:1", b"id-1"):
+        assert packed_row(whole.replace(text, text[:-1] + b"\xff"), 1) is None
+    assert packed_row(whole[:79] + b"\xff" + whole[80:], 1) is None  # recorded before 1970
+
+
+def packed_row(whole: bytes, number: int) -> bytes | None:
+    """What `walk` makes of the one event of a frame."""
+    from headwater.speedups._native import walk
+
+    rows, below, places = bytearray(), number + 1, (array("Q", [number]), array("Q", [0]), bytearray([True]))
+    position, _, _ = walk(whole, *places, [number], 0, below, rows, NO_LIMIT)
+    assert position == bool(rows)
+    return bytes(rows) or None

@@ -104,6 +104,66 @@ def test_frames_are_appended_and_read_back(logs: Logs) -> None:
     assert given_numbers(logs.reopen()) == [1, 2, 3, 4, 5, 6]
 
 
+class Told(Disk):
+    """Says what it is asked to write and sync; `answer` is what it says of the two in one call."""
+
+    def __init__(self, *, answer: bool = True, tries: bool = True) -> None:
+        self.calls: list[str] = []
+        self._answer, self._tries = answer, tries
+
+    def writes_durably(self, directory: Path) -> bool:
+        return self._tries
+
+    def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
+        self.calls.append("both")
+        if self._answer:
+            super().write(fd, buffers, offset)
+        return self._answer
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        if offset:  # not the header of a segment
+            self.calls.append("write")
+        super().write(fd, buffers, offset)
+
+    def sync(self, fd: int) -> None:
+        self.calls.append("sync")
+        super().sync(fd)
+
+
+OLD_WAY = ["write", "sync"]
+
+
+@pytest.mark.parametrize(
+    ("disk", "calls"),
+    [
+        (Told(), ["both", "both"]),
+        (Told(tries=False), OLD_WAY * 2),
+        (Told(answer=False), ["both", *OLD_WAY, *OLD_WAY]),
+    ],
+    ids=["in one call", "not known to be one", "refused, and remembered"],
+)
+def test_small_commits_are_written_and_synced_in_one_call_where_there_is_one(
+    logs: Logs, disk: Told, calls: list[str]
+) -> None:
+    log = logs.open(disk)
+    frames = chained([1, 3])
+    append(log, frames[:1], 0)
+    append(log, frames[1:], 1)
+    assert disk.calls == calls
+    assert given_numbers(logs.reopen()) == [1, 2, 3, 4]
+
+
+def test_large_commits_and_those_behind_what_is_not_durable_are_synced_with_all_before(logs: Logs) -> None:
+    log = logs.open(disk := Told())
+    one, two, three, large = chained([1, 1, 1, 3000])
+    log.append_frames([one], Head(0, 0, log.term), is_durable=False)
+    append(log, [two], 1)
+    assert disk.calls == ["write", *OLD_WAY]
+    append(log, [three], 2)
+    append(log, [large], 3)
+    assert disk.calls[3:] == ["both", *OLD_WAY]
+
+
 def test_the_head_is_compared_before_anything_is_written(logs: Logs) -> None:
     log = logs.open()
     append(log, chained([2]), 0)

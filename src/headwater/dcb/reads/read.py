@@ -86,7 +86,7 @@ async def answer_events(
     Each page is a step of the user's; the first one is not asked for where nobody waits for a turn.
     """
     headers = opened.view.headers(selection.head)
-    pages = read_pages(opened.log, query, selection)
+    pages = read_pages(opened.log, query, selection, packs=rendering.packs)
     if host.turns.is_waited_for:
         first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
     else:

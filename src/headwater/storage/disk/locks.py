@@ -170,6 +170,16 @@ class OwnedDisk(Disk):
         self._disk.sync(fd)
         self._lock.check_written()
 
+    def writes_durably(self, directory: Path) -> bool:
+        return self._disk.writes_durably(directory)
+
+    def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
+        """See Disk, and `sync`."""
+        self._lock.check()
+        done = self._disk.write_durably(fd, buffers, offset)
+        self._lock.check_written()
+        return done
+
     def allocate(self, fd: int, size: int) -> None:
         self._lock.check()
         self._disk.allocate(fd, size)

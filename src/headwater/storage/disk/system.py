@@ -18,8 +18,10 @@ import shutil
 import sqlite3
 import stat
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
@@ -38,6 +40,12 @@ _REMEDIES = {
 _IOV_MAX = 1024
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _ZEROS = bytes(1024 * 1024)
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_MOUNTS = Path("/proc/self/mountinfo")
+_HEEDS_DSYNC = frozenset({"ext4", "tmpfs", "xfs"})
+"""The kernel takes the flag for all file systems, and others may ignore it in silence. A tmpfs keeps nothing anyway."""
+_PLENTY_BYTES, _PLENTY_S = 1024 * 1024 * 1024, 0.05
+_NO_DSYNC = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 FILE_MODE = 0o600
 """Of files with secrets: for their owner alone, whatever the umask."""
 DIRECTORY_MODE = 0o700
@@ -55,6 +63,9 @@ else:
 class Disk:
     """The real disk. All offsets and sizes are in bytes."""
 
+    _plenty: tuple[Path, float, int] | None = None
+    """Where more was free than _PLENTY_BYTES when it was last asked, when that was, and how much."""
+
     @property
     def refusal(self) -> StorageUnavailable | None:
         """Why nothing can be written any more, as far as is known; None if it can."""
@@ -71,6 +82,26 @@ class Disk:
     def sync(self, fd: int) -> None:
         """What was written is durable when this returns. Raises OSError; never to be retried after that."""
         _sync(fd)
+
+    def writes_durably(self, directory: Path) -> bool:
+        """Whether `write_durably` may be tried there. Raises OSError."""
+        return bool(_DSYNC) and _file_system(os.stat(directory).st_dev) in _HEEDS_DSYNC
+
+    def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
+        """`write` and `sync` of a few bytes in one call; False where the system has none, and nothing is written.
+
+        Only these bytes are durable then, and nothing that was written before. Raises OSError; never to be retried.
+        """
+        try:
+            written = self._write_once(fd, buffers, offset, _DSYNC)
+        except OSError as error:
+            if error.errno not in _NO_DSYNC:
+                raise
+            return False
+        if written < sum(map(len, buffers)):
+            self.write(fd, buffers, offset)
+            self.sync(fd)
+        return True
 
     def allocate(self, fd: int, size: int) -> None:
         """Make the file that large, with blocks behind it, reading as zeros. Raises OSError (ENOSPC).
@@ -94,9 +125,17 @@ class Disk:
         os.link(source, target)
 
     def free_bytes(self, directory: Path) -> int:
-        """What an ordinary process may still fill there."""
+        """What an ordinary process may still fill there; 50 ms old at most where it is more than a GiB.
+
+        Each commit asks, and to ask the system gives the interpreter away.
+        """
+        now = time.monotonic()
+        if (plenty := self._plenty) is not None and plenty[0] is directory and now - plenty[1] < _PLENTY_S:
+            return plenty[2]
         found = os.statvfs(directory)
-        return found.f_bavail * found.f_frsize
+        free = found.f_bavail * found.f_frsize
+        self._plenty = (directory, now, free) if free > _PLENTY_BYTES else None
+        return free
 
     def size_bytes(self, directory: Path) -> int:
         """How large the file system is there."""
@@ -118,8 +157,19 @@ class Disk:
                 written += self._write_once(fd, [rest[written:]], offset + written)
         return offset + left
 
-    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
-        return os.pwritev(fd, buffers, offset)
+    def _write_once(self, fd: int, buffers: Sequence[bytes | memoryview], offset: int, flags: int = 0) -> int:
+        return os.pwritev(fd, buffers, offset, flags)
+
+
+@lru_cache(64)
+def _file_system(device: int) -> str:
+    """The type of the file system on a device; empty where the system does not say."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        mounts = _MOUNTS.read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == number), "")
 
 
 def sync_directory(directory: Path) -> None:

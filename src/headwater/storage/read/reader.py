@@ -12,6 +12,7 @@ from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.log import Page
 from ...core.query import Query
+from ...formats.packed import PackedEvents
 from ..frames.frame import Frame
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
@@ -35,6 +36,8 @@ class Bounds(NamedTuple):
     backwards: bool
     limit: int
     bytes_max: int
+    packs: bool = False
+    """Whether events that are picked are packed at once."""
 
 
 class Reader:
@@ -136,7 +139,7 @@ class Reader:
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()
-        events: list[SequencedEvent] = []
+        events = PackedEvents() if bounds.packs else list[SequencedEvent]()
         segments, count = self._segments.segments, len(wanted)
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:

@@ -20,6 +20,7 @@ import google_crc32c
 from ...core.errors import StorageCorrupted
 from ...core.event import SequencedEvent
 from ...formats.newer import WrittenByNewer
+from ...formats.packed import PackedEvents
 from ...speedups import IS_NATIVE
 from ..disk.disk_image import DiskImage
 from ..frames.encoding import EncodedFrame
@@ -229,7 +230,7 @@ class Segment:
         return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
 
     def pick(
-        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
+        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent] | PackedEvents, budget: int
     ) -> tuple[int, int, bool]:
         """Append the events of some of these numbers, ascending or descending, from that position on.
 
@@ -239,10 +240,18 @@ class Segment:
         left out. Raises StorageCorrupted.
         """
         if IS_NATIVE:
-            walked = walk(self.map, self.firsts, self.offsets, self._verified, numbers, position, below, events, budget)
+            into = events if isinstance(events, list) else events.rows
+            walked = walk(self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget)
             if walked[0] > position:
+                if not isinstance(events, list):
+                    events.count_in(walked[0] - position)
                 return walked
-        return self._pick_of_frame(numbers, position, below, events, budget)
+        if isinstance(events, list):
+            return self._pick_of_frame(numbers, position, below, events, budget)
+        found: list[SequencedEvent] = []
+        picked = self._pick_of_frame(numbers, position, below, found, budget)
+        events.extend(found)
+        return picked
 
     def _pick_of_frame(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int

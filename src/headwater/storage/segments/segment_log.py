@@ -1,4 +1,7 @@
-"""The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default."""
+"""The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default.
+
+A few bytes are written and synced in one call, where the file system is known to do so.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds what is indexed at once, and what is looked at after a crash."""
+DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
+"""So much at most is written and synced in one call: of more, the system writes larger pieces."""
 PREPARED = "prepared.tmp"
 ADOPTED = "adopted.tmp"
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -49,6 +54,8 @@ class SegmentLog(FrameLog):
         self._segment_bytes = segment_bytes
         self._is_synced = True
         """Whether all that was appended is durable."""
+        self._writes_durably = disk.writes_durably(directory)
+        """Whether a few bytes are written and synced in one call, as far as is known."""
         self.segments: tuple[Segment, ...] = tuple(segments)
         """All segments, oldest first; the last one is written."""
         self._replacing = threading.Lock()
@@ -112,14 +119,23 @@ class SegmentLog(FrameLog):
                 continue
             segment = self.segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
-            self._disk.write(segment.fd, buffers, segment.end)
-            if is_durable:
-                self._disk.sync(segment.fd)
+            if not (is_durable and self._is_synced and self._written_durably(segment, buffers)):
+                self._disk.write(segment.fd, buffers, segment.end)
+                if is_durable:
+                    self._disk.sync(segment.fd)
             self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
         if self.segments[-1].end * 2 > self.segments[-1].size:
             self._prepare_soon()
+
+    def _written_durably(self, segment: Segment, buffers: Sequence[bytes]) -> bool:
+        """Write and sync in one call, so that the interpreter is given away once; False where that takes two calls."""
+        is_small = len(buffers) <= DURABLY_BUFFERS_MAX and sum(map(len, buffers)) <= DURABLY_BYTES_MAX
+        if self._writes_durably and is_small:
+            self._writes_durably = self._disk.write_durably(segment.fd, buffers, segment.end)
+            return self._writes_durably
+        return False
 
     def sync(self) -> None:
         """Everything that was appended is durable when this returns. Raises OSError: then it is unknown, as above."""
