@@ -210,9 +210,10 @@ def test_readers_in_many_threads_read_while_events_are_appended_and_trimmed(data
                     reader.refresh(head)
                     low = log.first_retained
                     found = numbers(reader.scan(low - 1, head, query=Query.where(types=["T0", "T1", "T2"])))
-                    assert found[-20:] == list(range(head - 19, head + 1))
-                    assert found == list(range(found[0], head + 1))
-                    assert numbers(reader.scan(head - 20, head)) == found[-20:]
+                    newest = numbers(reader.scan(head - 20, head))
+                    assert found == list(range(head - len(found) + 1, head + 1))
+                    if log.first_retained <= head - 19:  # else they were trimmed meanwhile
+                        assert found[-20:] == newest == list(range(head - 19, head + 1))
             except BaseException as error:
                 problems.append(error)
 
