@@ -90,14 +90,23 @@ class Node:
         del self.changes[:kept]
 
     def written_durably(self, record: Record) -> bool:
-        """One write, of those bytes, is durable, and none before it; False if one of those is of the same bytes."""
+        """One write, of those bytes, is durable, and none before it; False if one of those is of the same bytes.
+
+        The size is durable with it, without which it could not be read.
+        """
         low, high = record.at, record.at + record.size
         place = next(
             place for place, change in reversed(list(enumerate(self.changes)))
             if change.operation is Operation.WRITE and (change.at, len(change.data)) == (low, record.size)
         )  # fmt: skip
-        if any(change.is_resize or (high > change.at and low < change.end) for change in self.changes[:place]):
+        enlarging = [change for change in self.changes[:place] if change.operation is Operation.ALLOCATE]
+        others = [change for change in self.changes[:place] if change.operation is not Operation.ALLOCATE]
+        if any(change.is_resize or (low < change.end and change.at < high) for change in others):
             return False
+        for change in enlarging:
+            resize(self.content, change.resized(len(self.content)))
+            self.changes.remove(change)
+        place -= len(enlarging)
         change = self.changes.pop(place)
         resize(self.content, change.resized(len(self.content)))
         change.apply(self.content)
