@@ -42,7 +42,8 @@ sys.stdin.read()
 def surroundings(pid: int) -> dict[str, Any]:
     """What a process has of the one that started it."""
     place = Path(f"/proc/{pid}")
-    status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
+    eventually(lambda: not _status(place)["SigBlk"].startswith("ff"))  # as it is while a thread is started
+    status = _status(place)
     numbers = (place / "stat").read_text().rpartition(")")[2].split()
     return {
         "group": int(numbers[2]),
@@ -53,6 +54,10 @@ def surroundings(pid: int) -> dict[str, Any]:
         "descriptors": sorted(os.readlink(each).partition(":")[0] for each in (place / "fd").iterdir()),
         **{name: status[name] for name in _SAME},
     }
+
+
+def _status(place: Path) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
 
 
 @pytest.mark.parametrize(

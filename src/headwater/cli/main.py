@@ -67,10 +67,14 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "home": Entry("home", "home", "Make, check and mend a home that servers share."),
     },
     "Data directory": {
-        "check": Entry("storage", "check", "Verify a data directory, or a backup, on which no server runs."),
-        "scrub": Entry("scrub", "scrub", "Show what the scrub of the disk has found, or begin a pass now."),
+        "check": Entry("storage", "check", "Verify a data directory on which no server runs, or a BACKUP."),
+        "scrub": Entry("scrub", "scrub", "Show what the scrub found, or begin a pass now."),
         "clock": Entry("clock", "clock", "Show whether the system's clock is believed, or accept it."),
-        "backup": Entry("storage", "backup", "Copy a data directory to TARGET, whether a server runs on it or not."),
+        "backup": Entry(
+            "storage",
+            "backup",
+            "Copy a data directory to TARGET, whether a server runs on it or not, and verify the copy.",
+        ),
         "restore": Entry("storage", "restore", "Make the data directory DIR from a BACKUP."),
     },
 }

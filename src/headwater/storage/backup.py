@@ -13,6 +13,7 @@ known, and readers that saw those numbers are told so.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -44,9 +45,9 @@ from .repair.manifest import (
     read_manifest,
     write_manifest,
 )
-from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, Meta, read_meta
-from .segments.recovery import SegmentScan, known_durable
-from .segments.segment import Segment, segment_paths
+from .segments.meta import FRAMES, HISTORY, INDEX, META_NAME, CleanStop, Meta, read_meta
+from .segments.recovery import SegmentScan, highest_kept, known_durable
+from .segments.segment import Segment, segment_name, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
 from .state.data_directory import LOST_AND_FOUND, PARTIAL, is_empty, refuse_partial
@@ -137,6 +138,7 @@ def restore(
                 for part in (FRAMES, INDEX, HISTORY):
                     make_directory(directory / part)
                 _renew(directory, manifest.logs[name], state)
+                _check_end(directory, manifest.logs[name], state)
             except StorageCorrupted as error:
                 if not accepts_damage:
                     raise
@@ -227,6 +229,29 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
     renew(state, directory, meta, head)
 
 
+def _check_end(directory: Path, head: int, state: SqliteState) -> None:
+    """Compare the end of a restored log with the head that its backup had. Raises StorageCorrupted.
+
+    What is missing stays known as durable: the log does not open before the loss is accepted.
+    """
+    meta = read_meta(directory)
+    paths, last = segment_paths(directory / FRAMES), 0
+    if paths:
+        last = int(paths[-1].stem) - 1
+        with contextlib.suppress(StorageCorrupted):  # then nothing of it can be read
+            segment = Segment(paths[-1], bytes.fromhex(meta.segments_id))
+            SegmentScan(segment, meta.gaps).run()
+            last = segment.last
+    first, kept = max(last + 1, meta.first_retained), highest_kept(meta.gaps, head)
+    if head <= meta.floor or kept < first:
+        return
+    meta = meta.changed(clean=CleanStop(head, segment_name(head + 1), 0, 0))
+    record_identity(state, directory, meta)
+    meta.write(directory)
+    problem = f"events {first} to {kept} are missing: the newest segment ends before"
+    raise StorageCorrupted(str(directory), problem, _REMEDY)
+
+
 def _sync_directories(target: Path) -> None:
     for path in (target, *target.rglob("*")):
         if path.is_dir() and path.name != LOST_AND_FOUND:  # which is root's alone
@@ -272,8 +297,7 @@ class _Copy:
             last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta, state)
         if meta is not None:
             self._take_marks(source, relative, meta)
-        for path in sorted((source / HISTORY).glob("*.postings")):
-            self.file(path, relative / HISTORY / path.name, may_vanish=True)
+        self._history(source, relative)
         for path in sorted((source / INDEX).glob("*")):
             covered = range_of(path)
             if path.suffix != ".tmp" and (
@@ -286,6 +310,17 @@ class _Copy:
             if owner.suffix != ".tmp":
                 self.file(owner, relative / OWNERS / owner.name, may_vanish=True)
         return max(last, meta.floor if meta is not None else 0)
+
+    def _history(self, source: Path, relative: Path) -> None:
+        """What is known of trimmed events. Where files are merged meanwhile, the merged one is there instead."""
+        while True:
+            has_vanished = False
+            for path in sorted((source / HISTORY).glob("*.postings")):
+                if not (self._target / relative / HISTORY / path.name).exists():
+                    self.file(path, relative / HISTORY / path.name, may_vanish=True)
+                    has_vanished |= not path.exists()
+            if not has_vanished:
+                return
 
     def _meta(self, relative: Path, state: StateStore) -> Meta | None:
         """The META of a log that was copied; that of the state, if it is damaged, and None if that has none either."""

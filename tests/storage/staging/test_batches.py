@@ -315,6 +315,7 @@ def test_a_log_that_is_deleted_while_rows_are_staged_is_told(data: Path) -> None
             first.close()
         with pytest.raises(StorageUnavailable, match="the log was deleted"):
             second.write(rows(0, 5))
+            second.close()
         second.abort()
         with pytest.raises(StorageUnavailable, match="the log was deleted"):
             staging.stage("w", 2, 0, 0, SCHEMA)

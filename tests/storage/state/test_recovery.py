@@ -391,6 +391,7 @@ def test_a_write_that_fails_ends_the_process_and_is_never_called_done(
 
         with monkeypatch.context() as failing:
             failing.setattr(engine._disk, "sync", fails)
+            failing.setattr(engine._disk, "write_durably", fails)
             with pytest.raises(EventLogError, match="the journal cannot be written"):
                 engine.state.put("kind", "a", b"2")
         assert ended and "writing failed" in ended[0]

@@ -10,7 +10,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from ...formats.files.parquet_checksums import add_checksums, checksums_in
 from ..durable import sync
 from .columns import DATE
 from .errors import ArchiveUnreadable
-from .snapshot import ArchiveFile, check_file, opened, snapshot
+from .snapshot import ArchiveFile, Snapshot, check_file, opened, snapshot
 from .staging import staged_file
 from .table import ArchiveTable
 
@@ -80,21 +80,26 @@ def adopt(path: str | os.PathLike[str]) -> int:
     Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if a compaction came between.
     """
     table = ArchiveTable(Path(path).absolute())
-    old = [file for file in snapshot(path).files if file.has_statistics and checksums_in(file.path) is None]
-    for date, files in groupby(sorted(old, key=lambda file: file.date), key=lambda file: file.date):
-        table.refresh()
-        replaced = list(files)
+    done = 0
+    for date in sorted({file.date for file in _unproved(snapshot(path))}):
+        replaced = [file for file in _unproved(snapshot(path, table.refresh().version)) if file.date == date]
         copies = [_copy(table.path, file) for file in replaced]
         sync(copies, table.path)
         added = []
-        for copy in copies:
+        for file, copy in zip(replaced, copies, strict=True):
             with opened(str(copy)) as source:
                 columns = table_of(source, ["sequence_number", "recorded_at"])
             numbers = columns["sequence_number"].to_numpy()
+            _check_told(file, numbers)
             added.append(staged_file(table.path, copy, numbers, columns["recorded_at"], 0))
         sizes = {os.path.relpath(file.path, table.path): file.bytes for file in replaced}
         table.replace(sizes, date.isoformat(), added)
-    return len(old)
+        done += len(replaced)
+    return done
+
+
+def _unproved(table: Snapshot) -> list[ArchiveFile]:
+    return [file for file in table.files if file.has_statistics and checksums_in(file.path) is None]
 
 
 def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
@@ -108,11 +113,16 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
     if size != file.bytes:
         raise ArchiveUnreadable(file.path, f"it has {size:,} bytes, the table says {file.bytes:,}")
     if file.has_statistics:
-        there = (len(numbers), int(numbers.min()), int(numbers.max()))
-        if there != (expected := (file.events, file.first, file.last)):
-            problem = "it has {:,} events, {} to {}".format(*there)
-            raise ArchiveUnreadable(file.path, problem + "; the table says {:,}, {} to {}".format(*expected))
+        _check_told(file, numbers)
     return list(_runs(np.sort(numbers)))
+
+
+def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Raises ArchiveUnreadable where a file has other events than the table says."""
+    there = (len(numbers), int(numbers.min()), int(numbers.max()))
+    if there != (expected := (file.events, file.first, file.last)):
+        problem = "it has {:,} events, {} to {}".format(*there)
+        raise ArchiveUnreadable(file.path, problem + "; the table says {:,}, {} to {}".format(*expected))
 
 
 def _runs(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Run]:

@@ -61,16 +61,21 @@ class DiskImage:
         os.close(self._fd)
 
     def _read(self, start: int, end: int) -> None:
-        try:
-            size = os.preadv(self._fd, [memoryview(self.map)[start:end]], start)
-        except OSError as error:
-            if end - start > _PAGE:  # only pages that cannot be read stay empty
-                for page in range(start, end, _PAGE):
-                    self._read(page, page + _PAGE)
-                return
-            self.unreadable = error.strerror or str(error)
-            size = 0
-        self.bytes_read += size
+        at = start
+        while at < min(end, self.size):
+            try:
+                size = os.preadv(self._fd, [memoryview(self.map)[at:end]], at)
+            except OSError as error:
+                if end - at > _PAGE:  # only pages that cannot be read stay empty
+                    for page in range(at, end, _PAGE):
+                        self._read(page, page + _PAGE)
+                    return
+                self.unreadable = error.strerror or str(error)
+                break
+            self.bytes_read += size
+            if size < _PAGE:  # the end
+                break
+            at += size // _PAGE * _PAGE
         self.filled = end
 
 

@@ -1,7 +1,7 @@
 """The checksums of files that are no segments, each proved piece by piece in what its disk has.
 
 Every function reads what it needs of the image, one piece at each step, and raises ValueError if it was
-changed since it was written. What 0.1.0 wrote without a checksum is not damaged.
+changed since it was written, Unproved if that is not known. What 0.1.0 wrote without a checksum is not damaged.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from ..state import rows
 from ..state.files import files_of
 from ..state.last_confirmed import slots_in
 
+
+class Unproved(Exception):
+    """Nothing can be said of the file: a newer headwater wrote it, or it is being replaced or locked."""
+
+
 _MAGICS = {".postings": postings.MAGIC, ".ids": id_files.MAGIC, ".places": places.MAGIC}
 _SMALL: Mapping[str, CheckedFile[Any]] = {each.name: each for each in (META_FILE, WRITERS_FILE, MANIFEST_FILE)}
 _UNREAD_BYTES = 4096
@@ -41,8 +46,8 @@ def _json(image: DiskImage) -> Iterator[None]:
             kind.decoded(bytes(image.content), image.path)
     except StorageCorrupted as error:
         raise ValueError(error.problem) from None
-    except WrittenByNewer:
-        return
+    except WrittenByNewer as error:
+        raise Unproved from error
 
 
 def _lead(image: DiskImage) -> Iterator[None]:
@@ -71,13 +76,13 @@ def _table(image: DiskImage) -> Iterator[None]:
         raise ValueError("the checksum does not fit")
     try:
         table = read_table(image.path.parent, image.path.stem)
-    except (EventLogError, FileNotFoundError):
-        return  # it was staged again, or committed, meanwhile
+    except (EventLogError, FileNotFoundError) as error:
+        raise Unproved from error  # it was staged again, or committed, meanwhile
     for segment in table.segments:
         try:
             staged = DiskImage(image.path.with_name(segment.name))
-        except FileNotFoundError:
-            return
+        except FileNotFoundError as error:
+            raise Unproved from error
         with closing(staged):
             for frame in segment.frames:
                 start, end = frame.offset + table.room, frame.offset + frame.length
@@ -98,8 +103,8 @@ def _state(image: DiskImage) -> Iterator[None]:
         with closing(rows.read_only(image.path)) as connection:
             is_guarded = rows.schema_version(connection) >= rows.GUARDED_VERSION
             problems = rows.examine(connection).problems if is_guarded else []
-    except sqlite3.OperationalError:
-        return  # it is locked, or cannot be opened: the server says so
+    except sqlite3.OperationalError as error:
+        raise Unproved from error  # it is locked, or cannot be opened: the server says so
     except sqlite3.DatabaseError as error:
         raise ValueError(str(error)) from None
     if problems:

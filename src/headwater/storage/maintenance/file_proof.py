@@ -5,6 +5,7 @@ It runs in the worker process. `scrub` decides about damage, in the server.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,13 @@ from ...formats.newer import WrittenByNewer
 from ..disk.disk_image import DiskImage
 from ..frames.frame import Frame
 from ..frames.layout import HEADER_BYTES
-from ..segments.recovery import SegmentScan
+from ..segments.recovery import SegmentScan, is_covered
 from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
-from .checksums import CHECKS
+from .checksums import CHECKS, Unproved
 
+NOT_NEXT = "it does not follow the segment before it"
+"""The problem of a segment that is only seen beside another one."""
+_OF_THE_DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 STEP_S = 0.05
 """A step ends with the first piece, or frame, after that time."""
 
@@ -61,6 +65,8 @@ class Proof(msgspec.Struct, omit_defaults=True):
     """All that was found in the file, at the last step."""
     after: tuple[int, int] = (0, 0)
     """Of a segment, at the last step: its last number and checksum."""
+    is_known: bool = True
+    """Whether `damages` is all that there is, at the last step; False: nothing new is known of the file."""
 
 
 class FileProver:
@@ -72,7 +78,7 @@ class FileProver:
     def step(self, file: FileToProve) -> Proof:
         """Go on with that file, or begin it if another one was asked for before. Raises OSError but FileNotFoundError.
 
-        A file that is gone is proved: it was trimmed, merged or replaced.
+        A file that is gone is proved: it was trimmed, merged or replaced. One that the disk does not give is damaged.
         """
         cpu, ends_at = time.process_time(), time.monotonic() + STEP_S
         if self._running is None or self._running.file != file:
@@ -81,11 +87,15 @@ class FileProver:
                 self._running = _Running(file)
             except FileNotFoundError:
                 return Proof(is_done=True)
+            except OSError as error:
+                if error.errno not in _OF_THE_DISK:
+                    raise
+                return Proof(is_done=True, damages=[_whole_damage(file, error.strerror or str(error))])
         running, read = self._running, self._running.image.bytes_read
         is_done = all(time.monotonic() < ends_at for _ in running.steps)
         proof = Proof(is_done, running.image.bytes_read - read, time.process_time() - cpu, running.image.is_direct)
         if is_done:
-            proof.damages, proof.after = running.damages, running.after
+            proof.damages, proof.after, proof.is_known = running.damages, running.after, running.is_known
             self._end()
         return proof
 
@@ -104,6 +114,7 @@ class _Running:
         self.image = DiskImage(Path(file.path))
         self.damages: list[Damage] = []
         self.after = (0, 0)
+        self.is_known = True
         self.steps = self._segment() if file.log_id else self._whole()
 
     def _whole(self) -> Iterator[None]:
@@ -111,6 +122,9 @@ class _Running:
         for _ in range(2):
             try:
                 yield from CHECKS[self.image.path.suffix](self.image)
+                return
+            except Unproved:
+                self.is_known = False
                 return
             except ValueError as error:
                 problem = self.image.unreadable or str(error)
@@ -124,13 +138,12 @@ class _Running:
             try:
                 segment = Segment(image.path, bytes.fromhex(file.log_id), image=image)
             except WrittenByNewer:
-                return  # it is not damaged, and not known
+                self.is_known = False
+                return
             except StorageCorrupted as error:
                 image.read_again(0)
                 if is_last_try:
-                    first = int(image.path.stem)
-                    last = max(file.ends_at or file.durable, first)
-                    self.damages.append(Damage(image.unreadable or error.problem, first, last))
+                    self.damages.append(_whole_damage(file, image.unreadable or error.problem))
             else:
                 yield from self._frames(segment)
                 return
@@ -140,10 +153,13 @@ class _Running:
         image, file, gaps = self.image, self.file, list(self.file.gaps)
         scan, retried = SegmentScan(segment, gaps, ends_at=file.ends_at), -1
         while True:
+            if scan.is_lost(scan.bad_number, scan.bad_number):  # the next whole frame may be anywhere
+                yield from image.fill(image.size)
             yield from self._read_frame(segment.end)
             try:
                 has_more = scan.step()
             except WrittenByNewer:
+                self.is_known = False
                 return
             if has_more:
                 if len(segment.offsets) == 1:
@@ -163,6 +179,8 @@ class _Running:
                 self.damages.append(Damage(image.unreadable or str(scan.bad), low, high))
                 gaps.append((low, high))
                 scan.bad = None
+        if file.ends_at is not None and not is_covered(segment.last + 1, file.ends_at, gaps):
+            self.damages.append(Damage("no frame has them", segment.last + 1, file.ends_at))
         self.after = segment.last, segment.last_crc
 
     def _read_frame(self, offset: int) -> Iterator[None]:
@@ -176,4 +194,11 @@ class _Running:
         last, crc = self.file.before
         frame = Frame(segment.buffer, segment.offsets[0], segment.crc_seed)
         if crc and frame.first == last + 1 and frame.previous_crc != crc:
-            self.damages.append(Damage("it does not follow the segment before it"))
+            self.damages.append(Damage(NOT_NEXT))
+
+
+def _whole_damage(file: FileToProve, problem: str) -> Damage:
+    if not file.log_id:
+        return Damage(problem)
+    first = int(Path(file.path).stem)
+    return Damage(problem, first, max(file.ends_at or file.durable, first))

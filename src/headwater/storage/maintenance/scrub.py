@@ -22,7 +22,7 @@ from ...core.watch.notification_types import NotificationType
 from ..disk.checked_file import CheckedFile
 from ..segments.meta import INDEX
 from ..segments.segment import Segment
-from .file_proof import STEP_S, FileToProve, Proof
+from .file_proof import NOT_NEXT, STEP_S, FileToProve, Proof
 from .scrub_files import ScrubFiles
 
 logger = logging.getLogger("headwater.storage")
@@ -151,7 +151,7 @@ class Scrub:
             self.place.bytes += proof.bytes
             self.place.unproved_bytes += 0 if proof.is_direct else proof.bytes
             if proof.is_done:
-                self._finish(Path(self._file.path), proof)
+                self._finish(self._file, proof)
                 self._file = None
             if time.monotonic() >= now + STEP_S:
                 break
@@ -184,7 +184,7 @@ class Scrub:
             return None
         except StorageUnavailable as error:
             logger.warning("%s: it cannot be proved: %s", file.path, error)
-            return Proof(is_done=True)
+            return Proof(is_done=True, is_known=False)
 
     def _next(self) -> FileToProve | None:
         """The next file of the pass; None where none is due."""
@@ -210,7 +210,7 @@ class Scrub:
     def _is_due(self) -> bool:
         began_at = self.place.began_at
         is_time = self._period_ms and not 0 <= self._clock() - began_at < self._period_ms
-        return bool(is_time) or self._is_asked or _asked_at(self._state) > began_at
+        return bool(is_time) or self._is_asked or began_at < _asked_at(self._state) <= self._clock()
 
     def _described(self, path: Path) -> FileToProve | None:
         name = self._name(path)
@@ -221,10 +221,14 @@ class Scrub:
             logger.debug("%s is not proved: %s", path, error)  # META is damaged, and has a proof of its own
             return None
 
-    def _finish(self, path: Path, proof: Proof) -> None:
-        name = self._name(path)
+    def _finish(self, file: FileToProve, proof: Proof) -> None:
+        name = self._name(path := Path(file.path))
         known = [each for each in self.place.damaged if each.path == name]
         found = [DamagedFile(name, each.problem, each.first, each.last) for each in proof.damages]
+        if not proof.is_known:
+            found = known
+        elif not file.before[1]:  # the segment before it was not looked at
+            found += [each for each in known if each.problem == NOT_NEXT]
         if self._is_in_turn:
             self.place.files += 1
             self.place.path, self.place.after = name, proof.after
@@ -312,6 +316,6 @@ def read_place(directory: Path) -> ScrubPlace:
         return _PLACE.read(directory)
     except FileNotFoundError:
         return ScrubPlace()
-    except EventLogError as error:
+    except (EventLogError, OSError) as error:
         logger.warning("%s; the scrub begins again", error)
         return ScrubPlace()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +46,8 @@ class ScrubFiles:
         logs = sorted(entry.directory for entry in known_logs(self._state).values())
         for root in (Path(JOURNAL), *(Path(LOGS, name) for name in logs)):
             if root.parts >= parts[: len(root.parts)]:
-                found = (self._directory / root).rglob("*")
+                folders = os.walk(self._directory / root)  # which passes over folders that vanish
+                found = (Path(folder, name) for folder, _, files in folders for name in files)
                 names = [path.relative_to(self._directory).parts for path in found if path.suffix in _SUFFIXES]
                 yield from (self._directory.joinpath(*each) for each in sorted(names) if each > parts)
         state = self._directory / STATE_NAME

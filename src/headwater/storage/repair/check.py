@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
@@ -154,7 +155,7 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
         gaps.append((min(meta.first_retained, _last_of_history(directory, meta) + 1), before))
         yield gaps[-1]
     before_it: Segment | None = None
-    for path, following in zip(paths, [*paths[1:], None], strict=True):
+    for path, following in zip_longest(paths, paths[1:]):
         ends_at = int(following.stem) - 1 if following else None
         segment = Segment(path, bytes.fromhex(meta.segments_id))
         while True:

@@ -181,10 +181,10 @@ class Segment:
                 frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
             else:
                 frame = self._proven(index)
-                for low, high in self.distrusted:
-                    if low <= frame.last and frame.first <= high:
-                        raise BadFrame("on the disk, though not in memory")
-                self._verified[index] = True
+                self._verified[index] = True  # before it is known whether it is distrusted: `distrust` may come now
+                if any(low <= frame.last and frame.first <= high for low, high in self.distrusted):
+                    self._verified[index] = False
+                    raise BadFrame("on the disk, though not in memory")
             self._newest_read = index, frame
         except BadFrame as bad:
             error = self._damaged(index, bad)
