@@ -217,6 +217,7 @@ def test_every_page_that_cannot_be_read_is_damage(
 def test_a_place_survives_a_restart(data: Path, other_disk: OtherDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(data) as engine:
         filled(engine)
+    with opened(data) as engine:
         expected = pass_over(engine)
     proved: list[str] = []
     prove = IndexWorker.prove
