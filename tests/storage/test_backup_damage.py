@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,6 +22,9 @@ from headwater.storage.backup import _Copy
 from headwater.storage.disk.summed_copy import FileSum, copy_summed
 from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.repair.manifest import MANIFEST, read_manifest
+from headwater.storage.segments.meta import HISTORY, read_meta
+from headwater.storage.segments.recovery import SegmentScan
+from headwater.storage.segments.segment import Segment
 
 from .builders import change, engine, event, fill, log_directory, numbers
 
@@ -193,11 +198,14 @@ def test_a_restore_that_is_killed_leaves_no_data_directory(
         engine(tmp_path / "restored")
 
 
+def _has_no_sums(made: Path) -> None:
+    """As 0.1.0 made it."""
+    heads = read_manifest(made).logs
+    (made / MANIFEST).write_text(f'{{"created_at": 1, "logs": {json.dumps(heads)}, "format": 1}}')
+
+
 def test_a_backup_without_sums_is_restored_and_told_as_unproved(made: Path, tmp_path: Path) -> None:
-    manifest = read_manifest(made)
-    (made / MANIFEST).write_text(
-        f'{{"created_at": 1, "logs": {{"orders": 150, "sound": {manifest.logs["sound"]}}}, "format": 1}}'
-    )
+    _has_no_sums(made)
     report = check_directory(made)
     assert report.is_sound and "cannot be proved" in report.notes[0]
     found = CliRunner().invoke(restore_command, [str(made), str(tmp_path / "restored")])
@@ -232,3 +240,46 @@ def test_frames_that_the_server_writes_while_the_file_is_read_are_no_damage(
         monkeypatch.setattr(sys.modules["headwater.storage.backup"], "copy_summed", copying)
         report = backup(data, tmp_path / "backup")
     assert report.logs == {"orders": 20} and not report.damaged
+
+
+@pytest.mark.parametrize("cut", ["its last frame", "all of it"])
+def test_events_that_a_backup_has_lost_at_its_end_are_missed(made: Path, tmp_path: Path, cut: str) -> None:
+    """By the head in the manifest: a segment that is cut at a frame looks like one that ended there."""
+    newest = segments(made)[-1]
+    first = int(newest.stem)
+    if cut == "all of it":
+        newest.unlink()
+    else:
+        segment = Segment(newest, bytes.fromhex(read_meta(log_directory(made)).segments_id))
+        SegmentScan(segment, []).run()
+        first, end = segment.firsts[-1], segment.offsets[-1]
+        os.truncate(newest, end)
+    _has_no_sums(made)
+    with pytest.raises(StorageCorrupted, match=f"events {first} to 150 are missing"):
+        restore(made, tmp_path / "refused")
+    target = tmp_path / "target"
+    assert f"events {first} to 150 are missing" in restore(made, target, accepts_damage=True).damaged["orders"][0]
+    with engine(target) as one, pytest.raises(StorageCorrupted, match=f"{first} to 150 are"):
+        one.open("orders")
+    assert accept_loss(target, "orders") == [(first, 150)]
+    with engine(target) as one:
+        assert numbers(one.open("orders").read()) == list(range(60, first))
+
+
+def test_history_that_is_merged_while_it_is_copied_is_whole_in_the_backup(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[str] = []
+    copy = _Copy.file
+
+    def merges_first(self: _Copy, source: Path, relative: Path, *, may_vanish: bool = False) -> FileSum | None:
+        if HISTORY in source.parts and not copied:
+            copied.append(source.name)
+            source.rename(source.with_name(source.name.replace("-", "-0", 1)))
+        return copy(self, source, relative, may_vanish=may_vanish)
+
+    monkeypatch.setattr(_Copy, "file", merges_first)
+    backup(two, tmp_path / "backup")
+    assert copied
+    there = {path.name for path in (log_directory(two) / HISTORY).glob("*.postings")}
+    assert there == {path.name for path in (log_directory(tmp_path / "backup") / HISTORY).glob("*.postings")}

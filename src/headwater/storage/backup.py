@@ -243,7 +243,7 @@ def _check_end(directory: Path, head: int, state: SqliteState) -> None:
             SegmentScan(segment, meta.gaps).run()
             last = segment.last
     first, kept = max(last + 1, meta.first_retained), highest_kept(meta.gaps, head)
-    if head <= meta.floor or kept < first:
+    if kept < first:
         return
     meta = meta.changed(clean=CleanStop(head, segment_name(head + 1), 0, 0))
     record_identity(state, directory, meta)
