@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import Closed, StorageCorrupted, StorageUnavailable
 from headwater.core.query import Query
 from headwater.core.watch.notification_types import NotificationType
-from headwater.storage import Engine, StoredLog
+from headwater.storage import Engine, StoredLog, accept_loss
+from headwater.storage.disk import disk_image
 from headwater.storage.disk.disk_image import DiskImage
+from headwater.storage.maintenance import file_proof
 from headwater.storage.maintenance import scrub as scrubbing
 from headwater.storage.maintenance.file_proof import STEP_S, FileProver, FileToProve, Proof
 from headwater.storage.maintenance.scrub import PLACE_NAME, ScrubPlace
@@ -459,3 +462,80 @@ def test_what_is_read_through_the_page_cache_counts_as_unproved(
         filled(engine)
         place = pass_over(engine)
         assert place.unproved_bytes == place.bytes > 0
+
+
+@pytest.mark.parametrize("trouble", [StorageUnavailable("the worker process died again and again"), Closed("worker")])
+def test_a_file_that_cannot_be_proved_now_stays_damaged(
+    data: Path, other_disk: OtherDisk, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    with opened(data) as engine:
+        log = filled(engine)
+        segment = log.frames.segments[1]
+        other_disk.flip(segment.path, middle_of(segment, 2))
+        [damaged] = pass_over(engine).damaged
+
+        def fails(self: IndexWorker, file: FileToProve) -> Proof:
+            raise trouble
+
+        monkeypatch.setattr(IndexWorker, "prove", fails)
+        engine.scrub.begin()
+        for _ in range(5):
+            engine.scrub.step()
+        assert engine.scrub.place.damaged == [damaged]
+        with pytest.raises(StorageCorrupted):
+            list(log.read(after=damaged.first - 1))
+
+
+def test_a_segment_that_the_disk_does_not_give_is_damaged_as_a_whole(
+    data: Path, other_disk: OtherDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(data) as engine:
+        segment = filled(engine).frames.segments[1]
+
+        def gives_nothing(path: Path) -> DiskImage:
+            if path == segment.path:
+                raise OSError(errno.EIO, "Input/output error")
+            return DiskImage(path)
+
+        monkeypatch.setattr(file_proof, "DiskImage", gives_nothing)
+        [damaged] = pass_over(engine).damaged
+        assert (damaged.first, damaged.last, damaged.problem) == (segment.first, segment.last, "Input/output error")
+
+
+def test_damage_behind_a_loss_that_was_accepted_is_found(
+    data: Path, other_disk: OtherDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_image, "PIECE_BYTES", 4096)  # so that the next whole frame is not read yet
+    with opened(data) as engine:
+        log = engine.create("orders")
+        for _ in range(40):
+            log.append([event("T", data=bytes(5000))])
+        engine.maintain()
+        first = log.frames.segments[1]
+        path, lost, later = first.path, middle_of(first, 1), middle_of(first, 2)
+        low, last = first.firsts[1], first.last
+    with path.open("r+b") as file:
+        file.seek(lost)
+        file.write(b"\1")
+    assert accept_loss(data, "orders") == [(low, low)]
+    with opened(data) as engine:
+        other_disk.flip(path, later)
+        assert [(each.first, each.last) for each in pass_over(engine).damaged] == [(low, last)]
+
+
+def test_a_place_that_cannot_be_read_begins_the_scrub_again(data: Path) -> None:
+    with opened(data):
+        pass
+    (data / PLACE_NAME).mkdir()
+    with opened(data) as engine:
+        assert engine.scrub.place == ScrubPlace()
+
+
+def test_reads_that_come_short_are_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = tmp_path / "file", os.preadv
+    path.write_bytes(content := os.urandom(100_000))
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: read(fd, [buffers[0][:5000]], at))
+    image = DiskImage(path)
+    assert list(image.fill(image.size))
+    assert bytes(image.content) == content
+    image.close()
