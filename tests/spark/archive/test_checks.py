@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from headwater.spark.archive import staging
+from headwater.spark.archive import checks, staging
 from headwater.spark.archive.checks import adopt, check
+from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveUnreadable
-from headwater.spark.archive.snapshot import snapshot
+from headwater.spark.archive.snapshot import Snapshot, snapshot
 from headwater.spark.commandline import main
 
 from ...parquet_damage import flip_in
@@ -84,6 +86,35 @@ def test_a_damaged_older_file_is_not_adopted(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ArchiveUnreadable, match="a page does not match its checksum"):
         adopt(tmp_path)
     assert paths(tmp_path) == [path]
+
+
+def test_files_that_are_compacted_meanwhile_are_adopted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "add_checksums", lambda path: path)
+    archive(tmp_path, 200, batches=8, each_ms=1_200_000)
+    monkeypatch.undo()
+    listed: list[Snapshot] = []
+
+    def compacted_then(path: Path, version: int | None = None) -> Snapshot:
+        listed.append(snapshot(path, version))
+        if len(listed) == 1:
+            compact(tmp_path, before=date(2100, 1, 1))
+        return listed[-1]
+
+    monkeypatch.setattr(checks, "snapshot", compacted_then)
+    adopt(tmp_path)
+    monkeypatch.undo()
+    after = check(tmp_path)
+    assert (after.problems, after.events, after.unproved) == ([], 200, 0)
+
+
+def test_an_older_file_in_the_place_of_another_is_not_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "add_checksums", lambda path: path)
+    archive(tmp_path, 50, batches=2)
+    monkeypatch.undo()
+    first, second = paths(tmp_path)
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(ArchiveUnreadable, match="it has 25 events, 26 to 50; the table says 25, 1 to 25"):
+        adopt(tmp_path)
 
 
 def test_the_command_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
