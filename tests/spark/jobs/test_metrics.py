@@ -328,11 +328,13 @@ def test_the_plan_says_what_is_measured(url: str, log: LocalLog, tmp_path: Path)
 
 def test_a_table_takes_every_batch_of_its_query_once(tmp_path: Path) -> None:
     path, definition = tmp_path / "table", {"log": "cne", "window": "1"}
-    table = pa.table({"n": [1, 2]})
+    starts = pa.array([datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (0, 1)])
+    table = pa.table({"window_start": starts, "n": [1, 2]})
     assert append(path, table, definition, "q", 3)
     assert not append(path, table, definition, "q", 3)
     assert not append(path, table, definition, "q", 2)
     assert append(path, table, definition, "q", 4)
+    assert append(path, table.slice(2), definition, "q", 5)  # a batch without windows
     assert DeltaTable(path).to_pyarrow_table().num_rows == 4
     with pytest.raises(NotAMetricsTable, match="query 'q', not 'other'"):
-        append(path, table, definition, "other", 5)
+        append(path, table, definition, "other", 6)

@@ -64,7 +64,7 @@ def _write(path: Path, rows: pa.Table, definition: Mapping[str, str], batch: int
             )
         table = open_table(path, NotAMetricsTable)
         table.create_write_transaction(
-            [_new_file(path, rows.cast(pa.schema(table.schema().to_arrow())))],
+            [_new_file(path, rows.cast(pa.schema(table.schema().to_arrow())))] if rows.num_rows else [],
             "append",
             table.schema(),
             commit_properties=CommitProperties(app_transactions=[Transaction(_TRANSACTION, batch)]),
