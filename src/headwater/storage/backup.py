@@ -232,7 +232,7 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
 def _check_end(directory: Path, head: int, state: SqliteState) -> None:
     """Compare the end of a restored log with the head that its backup had. Raises StorageCorrupted.
 
-    What is missing stays known as durable: the log does not open before the loss is accepted.
+    The missing events stay known as durable: the log does not open before the loss is accepted.
     """
     meta = read_meta(directory)
     paths, last = segment_paths(directory / FRAMES), 0
@@ -312,7 +312,7 @@ class _Copy:
         return max(last, meta.floor if meta is not None else 0)
 
     def _history(self, source: Path, relative: Path) -> None:
-        """What is known of trimmed events. Where files are merged meanwhile, the merged one is there instead."""
+        """The postings of trimmed events. Where files are merged meanwhile, the merged one is there instead."""
         while True:
             has_vanished = False
             for path in sorted((source / HISTORY).glob("*.postings")):
