@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from headwater.cli.main import UNAVAILABLE
 from headwater.storage import Engine, check_directory
-from tests.server.running import SILENCE_S_MAX, RunningServer
+from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
 
 
 def appended(server: RunningServer, id: str) -> bool:
@@ -24,7 +25,7 @@ def appended(server: RunningServer, id: str) -> bool:
         return False
 
 
-def test_two_servers_on_one_directory_lose_nothing_after_the_lock_was_removed(tmp_path: Path) -> None:
+def test_a_second_server_is_refused_after_the_lock_was_removed_and_the_first_one_stopped(tmp_path: Path) -> None:
     data = tmp_path / "data"
     places = [tmp_path / "first", tmp_path / "second"]
     for place in places:
@@ -32,20 +33,23 @@ def test_two_servers_on_one_directory_lose_nothing_after_the_lock_was_removed(tm
     with RunningServer("--data", str(data), "--log", "orders", cwd=places[0]) as first:
         acknowledged = {f"a-{number}" for number in range(5) if appended(first, f"a-{number}")}
         assert len(acknowledged) == 5
+        first.process.send_signal(signal.SIGSTOP)  # it notices nothing
         (data / "LOCK").unlink()
-        with RunningServer("--data", str(data), "--log", "orders", cwd=places[1]) as second:
-            for number in range(5, 45):
-                acknowledged |= {f"a-{number}"} if appended(first, f"a-{number}") else set()
-                acknowledged |= {f"b-{number}"} if appended(second, f"b-{number}") else set()
-            assert second.terminate() == 0
-        with Engine(data, reserve_bytes=0) as engine:
-            stored = {each.id for each in engine.open("orders").read()}
-        assert acknowledged - stored == set()
-        assert {f"b-{number}" for number in range(5, 45)} <= stored
+        refused = headwater("serve", "--data", str(data), "--log", "orders", cwd=places[1])
+        assert refused.returncode == UNAVAILABLE
+        assert f"{data}: in use by another process, though its LOCK is free" in refused.stderr
+        first.process.send_signal(signal.SIGCONT)
+        assert not appended(first, "a-5")
         assert first.process.wait(SILENCE_S_MAX) == UNAVAILABLE
         assert f"{data}/LOCK was " in first.errors and "level=error" in first.errors
         assert "find out what removed the file, and start one server on the directory" in first.errors
         assert "will be tried again" not in first.errors
+        with RunningServer("--data", str(data), "--log", "orders", cwd=places[1]) as second:
+            acknowledged |= {f"b-{number}" for number in range(40) if appended(second, f"b-{number}")}
+            assert second.terminate() == 0
+        with Engine(data, reserve_bytes=0) as engine:
+            assert {each.id for each in engine.open("orders").read()} == acknowledged
+        assert len(acknowledged) == 45
     assert check_directory(data).is_sound
 
 

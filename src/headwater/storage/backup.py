@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import tempfile
@@ -28,13 +27,13 @@ from pathlib import Path
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
 from .append.writer_table import WRITERS_NAME, write_writers
+from .catalog.backup_lock import backing_up
 from .catalog.directories import LOGS, known_logs
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
-from .disk.locks import BACKUP_LOCK
 from .disk.summed_copy import FileSum, copy_summed, sum_of
-from .disk.system import make_directory, make_file, private_opener, refusal_of, sync_directory, tighten
+from .disk.system import make_directory, make_file, refusal_of, sync_directory, tighten
 from .index.builder import range_of
 from .repair.log_check import check_log
 from .repair.manifest import (
@@ -87,8 +86,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
     make_file(target / PARTIAL)
-    with open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    with backing_up(source):
         _copy_state(source, target)
         copy = _Copy(target, progress)
         with closing(SqliteState(target / STATE_NAME)) as state:

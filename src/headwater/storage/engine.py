@@ -30,6 +30,7 @@ from ..formats.decoders import json_decoder
 from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
 from .append.sequencer import WAITING_BYTES_MAX, end_process
+from .catalog.backup_lock import BACKUP_LOCK, NoBackup
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
 from .catalog.directories import (
     EVERY_LOG,
@@ -47,7 +48,7 @@ from .catalog.directories import (
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
 from .disk.free_space import Room
-from .disk.locks import BACKUP_LOCK, LockLost, NoBackup, OwnedDisk
+from .disk.locks import LockLost, OwnedDisk
 from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved

@@ -1,15 +1,21 @@
-"""An engine whose LOCK is removed writes nothing more: neither before another process opens the directory nor after."""
+"""A data directory has one engine, whatever happens to its LOCK; one that lost its directory writes nothing more."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.core.errors import Closed, OutcomeUnknown, StorageUnavailable
 from headwater.storage import Engine, check_directory
-from headwater.storage.disk.locks import LOCK
+from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup, backing_up
+from headwater.storage.disk.locks import LOCK, InUse
 
 from ..builders import engine, event
 from ..disks import HeldDisk
@@ -17,7 +23,62 @@ from ..disks import HeldDisk
 LOST = "LOCK was (removed|replaced by another file)"
 
 
-def test_an_engine_that_lost_its_lock_to_another_writes_nothing(data: Path) -> None:
+class Looking:
+    """Makes `os.stat` of LOCK fail."""
+
+    error: int | None = None
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
+    found, stat = Looking(), os.stat
+
+    def looked(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if found.error is not None and str(path).endswith(LOCK):
+            raise OSError(found.error, os.strerror(found.error), path)
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", looked)
+    return found
+
+
+@pytest.fixture
+def no_directory_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+
+    def locked(file: Any, operation: int) -> None:
+        if isinstance(file, int) and stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+
+
+def test_another_engine_is_refused_though_lock_was_removed(data: Path) -> None:
+    one = engine(data, maintains=False)
+    one.create("orders").append([event("First")])
+    (data / LOCK).unlink()
+    for _ in range(2):  # the first try makes a new LOCK
+        with pytest.raises(InUse, match="though its LOCK is free"):
+            engine(data)
+    with pytest.raises(InUse, match="though its LOCK is free"):
+        check_directory(data)
+    one.close()
+    with engine(data) as other:
+        assert [each.type for each in other.open("orders").read()] == ["First"]
+
+
+def test_another_engine_is_refused_under_another_name(data: Path, tmp_path: Path) -> None:
+    with engine(data, maintains=False):
+        data.rename(tmp_path / "renamed")
+        (tmp_path / "renamed" / LOCK).unlink()
+        with pytest.raises(InUse, match="though its LOCK is free"):
+            engine(tmp_path / "renamed")
+
+
+def test_where_directories_have_no_locks_an_engine_that_lost_its_lock_writes_nothing(
+    data: Path, no_directory_locks: None
+) -> None:
     one = engine(data)
     log = one.create("orders")
     log.append([event("First")])
@@ -40,6 +101,62 @@ def test_an_engine_that_lost_its_lock_to_another_writes_nothing(data: Path) -> N
     assert check_directory(data).is_sound
     with engine(data) as again:
         assert [each.type for each in again.open("orders").read()] == ["First", "Second", "Third"]
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_lock_that_cannot_be_looked_at_refuses_appends_until_it_can(data: Path, looking: Looking, error: int) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        log.append([event("First")])
+        looking.error = error
+        for refused in (lambda: log.append([event("Lost")]), lambda: one.create("new"), lambda: log.trim(2)):
+            with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at"):
+                refused()
+        assert [each.type for each in log.read()] == ["First"]
+        looking.error = None
+        log.append([event("Second")])
+        assert [each.type for each in log.read()] == ["First", "Second"]
+
+
+def test_what_was_written_before_the_lock_could_not_be_looked_at_is_confirmed(data: Path, looking: Looking) -> None:
+    disk = HeldDisk()
+    with engine(data, disk=disk, maintains=False) as one:
+        log = one.create("orders")
+        disk.may_sync.clear()
+        disk.is_syncing.clear()
+        appending = threading.Thread(target=log.append, args=([event("First")],))
+        appending.start()
+        assert disk.is_syncing.wait(30)
+        looking.error = errno.EACCES
+        disk.may_sync.set()
+        appending.join()
+        assert [each.type for each in log.read()] == ["First"]
+        looking.error = None
+
+
+def test_where_directories_have_no_locks_a_lock_that_cannot_be_looked_at_is_lost(
+    data: Path, looking: Looking, no_directory_locks: None
+) -> None:
+    one = engine(data)
+    log = one.create("orders")
+    looking.error = errno.ESTALE
+    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at any more"):
+        log.append([event("Lost")])
+    looking.error = None
+    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at any more"):
+        log.append([event("Lost")])
+    one.close()
+
+
+def test_a_backup_is_known_though_its_lock_was_removed(data: Path) -> None:
+    with engine(data, maintains=False) as one:
+        one.create("orders").append([event()])
+        with backing_up(data):
+            (data / BACKUP_LOCK).unlink()
+            with NoBackup(data) as may_unlink:
+                assert not may_unlink
+        with NoBackup(data) as may_unlink:
+            assert may_unlink
 
 
 def test_an_engine_that_lost_its_lock_closes_itself_and_says_why(data: Path) -> None:
@@ -87,7 +204,9 @@ def test_what_was_written_while_the_lock_was_lost_is_not_confirmed(data: Path) -
     assert [type(each) for each in refusals] == [OutcomeUnknown]
 
 
-def test_a_lock_that_was_replaced_before_it_was_held_is_taken_again(data: Path, monkeypatch) -> None:
+def test_a_lock_that_was_replaced_before_it_was_held_is_taken_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from headwater.storage.state import data_directory
 
     held = data_directory.hold

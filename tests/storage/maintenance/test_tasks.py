@@ -30,7 +30,7 @@ from headwater.core.watch.threads import Threads
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
-from headwater.storage.disk.locks import BACKUP_LOCK, NoBackup
+from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup
 from headwater.storage.index import id_files, ids, index, loader
 from headwater.storage.index.index import Index
 from headwater.storage.maintenance import tasks

@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_state_as_it_was_and_nothing_
 ) -> None:
     before = {path.name: path.read_bytes() for path in damaged.iterdir() if path.is_file()}
     refused = 0
-    for fatal in range(2, STEPS_MAX):  # the first one is the lock
+    for fatal in range(3, STEPS_MAX):  # the first two are the locks
         full = copied(damaged, tmp_path / f"full-{fatal}")
         steps = Steps(fatal, lambda: OSError(28, "No space left on device"), is_for_good=False)
         with failing(steps):

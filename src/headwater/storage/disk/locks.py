@@ -1,18 +1,25 @@
-"""The locks of a data directory: that of its server, and that between backups and the unlinking of files.
+"""The lock of a data directory, and how a directory is locked.
 
-A lock is on a file, not on its name. If LOCK is removed, or its directory is renamed, another process can lock a new
-file and open the same data. So the process that holds the lock compares the path with its file before each write, and
-again after each sync, before anything is answered.
+A lock is on a file, not on its name. If LOCK is removed, another process can lock a new file of that name. So the
+directory itself is locked too: no second process can open it, whatever happens to LOCK, and under whatever other name
+it has (a bind mount, a rename).
+
+If the directory is renamed or removed, the process that holds it would write where no reader looks. So it compares the
+path with its file before each write, and again after each sync, before anything is answered.
+
+Some file systems do not lock directories (NFS). There LOCK alone decides, and a path that cannot be looked at is lost.
+Two machines that share a volume are not kept apart, unless its file system passes locks on.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -23,32 +30,45 @@ logger = logging.getLogger("headwater.storage")
 
 LOCK = "LOCK"
 """Held by the one process that serves the directory; its pid is in it, for people."""
-BACKUP_LOCK = "BACKUP.lock"
-"""Held shared by a backup; files are unlinked only while nobody holds it."""
 
 
-class NoBackup:
-    """While held, no backup begins; enters with False where one is running, or where nobody can tell."""
+_NO_LOCKS = frozenset(
+    {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+)
+"""What file systems answer that do not lock directories. NFS wants a descriptor to write on, which none has."""
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / BACKUP_LOCK
-        self._file: IO[str] | None = None
 
-    def __enter__(self) -> bool:
+def lock_itself(directory: Path, operation: int) -> int | None:
+    """Lock a directory, not a file in it; the descriptor that holds the lock, or None where directories have none.
+
+    `operation` is that of flock. Raises OSError: BlockingIOError where another process has it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, operation)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in _NO_LOCKS:
+            raise
+        logger.debug("%s: directories cannot be locked here: %s", directory, error.strerror)
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(path: Path, directory: Path, operation: int) -> Iterator[None]:
+    """While held, that file and that directory are locked. To remove the file frees nothing.
+
+    Raises OSError: BlockingIOError where another process has one of them.
+    """
+    with open(path, "a", encoding="ascii", opener=private_opener) as file:
+        fcntl.flock(file, operation)
+        descriptor = lock_itself(directory, operation)
         try:
-            self._file = open(self._path, "a", encoding="ascii", opener=private_opener)
-        except OSError as error:
-            logger.warning("%s: %s; nothing is unlinked until it can be opened", self._path, error.strerror)
-            return False
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 class DirectoryUnavailable(StorageUnavailable):
@@ -71,6 +91,19 @@ class LockLost(StorageUnavailable):
         )
 
 
+class LockUnseen(StorageUnavailable):
+    """LOCK cannot be looked at for now, so nothing is written; whether its directory is still there is not known."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """`path` is that of LOCK; `problem` is what the system says."""
+        super().__init__(
+            f"{path} cannot be looked at ({problem}): nothing is written until it can; see to the disk and to the "
+            "modes of the directories above it",
+            reason=f"the lock of the data directory cannot be looked at: {problem}",
+        )
+        self.problem = problem
+
+
 class LockLostMeanwhile(LockLost):
     """The lock was lost during a write. It is not known whether that write is kept."""
 
@@ -78,9 +111,9 @@ class LockLostMeanwhile(LockLost):
 class HeldLock:
     """The lock of a data directory, held by this process. Any thread may ask whether it still is."""
 
-    def __init__(self, directory: Path, file: IO[str]) -> None:
-        """`file` is LOCK, open and locked."""
-        self._file, self._path = file, os.path.abspath(directory / LOCK)
+    def __init__(self, directory: Path, file: IO[str], descriptor: int | None) -> None:
+        """`file` is LOCK, open and locked; `descriptor` that of the directory, locked, where directories can be."""
+        self._file, self._path, self._descriptor = file, os.path.abspath(directory / LOCK), descriptor
         found = os.fstat(file.fileno())
         self._identity = found.st_dev, found.st_ino
         self._problem: str | None = None
@@ -93,32 +126,47 @@ class HeldLock:
         return None if self._problem is None else LockLost(self._path, self._problem)
 
     def is_held(self) -> bool:
-        """Look whether LOCK is still the file that this process has locked. If not, that is final, and is logged."""
-        if self._problem is not None:
-            return False
-        if (problem := self.problem()) is None:
-            return True
-        self._lose(problem)
-        return False
+        """Look whether LOCK is still the file that this process has locked. If not, that is final, and is logged.
+
+        Where it cannot be looked at, the lock of the directory counts.
+        """
+        self._look()
+        return self._problem is None
 
     def check(self) -> None:
-        """As `is_held`, before something is written. Raises LockLost."""
-        if not self.is_held():
-            raise LockLost(self._path, self._problem or "")
+        """As `is_held`, before something is written. Raises LockLost, LockUnseen."""
+        unseen = self._look()
+        if self._problem is not None:
+            raise LockLost(self._path, self._problem)
+        if unseen is not None:
+            raise unseen
 
     def check_written(self) -> None:
         """As `is_held`, after something was written. Raises LockLostMeanwhile."""
         if not self.is_held():
             raise LockLostMeanwhile(self._path, self._problem or "")
 
+    def _look(self) -> LockUnseen | None:
+        if self._problem is not None:
+            return None
+        try:
+            problem = self.problem()
+        except LockUnseen as error:
+            if self._descriptor is not None:
+                return error
+            problem = f"cannot be looked at any more ({error.problem})"
+        if problem is not None:
+            self._lose(problem)
+        return None
+
     def problem(self) -> str | None:
-        """Why the path of LOCK is not that of the locked file at this moment; None if it is."""
+        """Why the path of LOCK is not that of the locked file at this moment; None if it is. Raises LockUnseen."""
         try:
             found = os.stat(self._path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return "was removed, or its directory was removed or renamed,"
         except OSError as error:
-            return f"cannot be found any more ({error.strerror})"
+            raise LockUnseen(self._path, error.strerror or str(error)) from None
         return None if (found.st_dev, found.st_ino) == self._identity else "was replaced by another file"
 
     def when_lost(self, on_lost: Callable[[LockLost], None]) -> None:
@@ -132,6 +180,9 @@ class HeldLock:
     def close(self) -> None:
         """Give the lock back."""
         if not self._file.closed:
+            if self._descriptor is not None:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                os.close(self._descriptor)
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child has the file open too
             self._file.close()
 
@@ -199,6 +250,17 @@ class OwnedDisk(Disk):
         return self._disk.size_bytes(directory)
 
 
+def hold_itself(directory: Path, operation: int = fcntl.LOCK_EX) -> int | None:
+    """Lock a data directory, whatever its LOCK is; see `lock_itself`. Raises InUse, OSError."""
+    try:
+        return lock_itself(directory, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InUse(
+            f"{directory}: in use by another process, though its {LOCK} is free: that file was removed, or the "
+            "directory has another name too; stop that process, which `fuser -v` on the directory names"
+        ) from None
+
+
 def hold(file: IO[str], directory: Path) -> None:
     """Take the lock of a data directory, whose file this is; closes it where that fails.
 
@@ -222,13 +284,15 @@ def unserved(directory: Path) -> Iterator[None]:
 
     A directory that was never served, such as a backup, has no lock, and gets none. Raises StorageUnavailable.
     """
-    try:
-        file = open(directory / LOCK, encoding="ascii")  # noqa: SIM115 - closed below
-    except FileNotFoundError:
-        yield
-        return
-    except OSError as error:
-        raise refusal_of(error, directory / LOCK, "the lock cannot be read") from None
-    with file:
-        hold(file, directory)
+    with ExitStack() as held:
+        try:
+            file = held.enter_context(open(directory / LOCK, encoding="ascii"))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise refusal_of(error, directory / LOCK, "the lock cannot be read") from None
+        else:
+            hold(file, directory)
+        if (descriptor := hold_itself(directory, fcntl.LOCK_SH)) is not None:
+            held.callback(os.close, descriptor)
         yield

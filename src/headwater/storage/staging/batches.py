@@ -28,9 +28,10 @@ from ...core.limits import STAGED_BYTES_MAX, show
 from ...core.mark import BATCH_MAX, Staged, check_writer
 from ...core.settings import LogSettings
 from ...formats.arrow.lazy import pa
+from ..catalog.backup_lock import NoBackup
 from ..disk.checked_file import CheckedFile, earlier_struct, with_checksum
 from ..disk.free_space import Room
-from ..disk.locks import NoBackup
+from ..disk.locks import locked
 from ..disk.system import Disk, refusal_of, sync_directory
 from ..home.copy_file import COPY_NAME
 from .part import PART_SUFFIX, STAGE_AGAIN, PartFile
@@ -368,8 +369,7 @@ def exclusively(log_directory: Path) -> Iterator[None]:
     """While held, no other process or thread changes which staged files there are."""
     directory = log_directory / STAGED
     directory.mkdir(exist_ok=True)
-    with open(directory / "LOCK", "a", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(directory / "LOCK", directory, fcntl.LOCK_EX):
         yield
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.quoting import show
 from ...formats.newer import WrittenByNewer
+from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
-from ..disk.locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold
+from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusing
 from ..home.copy_file import home_of
 from ..home.identifier import record_identifier
@@ -111,7 +112,13 @@ def lock_directory(directory: Path) -> HeldLock:
             problem = f"{directory}: {error.strerror}; the data directory must be writable"
             raise DirectoryUnavailable(problem) from None
         hold(file, directory)
-        lock = HeldLock(directory, file)
+        try:
+            lock = HeldLock(directory, file, hold_itself(directory))
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError):
+                raise DirectoryUnavailable(f"{directory}: {error.strerror}; the directory cannot be locked") from None
+            raise
         if lock.problem() is None:
             break
         lock.close()  # LOCK was replaced before it was locked

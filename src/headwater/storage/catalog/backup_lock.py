@@ -1,0 +1,48 @@
+"""The lock between backups of a data directory and the unlinking of its files."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ..disk.locks import locked
+from .directories import LOGS
+
+logger = logging.getLogger("headwater.storage")
+
+BACKUP_LOCK = "BACKUP.lock"
+"""Held shared by a backup, with the folder of the logs; files are unlinked only while neither is held."""
+
+
+@contextmanager
+def backing_up(directory: Path) -> Iterator[None]:
+    """While held, no file of a data directory is unlinked. Waits for an unlinking that is under way. Raises OSError."""
+    with locked(directory / BACKUP_LOCK, directory / LOGS, fcntl.LOCK_SH):
+        yield
+
+
+class NoBackup:
+    """While held, no backup begins; enters with False where one is running, or where that is not known."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held = ExitStack()
+
+    def __enter__(self) -> bool:
+        operation = fcntl.LOCK_EX | fcntl.LOCK_NB
+        try:
+            self._held.enter_context(locked(self._directory / BACKUP_LOCK, self._directory / LOGS, operation))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            logger.warning(
+                "%s: %s; nothing is unlinked until it can be locked", self._directory / BACKUP_LOCK, error.strerror
+            )
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
