@@ -7,15 +7,17 @@ import fcntl
 import os
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headwater.core.errors import Closed, OutcomeUnknown, StorageUnavailable
-from headwater.storage import Engine, check_directory
+from headwater.storage import Engine, backup, check_directory
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup, backing_up
 from headwater.storage.disk.locks import LOCK, InUse
+from headwater.storage.state.data_directory import open_state
 
 from ..builders import engine, event
 from ..disks import HeldDisk
@@ -202,6 +204,13 @@ def test_what_was_written_while_the_lock_was_lost_is_not_confirmed(data: Path) -
     appending.join()
     one.close()
     assert [type(each) for each in refusals] == [OutcomeUnknown]
+
+
+def test_a_data_directory_without_logs_is_backed_up(data: Path, tmp_path: Path) -> None:
+    with closing(open_state(data)) as state:
+        state.put("user", "ann", b"")
+    assert not (data / "logs").exists()
+    assert backup(data, tmp_path / "backup").logs == {}
 
 
 def test_a_lock_that_was_replaced_before_it_was_held_is_taken_again(

@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -57,18 +57,16 @@ def lock_itself(directory: Path, operation: int) -> int | None:
 
 @contextmanager
 def locked(path: Path, directory: Path, operation: int) -> Iterator[None]:
-    """While held, that file and that directory are locked. To remove the file frees nothing.
+    """While held, that file and that directory, if it is there, are locked. To remove the file frees nothing.
 
     Raises OSError: BlockingIOError where another process has one of them.
     """
-    with open(path, "a", encoding="ascii", opener=private_opener) as file:
-        fcntl.flock(file, operation)
-        descriptor = lock_itself(directory, operation)
-        try:
-            yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+    with ExitStack() as held:
+        fcntl.flock(held.enter_context(open(path, "a", encoding="ascii", opener=private_opener)), operation)
+        with suppress(FileNotFoundError):
+            if (descriptor := lock_itself(directory, operation)) is not None:
+                held.callback(os.close, descriptor)
+        yield
 
 
 class DirectoryUnavailable(StorageUnavailable):
