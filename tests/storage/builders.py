@@ -81,7 +81,7 @@ class Fatal:
 
 def engine(directory: Path, **options: Any) -> Engine:
     """An engine that tends its logs only when it is told to, and does not mind a full test machine."""
-    return Engine(directory, **{"maintains": False, "reserve_bytes": 0, **options})
+    return Engine(directory, **{"maintains": False, "reserve_bytes": 0, "ballast_bytes": 0, **options})
 
 
 def crashed(source: Path, target: Path) -> Path:

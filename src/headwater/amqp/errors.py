@@ -88,7 +88,7 @@ _TABLE: dict[type, _Row] = {
     core.DiskFull: _Row(
         conditions.RESOURCE_LIMIT_EXCEEDED,
         ("free_bytes", "needed_bytes"),
-        lambda e: f"{e.free_bytes} bytes are free and {e.needed_bytes} are needed; reads go on",
+        lambda e: f"{e.shortage}; reads go on",
     ),
     core.SequenceExhausted: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("last",)),
     core.Closed: _Row(conditions.LINK_DETACH_FORCED),

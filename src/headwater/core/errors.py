@@ -247,12 +247,19 @@ class Overloaded(EventLogError):
 class DiskFull(EventLogError):
     """There is too little free space to take the append; reads, trims and acknowledgements go on."""
 
-    def __init__(self, path: str, free_bytes: int, needed_bytes: int) -> None:
-        self.path, self.free_bytes, self.needed_bytes = path, free_bytes, needed_bytes
-        super().__init__(
-            f"{path}: {free_bytes} bytes are free and {needed_bytes} are needed (the reserve included); "
-            f"free some space, or trim the log, and append again"
-        )
+    def __init__(self, path: str, free_bytes: int, needed_bytes: int, has_inodes: bool = True) -> None:
+        """`has_inodes`: whether the file system can take one more file. If not, free bytes do not help."""
+        self.path, self.free_bytes, self.needed_bytes, self.has_inodes = path, free_bytes, needed_bytes, has_inodes
+        needed = " (the reserve included)" if has_inodes else ""
+        remedy = "free some space, or trim the log" if has_inodes else "remove some files"
+        super().__init__(f"{path}: {self.shortage}{needed}; {remedy}, and append again")
+
+    @property
+    def shortage(self) -> str:
+        """What ran out, bytes or inodes, without the path."""
+        if self.has_inodes:
+            return f"{self.free_bytes} bytes are free and {self.needed_bytes} are needed"
+        return f"the file system has no inode left for another file, though {self.free_bytes} bytes are free"
 
 
 class SequenceExhausted(EventLogError):

@@ -135,7 +135,7 @@ _TABLE: dict[type, _Row] = {
         "disk_full",
         "The disk is full",
         _fields("free_bytes", "needed_bytes"),
-        lambda e: f"{e.free_bytes} bytes are free and {e.needed_bytes} are needed; reads and trims go on",
+        lambda e: f"{e.shortage}; reads and trims go on",
     ),
     core.SequenceExhausted: _Row(507, "sequence_exhausted", "The log has ended", _fields("last")),
     core.StorageCorrupted: _Row(

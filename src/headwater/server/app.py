@@ -168,6 +168,7 @@ def open_store(
         waiting_bytes_max=limits.waiting_bytes_max,
         clock_patience_ms=limits.clock_patience_ms,
         scrub_ms=limits.scrub_ms,
+        ballast_bytes=limits.disk_ballast_bytes,
         bus=bus,
         threads=threads,
         home=None if membership is None else membership.home,

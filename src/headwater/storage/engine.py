@@ -47,6 +47,7 @@ from .catalog.directories import (
 )
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
+from .disk.ballast import BALLAST, BALLAST_BYTES, fill
 from .disk.free_space import Room
 from .disk.locks import LockLost, OwnedDisk
 from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
@@ -96,6 +97,7 @@ class Engine(LogStore, Closing):
         follows: bool = False,
         on_lock_lost: Callable[[LockLost], None] | None = None,
         scrub_ms: int = PERIOD_MS,
+        ballast_bytes: int = BALLAST_BYTES,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -116,12 +118,15 @@ class Engine(LogStore, Closing):
 
         `scrub_ms`: how often all files are read again from the disk, and proved (see `maintenance.scrub`); 0: never.
 
+        `ballast_bytes`: the size of the files that are given up when the disk is full (see `disk.ballast`); 0: none.
+
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal
+        self._ballast_bytes = ballast_bytes
         self.bus = bus or Bus()
         self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
         if isinstance(clock, TrustedClock):
@@ -375,6 +380,7 @@ class Engine(LogStore, Closing):
             self._is_to_tend_anew = False
             self._open_those_to_tend()
         self._one_by_one("the disk", self.room.try_again)
+        self._one_by_one("the ballast", self._fill_ballast)
         if self._clock_memory is not None:
             self._one_by_one("the clock", self._clock_memory.look)
         self._has_landed = self._has_landed or self.state.take_landed()
@@ -400,6 +406,9 @@ class Engine(LogStore, Closing):
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
+
+    def _fill_ballast(self) -> None:
+        fill(self.directory, self._disk, self.room.reserve_bytes, self._ballast_bytes)
 
     def _heed_landed(self) -> None:
         """What was changed after somebody was told that this is not known: logs that are open are to be so, too."""
@@ -514,7 +523,7 @@ class Engine(LogStore, Closing):
         if mode := tighten(self.directory):
             problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
             logger.warning(problem, self.directory, mode)
-        for each in (LOGS, BACKUP_LOCK):
+        for each in (LOGS, BALLAST, BACKUP_LOCK):
             tighten(self.directory / each)
         if self._homed is None:  # a copy is fetched
             refuse_missing(self.directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..core.consumer import Consumer
@@ -25,6 +26,7 @@ from .append.writer_table import KeptMarks, load_writers, read_writers
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from
 from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
+from .disk.ballast import with_ballast
 from .disk.free_space import Room
 from .disk.system import Disk, refusing
 from .frames.frame import Frame
@@ -155,7 +157,8 @@ class StoredLog(LocalLog):
         if known_identity(self._state, self.directory) is None:
             record_identity(self._state, self.directory, meta)
         self.meta = meta.changed(format=FORMAT, epoch=epoch, clean=None)
-        self.meta.write(self.directory)  # before anything is appended: the old ending is none any more
+        # Before anything is appended: the old ending is none any more.
+        with_ballast(self.directory, partial(self.meta.write, self.directory))
 
     def _load(
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
@@ -486,7 +489,7 @@ class StoredLog(LocalLog):
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
             self.meta = self.meta.changed(clean=clean)
-            self.meta.write(self.directory)
+            with_ballast(self.directory, partial(self.meta.write, self.directory))
 
     def _begin_marks(self) -> None:
         with self._changing:
@@ -511,7 +514,7 @@ class StoredLog(LocalLog):
         """The state has it already."""
         meta = self.meta.changed(first_retained=said.first_retained, known_from=said.known_from)
         with refusing(self.directory, "the first number of the log cannot be stored"):
-            meta.write(self.directory)
+            with_ballast(self.directory, partial(meta.write, self.directory))
         self.meta = meta
         self._numbering.known_from = said.known_from
         self._numbering.first_retained = said.first_retained

@@ -146,6 +146,13 @@ class Limits:
     )
     """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Without it 256 MiB, but
     no more than a tenth of the file system, so that a small one can be used too."""
+    disk_ballast_bytes: int = setting(
+        16 * MIB,
+        byte_count(0, GIB),
+        "written files that are given up when the disk is full, for trims, stops and starts; 0 = none",
+    )
+    """Written files in the data directory that are given up, 1 MiB at a time, when other programs fill the disk: then
+    trims, deletions, stops and starts still work. They are made again when there is room. 0: none."""
     clock_patience_ms: int = setting(
         3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must stay so before it is believed"
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ...core.errors import DiskFull
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
-from .system import NO_SPACE, Disk, refusal_of, refusing
+from .system import NO_SPACE, Disk, has_inodes, refusal_of, refusing
 
 RESERVE_BYTES = 256 * 1024 * 1024
 """Kept free, unless a tenth of the file system is less, or a reserve is given."""
@@ -124,7 +124,7 @@ class Room:
         with self._changing:
             self._withheld = max(self._withheld, min(needed, TRIED_BYTES_MAX), 1)
         standing = self.look()
-        return DiskFull(str(self._directory), standing.free_bytes, needed)
+        return DiskFull(str(self._directory), standing.free_bytes, needed, has_inodes=has_inodes(self._directory))
 
     def try_again(self) -> None:
         """If something was refused, see whether it can be had now; tell what is news. Raises StorageUnavailable."""

@@ -93,7 +93,7 @@ class LockUnseen(StorageUnavailable):
     """LOCK cannot be looked at for now, so nothing is written; whether its directory is still there is not known."""
 
     def __init__(self, path: str, problem: str) -> None:
-        """`path` is that of LOCK; `problem` is what the system says."""
+        """`path` is that of LOCK; `problem` is in the words of the system."""
         super().__init__(
             f"{path} cannot be looked at ({problem}): nothing is written until it can; see to the disk and to the "
             "modes of the directories above it",

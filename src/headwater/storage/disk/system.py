@@ -273,8 +273,8 @@ def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: i
 
     `doing` says what cannot be done (`the next segment cannot be made`); whoever asked is told, without the path.
     """
-    if _is_without_space(error):
-        return DiskFull(str(path), free_bytes_at(path), needed)
+    if is_without_space(error):
+        return DiskFull(str(path), free_bytes_at(path), needed, has_inodes=has_inodes(path))
     problem, remedy = str(error), None
     if isinstance(error, OSError):
         problem, remedy = error.strerror or problem, _REMEDIES.get(error.errno or 0)
@@ -282,7 +282,8 @@ def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: i
     return StorageUnavailable(f"{path}: {reason}", reason=reason)
 
 
-def _is_without_space(error: OSError | sqlite3.Error) -> bool:
+def is_without_space(error: OSError | sqlite3.Error) -> bool:
+    """Whether the disk is full, or the server's part of it."""
     if isinstance(error, OSError):
         return error.errno in NO_SPACE
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
@@ -295,6 +296,15 @@ def refusing(path: Path, doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise refusal_of(error, path, doing) from error
+
+
+def has_inodes(path: Path) -> bool:
+    """Whether the file system at that path can take one more file; True where it cannot be asked."""
+    try:
+        found = os.statvfs(path if path.is_dir() else path.parent)
+    except OSError:
+        return True
+    return not found.f_files or found.f_favail > 0
 
 
 def free_bytes_at(path: Path) -> int:

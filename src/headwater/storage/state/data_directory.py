@@ -17,6 +17,7 @@ from ...core.quoting import show
 from ...formats.newer import WrittenByNewer
 from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
+from ..disk.ballast import BALLAST, make_way
 from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusing
 from ..home.copy_file import home_of
@@ -42,7 +43,7 @@ _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
     {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
-     "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
+     BALLAST, "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
 )  # fmt: skip
 _OURS_LEFT = re.compile(
     r"(COPY|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
@@ -122,6 +123,7 @@ def lock_directory(directory: Path) -> HeldLock:
         if lock.problem() is None:
             break
         lock.close()  # LOCK was replaced before it was locked
+    make_way(directory)
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from ...core.event import Encoding
 from ...core.limits import EventColumns
 from ...formats.decoders import msgpack_decoder
 from ...formats.newer import WrittenByNewer
+from ..disk.ballast import with_ballast
 from ..disk.free_space import Room, Standing
 from ..disk.locks import LockLostMeanwhile
 from ..disk.system import Disk, make_directory, refusing, sync_directory, tighten
@@ -179,8 +181,9 @@ class Journal:
         chain = Chain(self.frames.crc_seed, head.term.number, head.crc, self._synced, self._nonce)
         recorded_at = max(self._clock(), self.frames.recorded_at)
         frame = encode(_columns(records, are_copies), (), head.number + 1, recorded_at, chain)
+        append = partial(self.frames.append_frames, [frame], head, is_durable=is_durable)
         with _as_state():
-            self.frames.append_frames([frame], head, is_durable=is_durable)
+            with_ballast(self.directory, append)
         if is_durable:
             self._synced = frame.last
         return frame.last
@@ -236,7 +239,7 @@ class Journal:
         meta = self.meta.changed(first_retained=below, known_from=below)
         self.check_lock()
         with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
-            meta.write(self.directory)
+            with_ballast(self.directory, partial(meta.write, self.directory))
             self.meta = meta
             self.frames.trim(below)
         if isinstance(self.frames, ReplicatedLog) and not self.is_following:

@@ -1,0 +1,122 @@
+"""Ballast: files that a data directory gives up when its disk is full, so that trims, stops and starts still work.
+
+Appends stop at the reserve, but other programs fill the disk to its last block. Then a trim could not be stored, and a
+server could neither stop in order nor start. So a data directory keeps some written files. Trims, deletions, stops and
+starts that find no space give one up and are tried once more. Maintenance makes the files again when the disk has room.
+
+The files are written with random bytes, not only allocated: so they hold blocks where a file system compresses, and
+inodes. Some file systems give the space back late, so `give_up` waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ...core.errors import DiskFull
+from .system import Disk, is_without_space, make_directory, private_opener, sync_directory
+
+logger = logging.getLogger("headwater.storage")
+
+BALLAST = "ballast"
+"""The folder in a data directory."""
+FILE_BYTES: Final = 1024 * 1024
+BALLAST_BYTES: Final = 16 * FILE_BYTES
+BALLAST_SHARE: Final = 10
+"""Of a small file system the ballast is a tenth at most."""
+START_BYTES: Final = 3 * FILE_BYTES
+"""A start writes less than this: a segment of the journal, META of each log, a few pages of the state."""
+START_INODES: Final = 16
+WAITING_S = 5.0
+"""So long at most until the space of a file that was given up is free."""
+_LEVELS = 4
+"""A file of a log is at most so deep in its data directory."""
+
+T = TypeVar("T")
+
+
+def with_ballast(path: Path, step: Callable[[], T]) -> T:
+    """Do a step; where the disk is full, give up a file of the ballast and do it once more. Raises what it raises.
+
+    `path` is in the data directory. The step must be one that can be done again.
+    """
+    try:
+        return step()
+    except (DiskFull, OSError, sqlite3.Error) as error:
+        if not (isinstance(error, DiskFull) or is_without_space(error)) or not _give_up_above(path):
+            raise
+    return step()
+
+
+def make_way(directory: Path) -> None:
+    """Give up ballast until a start has enough space."""
+    while not _has_room(directory) and give_up(directory):
+        pass
+
+
+def give_up(directory: Path) -> bool:
+    """Remove a file of the ballast of a data directory, and wait until its space is free; False if there is none."""
+    before = _free(directory)
+    for path in sorted((directory / BALLAST).glob("*"), reverse=True):
+        try:
+            path.unlink()
+        except OSError as error:
+            logger.warning("%s: the ballast cannot be given up: %s", path, error.strerror)
+            return False
+        left = sum(1 for _ in (directory / BALLAST).glob("*"))
+        logger.warning("%s: the disk is full; 1 MiB of the ballast is given up, %d MiB are left", directory, left)
+        deadline = time.monotonic() + WAITING_S
+        while _free(directory) <= before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return True
+    return False
+
+
+def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) -> bool:
+    """Make one file of the ballast that is missing, if the reserve stays free; whether one was made.
+
+    Raises OSError, and what the disk's check raises.
+    """
+    folder = directory / BALLAST
+    wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
+    names = {f"{number:02d}" for number in range(wanted)}
+    there = {path.name for path in folder.glob("*")}
+    for name in there - names:
+        (folder / name).unlink()
+    missing = sorted(names - there)
+    if not missing or disk.free_bytes(directory) < reserve_bytes + 2 * FILE_BYTES:
+        return False
+    disk.check()
+    make_directory(folder)
+    unfinished = folder / (missing[0] + ".tmp")
+    try:
+        with open(unfinished, "wb", opener=private_opener) as file:
+            file.write(os.urandom(FILE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(folder / missing[0])
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync_directory(folder)
+    return True
+
+
+def _give_up_above(path: Path) -> bool:
+    return any(give_up(parent) for parent in (path, *path.parents)[:_LEVELS] if (parent / BALLAST).is_dir())
+
+
+def _free(directory: Path) -> tuple[int, int]:
+    """Bytes and inodes that are free. File systems without a table of inodes have none: then the number is large."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else START_INODES
+
+
+def _has_room(directory: Path) -> bool:
+    free_bytes, free_inodes = _free(directory)
+    return free_bytes >= START_BYTES and free_inodes >= START_INODES
