@@ -18,7 +18,7 @@ from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveFenced, ArchiveUnreadable, NotAnArchive
 from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.table import ArchiveTable
-from headwater.spark.delta import CHECKPOINT_COMMITS
+from headwater.spark.delta.log import CHECKPOINT_COMMITS
 
 from ..archive_tables import CLAIM, NOON, add, archive, stage
 
