@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ _PLAIN = {
     "delta.deletedFileRetentionDuration": "interval 7 days",
     "delta.logRetentionDuration": "interval 7 days",
 }
+
+_BUSY = "the table takes no commit, because others commit all the time; try again later"
 
 
 class ArchiveTable:
@@ -93,7 +95,7 @@ class ArchiveTable:
                 self.refresh()
                 return
             self.refresh()
-        raise ArchiveError(f"{self.path}: the table takes no commit; another program writes all the time")
+        raise ArchiveError(f"{self.path}: {_BUSY}")
 
     def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> None:
         """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
@@ -140,6 +142,20 @@ class ArchiveTable:
                 break
         raise CompactionOvertaken(str(self.path), date)
 
+    def mark(self) -> None:
+        """Put a digest into the table's log, where the newest commit has none. It proves nothing of before: see `prove`.
+
+        Raises ArchiveError where the table takes no commit.
+        """
+        self._commit_empty(lambda: self._table.is_ours_since(self.state.version), is_proof=False)
+
+    def prove(self, version: int) -> None:
+        """Say of the state that it is proved, because all files of that version were verified.
+
+        Raises ArchiveError where another program has committed since then, or the table takes no commit.
+        """
+        self._commit_empty(lambda: self._table.unproved_since is None, is_proof=True, since=version)
+
     def vacuum(self, hours: int) -> int:
         """See `compaction.vacuum`."""
         return self._table.vacuum(hours)
@@ -147,6 +163,16 @@ class ArchiveTable:
     def sum_up(self) -> None:
         """See `delta.table.Table.sum_up`."""
         self._table.sum_up()
+
+    def _commit_empty(self, is_done: Callable[[], bool], is_proof: bool, since: int | None = None) -> None:
+        for _ in range(COMMIT_TRIES):
+            self.refresh()
+            if is_done():
+                return
+            if since is not None and not self._table.is_ours_since(since):
+                raise ArchiveError(f"{self.path}: another program has committed since version {since}; run it again")
+            self._table.commit([], {}, is_proof=is_proof)
+        raise ArchiveError(f"{self.path}: {_BUSY}")
 
     def _has(self, files: Iterable[str]) -> bool:
         return set(files) <= set(self._table.actions["path"].to_pylist())
@@ -174,7 +200,8 @@ def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
         "nullCount": {"sequence_number": 0, "recorded_at": 0, "type": 0},
     }
     now_ms = time.time_ns() // 1_000_000
-    return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, json.dumps(stats))
+    told = json.dumps(stats, ensure_ascii=False)  # of escapes the Delta library makes other characters
+    return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, told)
 
 
 def _metrics(**numbers: int) -> dict[str, Any]:

@@ -83,6 +83,11 @@ class Table:
         protocol = self._table.protocol()
         return frozenset(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version == 2 else []))
 
+    def is_ours_since(self, version: int) -> bool:
+        """Whether that version has a digest, and each later one: then they are proved if it is."""
+        entries = (read_entry(self.root, later) for later in range(version, self.version + 1))
+        return all(entry is not None and mark_in(entry) is not None for entry in entries)
+
     def transaction(self, name: str) -> int | None:
         """The version of an application transaction; None if there was none."""
         with self._refusing():
@@ -109,7 +114,7 @@ class Table:
     ) -> bool:
         """One durable commit on top of just the version that is opened; False if another one was first.
 
-        With `is_proof` the state counts as proved from then on.
+        With `is_proof` the state counts as proved from then on: see `is_ours_since`.
         """
         files = file_digests(self.actions)
         for action in actions:
@@ -216,8 +221,9 @@ class Table:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
             raise DamagedEntry(f"it says that version {newest} of ours was before")
-        if content is not None:
-            check_foreign(content)
+        if content is None:
+            raise DamagedEntry("its entry is not there")
+        check_foreign(content)
         ours = read_entry(self.root, newest)
         mark = None if ours is None else mark_in(ours)
         if mark is None or mark.unproved_since is None:
