@@ -143,7 +143,7 @@ class ArchiveTable:
         raise CompactionOvertaken(str(self.path), date)
 
     def mark(self) -> None:
-        """Put a digest into the log, where the newest commit has none. It proves nothing of what was before: see `prove`.
+        """Put a digest into the log, where the newest commit has none. It proves nothing of earlier ones: see `prove`.
 
         Raises ArchiveError where the table takes no commit.
         """

@@ -57,8 +57,10 @@ def state_digest(files: Iterable[int], description: Description) -> str:
 def file_digests(actions: pa.Table) -> dict[str, int]:
     """The digest of each file, by path, from the library's own table of them."""
     names = sorted(name for name in actions.schema.names if name in _FILE or name.startswith(_PREFIXES))
-    records = pc.binary_join_element_wise(*(_texts(name, actions[name]) for name in names), "")
-    hashes = (blake2b(record.encode(), digest_size=_BYTES).digest() for record in records.to_pylist())
+    texts = (_texts(name, actions[name]) for name in names)
+    # No value, no text: so that it does not matter whether there is a column for it.
+    records = pc.binary_join_element_wise(*texts, "", null_handling="replace", null_replacement="")
+    hashes = (blake2b(record, digest_size=_BYTES).digest() for record in records.cast(pa.binary()).to_pylist())
     return dict(zip(actions["path"].to_pylist(), map(int.from_bytes, hashes), strict=True))
 
 
@@ -89,7 +91,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Name and value; an empty text for no value, so that it does not matter whether there is a column."""
+    """Name and value; null for no value."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    return pc.fill_null(pc.binary_join_element_wise(f"\x1f{name}=", column.cast(pa.string()), ""), "")
+    return pc.binary_join_element_wise(f"\x1f{name}=", column.cast(pa.string()), "")

@@ -84,15 +84,22 @@ class Table:
         return frozenset(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version == 2 else []))
 
     def is_ours_since(self, version: int) -> bool:
-        """Whether that version has a digest, and each later one: then they are proved if it is."""
-        entries = (read_entry(self.root, later) for later in range(version, self.version + 1))
-        return all(entry is not None and mark_in(entry) is not None for entry in entries)
+        """Whether that version has a digest, and each later one: then they are proved if it is.
+
+        Raises the error of `refused`.
+        """
+        with self._refusing():
+            entries = (read_entry(self.root, later) for later in range(version, self.version + 1))
+            return all(entry is not None and mark_in(entry) is not None for entry in entries)
 
     def transaction(self, name: str) -> int | None:
-        """The version of an application transaction; None if there was none."""
-        with self._refusing():
-            version: int | None = self._table.transaction_version(name)
-            return version
+        """The version of an application transaction; None if there was none.
+
+        The mark has those of ours. The Delta library would look for old ones in all of the log.
+        """
+        if name in self._mark.transactions:
+            return self._mark.transactions[name]
+        return self._told_of(name)
 
     def cover(self, *transactions: str) -> None:
         """The application transactions of ours; digests have them from the next commit on, if they had not before."""
@@ -116,7 +123,7 @@ class Table:
 
         With `is_proof` the state counts as proved from then on: see `is_ours_since`.
         """
-        files = file_digests(self.actions)
+        files = dict(self._files)
         for action in actions:
             if isinstance(action, RemoveAction):
                 files.pop(action.path, None)
@@ -141,7 +148,7 @@ class Table:
         """Like `commit`, for properties of the table."""
         description = self._description()
         description = description._replace(configuration={**description.configuration, **properties})
-        digest = state_digest(file_digests(self.actions).values(), description)
+        digest = state_digest(self._files.values(), description)
         with self._refusing():
             try:
                 self._table.alter.set_table_properties(
@@ -187,20 +194,20 @@ class Table:
         self._synced += len(new)
         sync([*entries, *new], path)
 
+    def _told_of(self, transaction: str) -> int | None:
+        with self._refusing():
+            version: int | None = self._table.transaction_version(transaction)
+            return version
+
     def _verified(self) -> Mark:
         """The mark of the state that is opened. Raises the error of `refused` where another one was committed."""
-        for name in ("configuration", "schema", "actions"):
+        for name in ("configuration", "schema", "actions", "_files"):
             self.__dict__.pop(name, None)
-        try:
+        with self._refusing():
             return self._compared()
-        except DamagedEntry as error:
-            newest = f"_delta_log/{self.version:020d}.json"
-            problem = f"version {self.version} of the table is not what was committed: {error}"
-            hint = f"{newest}, an entry before it or a checkpoint is damaged; restore _delta_log from a backup"
-            raise self._refused(str(self._path), f"{problem}; {hint}") from None
 
     def _compared(self) -> Mark:
-        content, newest = read_entry(self.root, self.version), self.transaction(WRITER)
+        content, newest = read_entry(self.root, self.version), self._told_of(WRITER)
         mark = None if content is None else mark_in(content)
         if mark is None and newest != self.version:
             return self._unproved(content, newest)
@@ -208,10 +215,7 @@ class Table:
             raise DamagedEntry("its entry is not there" if content is None else "its entry has no digest")
         if (mark.version, newest) != (self.version, self.version):
             raise DamagedEntry(f"its entry is that of version {mark.version}, the newest one of ours is {newest}")
-        for name, version in mark.transactions.items():
-            if (found := self.transaction(name)) != version:
-                raise DamagedEntry(f"transaction {name} is at {found}, not at {version}")
-        if state_digest(file_digests(self.actions).values(), self._description()) != mark.digest:
+        if state_digest(self._files.values(), self._description()) != mark.digest:
             raise DamagedEntry("its files or properties do not match its digest")
         return mark
 
@@ -227,8 +231,8 @@ class Table:
         ours = read_entry(self.root, newest)
         mark = None if ours is None else mark_in(ours)
         if mark is None or mark.unproved_since is None:
-            return Mark(self.version, "", {} if mark is None else mark.transactions, newest + 1)
-        return mark
+            return Mark(self.version, "", {}, newest + 1)
+        return mark._replace(transactions={})
 
     def _next_mark(self, digest: str, transactions: Mapping[str, int], is_proof: bool = False) -> Mark:
         names = {*self._covered, *self._mark.transactions}
@@ -243,8 +247,29 @@ class Table:
             self.schema, about.partition_columns, about.name, about.description, dict(self.configuration)
         )
 
-    def _refusing(self) -> contextlib.AbstractContextManager[None]:
-        return _refusing(self._path, self._refused)
+    @cached_property
+    def _files(self) -> dict[str, int]:
+        return file_digests(self.actions)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What the Delta library cannot read, or what was not committed, becomes the error of `refused`."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise self._refused(str(self._path), "there is no Delta table") from None
+        except DeltaError as error:
+            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}") from error
+        except DamagedEntry as error:
+            problem = f"version {self.version} of the table is not what was committed: {error}"
+            where = f"_delta_log/{self.version:020d}.json, an entry before it or a checkpoint"
+            hint = f"{where} is damaged; restore _delta_log from a backup"
+            raise self._refused(str(self._path), f"{problem}; {hint}") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what the library has for damage that it did not expect
+                raise
+            problem = f"the Delta table cannot be read: {error}; its _delta_log is damaged"
+            raise self._refused(str(self._path), problem) from error
 
 
 def is_table(path: Path) -> bool:
@@ -279,18 +304,3 @@ def _properties(
         app_transactions=[Transaction(*each) for each in [*(transactions or {}).items(), (WRITER, mark.version)]],
         max_commit_retries=0,
     )
-
-
-@contextlib.contextmanager
-def _refusing(path: Path | str, refused: Refused) -> Iterator[None]:
-    """What the Delta library cannot read becomes the error of `refused`."""
-    try:
-        yield
-    except TableNotFoundError:
-        raise refused(str(path), "there is no Delta table") from None
-    except DeltaError as error:
-        raise refused(str(path), f"the Delta table cannot be read: {error}") from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # what the library has for damage that it did not expect
-            raise
-        raise refused(str(path), f"the Delta table cannot be read: {error}; its _delta_log is damaged") from error
