@@ -118,6 +118,20 @@ def test_a_table_that_another_program_changed_says_so_until_it_is_checked(tmp_pa
     assert snapshot(tmp_path).archived == 30
 
 
+def test_a_vacuum_by_another_program_changes_nothing(tmp_path: Path) -> None:
+    table = archive(tmp_path, 20, batches=2)
+    compact(tmp_path, before=FAR)
+    DeltaTable(tmp_path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert DeltaTable(tmp_path).history(1)[0]["operation"] == "VACUUM END"
+    assert snapshot(tmp_path).unproved_since is None
+    flip(entries(tmp_path)[0], b'"headwater.first":"1')
+    with pytest.raises(NotAnArchive, match="its files or properties do not match its digest"):
+        snapshot(tmp_path)
+    flip(entries(tmp_path)[0], b'"headwater.first":"0')
+    add(table, 10)
+    assert snapshot(tmp_path).unproved_since is None
+
+
 def test_what_we_commit_after_another_program_is_compared_again(tmp_path: Path) -> None:
     table = archive(tmp_path, 20)
     commit_of_another_program(tmp_path)
@@ -167,6 +181,18 @@ def test_an_entry_that_does_not_say_who_wrote_it_is_not_that_of_another_program(
     (tmp_path / "_delta_log" / f"{len(entries(tmp_path)):020d}.json").write_text('{"txn":{"appId":"a","version":1}}')
     with pytest.raises(NotAnArchive, match="it does not say in JSON, just once, who wrote it"):
         snapshot(tmp_path)
+
+
+def test_an_entry_that_lacks_its_middle_is_not_that_of_another_program(tmp_path: Path) -> None:
+    """What is left is JSON: the begin of the first line, and the end of the last one."""
+    archive(tmp_path, 20)
+    newest = entries(tmp_path)[-1]
+    content = newest.read_text()
+    for begin, end in ((".6.6", "ater"), ("perationParameters", "ppId"), ('ion":"WRITE', 'ion":')):
+        newest.write_text(content[: content.index(begin)] + content[content.rindex(end) :])
+        assert json.loads(newest.read_text())["commitInfo"]
+        with pytest.raises(NotAnArchive, match="it does not say what which program did"):
+            snapshot(tmp_path)
 
 
 def test_a_lost_newest_entry_is_the_version_before(tmp_path: Path) -> None:

@@ -54,9 +54,16 @@ def mark_in(entry: bytes) -> Mark | None:
         raise DamagedEntry("it says of its state what this version does not know") from None
 
 
-def check_foreign(entry: bytes) -> None:
-    """Raises DamagedEntry for an entry without a mark that no other program has written: all say who they are."""
-    _commit_info(entry)
+def changes_state(entry: bytes) -> bool:
+    """Whether an entry of another program makes another state; that of a vacuum, say, does not.
+
+    Raises DamagedEntry where it does not say what which program did: all do. One of ours that lacks its middle may look
+    like that; its `commitInfo` then ends as its last line did, with the version of our transaction.
+    """
+    told = _commit_info(entry)
+    if not {"operation", "engineInfo"} <= told.keys() or "version" in told:
+        raise DamagedEntry("it does not say what which program did")
+    return any(set(json.loads(line)) != {"commitInfo"} for line in entry.split(b"\n") if line)
 
 
 def _commit_info(entry: bytes) -> dict[str, Any]:

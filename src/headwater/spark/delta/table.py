@@ -21,7 +21,7 @@ from ...core.errors import EventLogError
 from ..durable import sync
 from .digest import Description, added_digests, file_digests, state_digest
 from .log import entries_after, entry, newest_checkpoint, read_entry
-from .marks import WRITER, DamagedEntry, Mark, check_foreign, mark_in
+from .marks import WRITER, DamagedEntry, Mark, changes_state, mark_in
 
 Refused = Callable[[str, str], EventLogError]
 """From the path of a table, and what is wrong there, to an error."""
@@ -29,6 +29,9 @@ COMMIT_TRIES = 25
 """Others commit in between; more of them than that in a row do not."""
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A commit is a commit and nothing more: `sum_up` does the rest, durably."""
+
+_OTHERS_READ = 20
+"""After more entries of other programs the state counts as changed by them."""
 
 
 class Table:
@@ -210,29 +213,43 @@ class Table:
         content, newest = read_entry(self.root, self.version), self._told_of(WRITER)
         mark = None if content is None else mark_in(content)
         if mark is None and newest != self.version:
-            return self._unproved(content, newest)
+            return self._of_another_program(newest)
         if mark is None:
             raise DamagedEntry("its entry is not there" if content is None else "its entry has no digest")
         if (mark.version, newest) != (self.version, self.version):
             raise DamagedEntry(f"its entry is that of version {mark.version}, the newest one of ours is {newest}")
-        if state_digest(self._files.values(), self._description()) != mark.digest:
-            raise DamagedEntry("its files or properties do not match its digest")
+        self._compare(mark)
         return mark
 
-    def _unproved(self, content: bytes | None, newest: int | None) -> Mark:
+    def _compare(self, mark: Mark) -> None:
+        if state_digest(self._files.values(), self._description()) != mark.digest:
+            raise DamagedEntry("its files or properties do not match its digest")
+
+    def _of_another_program(self, newest: int | None) -> Mark:
         """What is known of a version that another program has made, or a version of ours before 0.2."""
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
             raise DamagedEntry(f"it says that version {newest} of ours was before")
-        if content is None:
-            raise DamagedEntry("its entry is not there")
-        check_foreign(content)
         ours = read_entry(self.root, newest)
         mark = None if ours is None else mark_in(ours)
-        if mark is None or mark.unproved_since is None:
-            return Mark(self.version, "", {}, newest + 1)
-        return mark._replace(transactions={})
+        if self._is_changed_since(newest) or mark is None:
+            unproved_since = newest + 1 if mark is None or mark.unproved_since is None else mark.unproved_since
+            return Mark(self.version, "", {}, unproved_since)
+        self._compare(mark)
+        return mark
+
+    def _is_changed_since(self, version: int) -> bool:
+        """Whether the entries of other programs after that version make another state of it."""
+        is_changed = False
+        for later in range(max(version + 1, self.version - _OTHERS_READ), self.version + 1):
+            if (content := read_entry(self.root, later)) is not None:
+                is_changed |= changes_state(content)
+            elif later == self.version:
+                raise DamagedEntry("its entry is not there")
+            else:
+                is_changed = True
+        return is_changed or self.version - version > _OTHERS_READ
 
     def _next_mark(self, digest: str, transactions: Mapping[str, int], is_proof: bool = False) -> Mark:
         names = {*self._covered, *self._mark.transactions}
