@@ -308,7 +308,7 @@ def test_damage_names_the_version_and_what_to_do(tmp_path: Path) -> None:
     flip(entries(tmp_path)[-1], b'numRecords\\": 2')
     with pytest.raises(
         ArchiveUnreadable,
-        match=r"version 2 of the table is not what was committed: its files or properties do not match its digest; "
+        match=r"version 2 of the table does not match its commit: its files or properties do not match its digest; "
         r"_delta_log/0{19}2.json, an entry before it or a checkpoint is damaged; restore _delta_log from a backup",
     ):
         snapshot(tmp_path)

@@ -24,7 +24,7 @@ from .log import entries_after, entry, newest_checkpoint, read_entry
 from .marks import WRITER, DamagedEntry, Mark, changes_state, mark_in
 
 Refused = Callable[[str, str], EventLogError]
-"""From the path of a table, and what is wrong there, to an error."""
+"""From the path of a table, and the problem there, to an error."""
 COMMIT_TRIES = 25
 """Others commit in between; more of them than that in a row do not."""
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -38,7 +38,7 @@ class Table:
     """A Delta table at one version, compared with the digest that the version was committed with."""
 
     def __init__(self, path: Path | str, refused: Refused, version: int | None = None) -> None:
-        """Open what is at that path, or URI. Raises the error of `refused`, also where it does not match its digest."""
+        """Open the table at that path, or URI. Raises the error of `refused`, also where its digest differs."""
         self._path, self._refused = path, refused
         self._synced: int | None = None
         """The version up to which Delta's log is known to be on the disk."""
@@ -226,7 +226,7 @@ class Table:
             raise DamagedEntry("its files or properties do not match its digest")
 
     def _of_another_program(self, newest: int | None) -> Mark:
-        """What is known of a version that another program has made, or a version of ours before 0.2."""
+        """The mark of a version that another program has made, or a version of ours before 0.2."""
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
@@ -270,7 +270,7 @@ class Table:
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
-        """What the Delta library cannot read, or what was not committed, becomes the error of `refused`."""
+        """What the Delta library says, or a digest that differs, becomes the error of `refused`."""
         try:
             yield
         except TableNotFoundError:
@@ -278,7 +278,7 @@ class Table:
         except DeltaError as error:
             raise self._refused(str(self._path), f"the Delta table cannot be read: {error}") from error
         except DamagedEntry as error:
-            problem = f"version {self.version} of the table is not what was committed: {error}"
+            problem = f"version {self.version} of the table does not match its commit: {error}"
             where = f"_delta_log/{self.version:020d}.json, an entry before it or a checkpoint"
             hint = f"{where} is damaged; restore _delta_log from a backup"
             raise self._refused(str(self._path), f"{problem}; {hint}") from None

@@ -121,7 +121,7 @@ class StateTable:
         return self._table.vacuum(hours)
 
     def _actions(self, files: Sequence[BucketFile]) -> list[AddAction | RemoveAction]:
-        """These files in the place of those that their buckets have in the version that is opened."""
+        """These files in the place of the ones of their buckets in the version that is opened."""
         replaced, now_ms = self.files(), time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = []
         for file in files:
