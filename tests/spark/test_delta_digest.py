@@ -22,7 +22,7 @@ from headwater.spark.archive import table as archive_table
 from headwater.spark.archive.checks import adopt, check
 from headwater.spark.archive.compaction import compact, vacuum
 from headwater.spark.archive.errors import ArchiveError, ArchiveUnreadable, CompactionOvertaken, NotAnArchive
-from headwater.spark.archive.snapshot import snapshot
+from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.table import ArchiveTable
 from headwater.spark.check_command import check_command
 from headwater.spark.delta import table as delta_table
@@ -242,7 +242,7 @@ def test_a_panic_of_the_delta_library_is_an_error_of_the_table(tmp_path: Path, m
         raise panic("index out of bounds")
 
     monkeypatch.setattr(delta_table, "DeltaTable", panics)
-    with pytest.raises(NotAnArchive, match=r"index out of bounds; its _delta_log is damaged"):
+    with pytest.raises(NotAnArchive, match=r"index out of bounds; if its _delta_log is damaged, restore"):
         snapshot(tmp_path)
 
 
@@ -301,6 +301,16 @@ def test_those_who_commit_beside_each_other_make_no_false_alarm(
     assert (found.problems, found.gaps, found.events) == ([], [], 85)
     assert snapshot(tmp_path).unproved_since is None
     assert table.state.claim == CLAIM
+
+
+@pytest.mark.parametrize("name", ["with space", "50%", "ü#?"])
+def test_the_digest_is_found_in_any_directory(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    archive(root, 20, batches=2)
+    compact(root, before=FAR)
+    assert vacuum(root, 0) == 2
+    assert snapshot(root).unproved_since is None
+    assert Archive(str(root)).next_number("orders") == 21
 
 
 def test_damage_names_the_version_and_what_to_do(tmp_path: Path) -> None:

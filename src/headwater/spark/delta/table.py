@@ -30,6 +30,7 @@ COMMIT_TRIES = 25
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A commit is a commit and nothing more: `sum_up` does the rest, durably."""
 
+_HINT = "if its _delta_log is damaged, restore that from a backup"
 _OTHERS_READ = 20
 """After more entries of other programs the state counts as changed by them."""
 
@@ -276,7 +277,7 @@ class Table:
         except TableNotFoundError:
             raise self._refused(str(self._path), "there is no Delta table") from None
         except DeltaError as error:
-            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}") from error
+            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
         except DamagedEntry as error:
             problem = f"version {self.version} of the table does not match its commit: {error}"
             where = f"_delta_log/{self.version:020d}.json, an entry before it or a checkpoint"
@@ -285,8 +286,7 @@ class Table:
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # what the library has for damage that it did not expect
                 raise
-            problem = f"the Delta table cannot be read: {error}; its _delta_log is damaged"
-            raise self._refused(str(self._path), problem) from error
+            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
 
 
 def is_table(path: Path) -> bool:
