@@ -16,7 +16,7 @@ _GAPS_SHOWN = 10
 
 @click.command(" ".join(NAME))
 @click.argument("table", type=LocalPath(path_type=Path))
-@click.option("--adopt", is_flag=True, help="First give checksums to files of versions before 0.2.")
+@click.option("--adopt", is_flag=True, help="Give checksums to files and to the table's log without them.")
 @click.option("--accept-gaps", is_flag=True, help="Numbers that the table does not have are no problem.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) -> int:
@@ -31,6 +31,8 @@ def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) ->
     adopted = checks.adopt(table) if adopt else 0
     found = checks.check(table)
     is_good = found.is_whole and (accept_gaps or not found.gaps)
+    if adopt and is_good and found.unproved_since is not None:
+        checks.prove(table, found)
     if as_json:
         about = {"table": str(table), **dataclasses.asdict(found), "adopted": adopted, "is_good": is_good}
         click.echo(json.dumps(about, ensure_ascii=False))
@@ -46,5 +48,10 @@ def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) ->
     click.echo(f"{table}: log {found.log}, {found.events:,} events in {found.files:,} files, {found.bytes:,} bytes")
     if found.unproved:
         click.echo(f"{found.unproved:,} files have checksums of pages alone; --adopt adds the others")
+    if found.unproved_since is not None:
+        click.echo(
+            f"since version {found.unproved_since} no digest proves the table's log: another program committed, or a "
+            f"version before 0.2; --adopt adds it{'' if is_good else ' when the problems are mended'}"
+        )
     click.echo("OK" if is_good else "NOT OK: see the problems above")
     return 0 if is_good else 1

@@ -18,7 +18,7 @@ from headwater.spark.archive.compaction import compact
 from headwater.spark.archive.errors import ArchiveFenced, ArchiveUnreadable, NotAnArchive
 from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.table import ArchiveTable
-from headwater.spark.delta import CHECKPOINT_COMMITS
+from headwater.spark.delta.log import CHECKPOINT_COMMITS
 
 from ..archive_tables import CLAIM, NOON, add, archive, stage
 
@@ -171,6 +171,15 @@ def test_files_that_cannot_have_a_type_are_left_out_by_all_readers(tmp_path):
     compact(tmp_path, before=date(2100, 1, 1))
     (file,) = snapshot(tmp_path).files
     assert (file.type_min, file.type_max) == ("Paid", "Sent")
+
+
+@pytest.mark.parametrize("type", ["\U00020000", "a\U0001f600b", 'a"\\b', "\u2028"])
+def test_a_file_says_its_types_whatever_characters_they_have(tmp_path, type):
+    table = archive(tmp_path)
+    add(table, 10, type_of=lambda _: type)
+    (file,) = snapshot(tmp_path).files
+    assert (file.type_min, file.type_max) == (type, type)
+    assert len(Archive(str(tmp_path)).files("orders", 0, 10, Query.where(types=[type]))) == 1
 
 
 def test_table_keeps_what_it_knows_over_a_checkpoint_of_its_log(tmp_path):

@@ -33,11 +33,15 @@ class Checked:
     """The result of a check."""
 
     log: str
+    version: int
+    """Of the Delta table."""
+    unproved_since: int | None
+    """The version since which no digest proves the state of the table; None: it is proved."""
     files: int = 0
     events: int = 0
     bytes: int = 0
     unproved: int = 0
-    """Files of older versions: they have checksums of pages alone."""
+    """Files of versions before 0.2: they have checksums of pages alone."""
     problems: list[str] = field(default_factory=list)
     gaps: list[Run] = field(default_factory=list)
     """Numbers that are not there. A log has gaps itself where it was restored, and where `--accept-gap` was given."""
@@ -51,7 +55,7 @@ class Checked:
 def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object] = lambda file: None) -> Checked:
     """Read every file of the newest version. Raises NotAnArchive, ArchiveUnreadable where the table cannot be read."""
     table = snapshot(path)
-    found = Checked(table.log)
+    found = Checked(table.log, table.version, table.unproved_since)
     runs: list[Run] = []
     for file in table.files:
         on_file(file)
@@ -74,8 +78,8 @@ def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object]
 
 
 def adopt(path: str | os.PathLike[str]) -> int:
-    """Give checksums to files of older versions; tells to how many. Each is copied, and one commit for each date puts
-    the copies in their places.
+    """Give checksums to files of versions before 0.2; tells to how many. Each is copied, and one commit for each date
+    puts the copies in their places. The table's log gets a digest, where its newest commit has none.
 
     Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if a compaction came between.
     """
@@ -95,7 +99,17 @@ def adopt(path: str | os.PathLike[str]) -> int:
         sizes = {os.path.relpath(file.path, table.path): file.bytes for file in replaced}
         table.replace(sizes, date.isoformat(), added)
         done += len(replaced)
+    table.mark()
     return done
+
+
+def prove(path: str | os.PathLike[str], checked: Checked) -> None:
+    """Say of a table's log that it is proved, because of that check.
+
+    Raises ArchiveError if another program has committed since then.
+    """
+    ArchiveTable(Path(path).absolute()).prove(checked.version)
+    checked.unproved_since = None
 
 
 def _unproved(table: Snapshot) -> list[ArchiveFile]:

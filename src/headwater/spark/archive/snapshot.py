@@ -20,7 +20,6 @@ from datetime import date as Date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +36,7 @@ from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of
 
 if TYPE_CHECKING:  # a read without an archive loads no deltalake, which takes 280 MiB of address space
-    from deltalake import DeltaTable
+    from ..delta.table import Table
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """What a table may have so that its files alone do not say what is in it."""
@@ -99,6 +98,8 @@ class Snapshot:
     version: int
     files: Sequence[ArchiveFile]
     """By first number."""
+    unproved_since: int | None = None
+    """The version since which no digest proves the state of the table; None: it is proved."""
 
     @property
     def events(self) -> int:
@@ -130,14 +131,23 @@ class Snapshot:
 
 def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapshot:
     """The archive at that path, at its newest version or a given one. Raises NotAnArchive, ArchiveUnreadable."""
-    from ..delta import open_table
+    from ..delta.table import Table
 
     root = Path(path).absolute()
-    table = open_table(root, NotAnArchive, version)
+    table = Table(root, NotAnArchive, version)
     _check_features(table, str(root))
     state = state_of(table, root)
     files = _files_of(table, str(root))
-    return Snapshot(str(root), state.log, state.incarnation, state.first, state.archived, state.version, files)
+    return Snapshot(
+        str(root),
+        state.log,
+        state.incarnation,
+        state.first,
+        state.archived,
+        state.version,
+        files,
+        table.unproved_since,
+    )
 
 
 class Archive:
@@ -148,20 +158,20 @@ class Archive:
 
         Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
         """
-        from ..delta import open_table
+        from ..delta.table import Table
 
         if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
             problem = f"{scheme}:// is not served; a path, or {', '.join(f'{each}://' for each in SCHEMES)} is"
             raise InvalidOption(f"{problem}; {path!r} given", "archive")
         try:
-            self._table = open_table(path, NotAnArchive)
+            self._table = Table(path, NotAnArchive)
         except NotAnArchive as error:
             raise InvalidOption(f"{error.problem} at {path!r}", "archive") from None
         _check_features(self._table, path)
 
     def next_number(self, log: str) -> int:
         """The number from which on nothing of the log is archived; 0 if nothing ever was."""
-        return self._table.transaction_version(archive_transaction(log)) or 0
+        return self._table.transaction(archive_transaction(log)) or 0
 
     def first_retained(self, log: str) -> int | None:
         """The first number of the log that is archived, as far as statistics tell; None if there is no event."""
@@ -184,7 +194,7 @@ class Archive:
 
     @cached_property
     def _files(self) -> list[ArchiveFile]:
-        return _files_of(self._table, _root(self._table.table_uri))
+        return _files_of(self._table, self._table.root)
 
 
 @contextmanager
@@ -208,18 +218,15 @@ def check_file(path: str) -> None:
             check_whole(Path(path))
 
 
-def _check_features(table: DeltaTable, path: str) -> None:
+def _check_features(table: Table, path: str) -> None:
     """Raises ArchiveUnreadable where the files alone do not say what is in the table."""
-    protocol = table.protocol()
-    unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
-    if unreadable or protocol.min_reader_version == 2:
-        raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable)) or 'columnMapping'}")
+    if unreadable := UNREADABLE_FEATURES & table.reader_features:
+        raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable))}")
 
 
-def _files_of(table: DeltaTable, root: str) -> list[ArchiveFile]:
+def _files_of(table: Table, root: str) -> list[ArchiveFile]:
     """The files that have events, by their first numbers."""
-    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    files = [_file(root, action) for action in actions]
+    files = [_file(root, action) for action in table.actions.to_pylist()]
     return sorted([file for file in files if file.events], key=lambda file: (file.first, file.path))
 
 
@@ -244,12 +251,6 @@ def _file(root: str, action: Mapping[str, Any]) -> ArchiveFile:
 def _is_within(text: str, lowest: str, highest: str | None) -> bool:
     """Whether statistics let it be there. Those of long texts may be cut: then they are prefixes."""
     return lowest <= text and (highest is None or text <= highest or text.startswith(highest))
-
-
-def _root(table_uri: str) -> str:
-    """Where the table's files are: a path where they are local, else the URI."""
-    found = urlsplit(table_uri)
-    return unquote(found.path) if found.scheme in ("", "file") else table_uri
 
 
 def _number_in(path: str, log: str, recorded_ms: int) -> int | None:

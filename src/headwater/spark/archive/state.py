@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .errors import NotAnArchive
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from ..delta.table import Table
 
 LOG, INCARNATION, FIRST = "headwater.log", "headwater.incarnation", "headwater.first"
 """The properties of a table that say of what it is an archive, and from which number on."""
@@ -48,28 +48,33 @@ def compaction_transaction(log: str) -> str:
     return f"archiver-compaction:{log}"
 
 
+def transactions_of(log: str) -> tuple[str, ...]:
+    """All application transactions of an archive."""
+    return archive_transaction(log), claim_transaction(log), compaction_transaction(log)
+
+
 def is_archive(path: Path) -> bool:
     """Whether there is a Delta table at that path."""
-    from deltalake import DeltaTable
+    from ..delta.table import is_table
 
-    return DeltaTable.is_deltatable(str(path))
+    return is_table(path)
 
 
-def state_of(table: DeltaTable, path: Path) -> ArchiveState:
+def state_of(table: Table, path: Path) -> ArchiveState:
     """What that version of the table says. Raises NotAnArchive for a table that this pipeline did not make."""
-    properties = table.metadata().configuration
+    properties = table.configuration
     try:
         log, incarnation, first = properties[LOG], properties[INCARNATION], int(properties[FIRST])
     except (KeyError, ValueError):
         raise NotAnArchive(str(path), "the Delta table there is not an archive of a log") from None
-    following = table.transaction_version(archive_transaction(log))
+    following = table.transaction(archive_transaction(log))
     return ArchiveState(
         log=log,
         incarnation=incarnation,
         first=first,
         archived=(first if following is None else following) - 1,
-        claim=table.transaction_version(claim_transaction(log)) or 0,
-        version=table.version(),
+        claim=table.transaction(claim_transaction(log)) or 0,
+        version=table.version,
     )
 
 

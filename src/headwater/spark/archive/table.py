@@ -6,22 +6,21 @@ files (as the version of an application transaction, a plain feature of Delta). 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from .. import delta
-from ..durable import sync
+from ..delta.digest import Description
+from ..delta.log import CHECKPOINT_COMMITS
+from ..delta.table import COMMIT_TRIES, Table, create_table
 from .columns import DATE, TABLE_SCHEMA
-from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
+from .errors import ArchiveError, ArchiveFenced, CompactionOvertaken, NotAnArchive
 from .staging import StagedParquet
 from .state import (
     FIRST,
@@ -34,6 +33,7 @@ from .state import (
     compaction_transaction,
     is_archive,
     state_of,
+    transactions_of,
 )
 
 _PLAIN = {
@@ -43,6 +43,8 @@ _PLAIN = {
     "delta.logRetentionDuration": "interval 7 days",
 }
 
+_BUSY = "the table takes no commit, because others commit all the time; try again later"
+
 
 class ArchiveTable:
     """One archive, opened to add to it. For one thread at a time; any number of them may be open at once."""
@@ -50,10 +52,9 @@ class ArchiveTable:
     def __init__(self, path: Path) -> None:
         """Open what is there. Raises NotAnArchive."""
         self.path = path
-        self._table = delta.open_table(path, NotAnArchive)
+        self._table = Table(path, NotAnArchive)
         self.state = state_of(self._table, path)
-        self._synced: int | None = None
-        """The version up to which Delta's log is known to be on the disk."""
+        self._table.cover(*transactions_of(self.state.log))
 
     @staticmethod
     def create(path: Path, log: str, incarnation: str, first: int) -> ArchiveTable:
@@ -69,25 +70,32 @@ class ArchiveTable:
 
     def refresh(self) -> ArchiveState:
         """What the table says now."""
-        self._table.update_incremental()
+        self._table.refresh()
         self.state = state_of(self._table, self.path)
         return self.state
 
     def claim(self, claim: int) -> None:
         """From now on only who shows this claim, or a larger one, can add. Raises ArchiveFenced if one is larger."""
-        for _ in range(delta.COMMIT_TRIES):
+        for _ in range(COMMIT_TRIES):
             state = self.refresh()
             if state.claim > claim:
                 raise ArchiveFenced(str(self.path), claim, state.claim)
-            if state.claim == claim or self._try([], [Transaction(claim_transaction(state.log), claim)], {}):
+            if state.claim == claim or self._table.commit([], {claim_transaction(state.log): claim}):
                 break
         if self.refresh().claim != claim:
             raise ArchiveFenced(str(self.path), claim, self.state.claim)
 
     def follow_log(self, incarnation: str) -> None:
-        """The log is another incarnation than the table knew; its numbers go on above all that were ever given."""
-        self._table.alter.set_table_properties({INCARNATION: incarnation}, raise_if_not_exists=False)
-        self.refresh()
+        """The log is another incarnation than the table knew; its numbers go on above all that were ever given.
+
+        Raises ArchiveError where the table takes no commit.
+        """
+        for _ in range(COMMIT_TRIES):
+            if self._table.commit_properties({INCARNATION: incarnation}):
+                self.refresh()
+                return
+            self.refresh()
+        raise ArchiveError(f"{self.path}: {_BUSY}")
 
     def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> None:
         """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
@@ -95,23 +103,20 @@ class ArchiveTable:
         Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
         """
         actions = [_add_action(file) for file in files]
-        for _ in range(delta.COMMIT_TRIES):
+        for _ in range(COMMIT_TRIES):
             state = self.refresh()
             if state.claim != claim or state.archived != after:
                 raise ArchiveFenced(str(self.path), claim, state.claim)
-            transactions = [
-                Transaction(archive_transaction(state.log), upto + 1),
-                Transaction(claim_transaction(state.log), claim),
-            ]
+            transactions = {archive_transaction(state.log): upto + 1, claim_transaction(state.log): claim}
             told = {"headwater.after": str(after), "headwater.upto": str(upto), "headwater.claim": str(claim),
                     **_metrics(numFiles=len(files), numOutputRows=sum(file.events for file in files),
                                numOutputBytes=sum(file.bytes for file in files))}  # fmt: skip
-            if self._try(actions, transactions, told):
+            if self._table.commit(actions, transactions, told):
                 break
         state = self.refresh()
         if state.claim != claim or state.archived != upto:
             raise ArchiveFenced(str(self.path), claim, state.claim)
-        if self.state.version % delta.CHECKPOINT_COMMITS == 0:
+        if self.state.version % CHECKPOINT_COMMITS == 0:
             self.sum_up()
 
     def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedParquet]) -> None:
@@ -125,73 +130,64 @@ class ArchiveTable:
             *(RemoveAction(path, False, now_ms, partition_values={DATE: date}) for path in removed),
         ]
         compaction = compaction_transaction(self.state.log)
-        number = (self._table.transaction_version(compaction) or 0) + 1
+        number = self._table.transaction(compaction) or 0
         told = _metrics(numAddedFiles=len(added), numAddedBytes=sum(file.bytes for file in added),
                         numRemovedFiles=len(removed), numRemovedBytes=sum(removed.values()))  # fmt: skip
-        if not self._try(actions, [Transaction(compaction, number)], told):
-            raise CompactionOvertaken(str(self.path), date)
-        self.refresh()
+        for _ in range(COMMIT_TRIES):
+            is_done = self._table.commit(actions, {compaction: number + 1}, told)
+            self.refresh()
+            if is_done:
+                return
+            if (self._table.transaction(compaction) or 0) != number or not self._has(removed):
+                break
+        raise CompactionOvertaken(str(self.path), date)
+
+    def mark(self) -> None:
+        """Put a digest into the log, where the newest commit has none. It proves nothing of earlier ones: see `prove`.
+
+        Raises ArchiveError where the table takes no commit.
+        """
+        self._commit_empty(lambda: self._table.is_ours_since(self.state.version), is_proof=False)
+
+    def prove(self, version: int) -> None:
+        """Say of the state that it is proved, because all files of that version were verified.
+
+        Raises ArchiveError where another program has committed since then, or the table takes no commit.
+        """
+        self._commit_empty(lambda: self._table.unproved_since is None, is_proof=True, since=version)
 
     def vacuum(self, hours: int) -> int:
         """See `compaction.vacuum`."""
-        removed = self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-        self.refresh()
-        return len(removed)
+        return self._table.vacuum(hours)
 
     def sum_up(self) -> None:
-        """See `delta.sum_up`."""
-        delta.sum_up(self._table, self.path)
+        """See `delta.table.Table.sum_up`."""
+        self._table.sum_up()
 
-    def _try(
-        self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, Any]
-    ) -> bool:
-        """One commit on top of the version that `refresh` saw; False if another one with such a transaction was first.
+    def _commit_empty(self, is_done: Callable[[], bool], is_proof: bool, since: int | None = None) -> None:
+        for _ in range(COMMIT_TRIES):
+            self.refresh()
+            if is_done():
+                return
+            if since is not None and not self._table.is_ours_since(since):
+                raise ArchiveError(f"{self.path}: another program has committed since version {since}; run it again")
+            self._table.commit([], {}, is_proof=is_proof)
+        raise ArchiveError(f"{self.path}: {_BUSY}")
 
-        What Delta's log says is on the disk when this returns: the log's own server forgets events because of it.
-        """
-        try:
-            self._table.create_write_transaction(
-                list(actions),
-                "append",
-                self._table.schema(),
-                [DATE],
-                commit_properties=CommitProperties(custom_metadata=told, app_transactions=transactions),
-                post_commithook_properties=delta.NO_HOOKS,
-            )
-        except CommitFailedError:
-            return False
-        self._sync_log()
-        return True
-
-    def _sync_log(self) -> None:
-        """Make Delta's log durable, also what somebody else wrote who was killed before it could."""
-        entries: list[Path] = []
-        if self._synced is None:
-            checkpoint, entries = delta.newest_checkpoint(self.path)
-            known = [delta.entry(self.path, version) for version in range(checkpoint + 1, self.state.version + 1)]
-            entries += [file for file in known if file.exists()]
-            self._synced = self.state.version
-        new = delta.entries_after(self.path, self._synced)
-        self._synced += len(new)
-        sync([*entries, *new], self.path)
+    def _has(self, files: Iterable[str]) -> bool:
+        return set(files) <= set(self._table.actions["path"].to_pylist())
 
 
 def _create(path: Path, properties: dict[str, str]) -> None:
     if path.exists() and any(not other.name.startswith("_") for other in path.iterdir()):
         raise NotAnArchive(str(path), "a new archive needs an empty directory, and there are other files")
     path.mkdir(parents=True, exist_ok=True)
-    # If another archiver makes it at this moment, that one's is as good; what else is wrong shows when it is opened.
-    with contextlib.suppress(DeltaError):
-        DeltaTable.create(
-            path,
-            Schema.from_arrow(TABLE_SCHEMA),
-            partition_by=[DATE],
-            name=properties[LOG],
-            description=f"Headwater's archive of log {properties[LOG]}",
-            configuration=_PLAIN | properties,
-            raise_if_key_not_exists=False,
-        )
-        sync([delta.entry(path, 0)], path.parent)
+    log = properties[LOG]
+    configuration = _PLAIN | properties
+    create_table(
+        path,
+        Description(Schema.from_arrow(TABLE_SCHEMA), [DATE], log, f"Headwater's archive of log {log}", configuration),
+    )
 
 
 def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
@@ -204,7 +200,8 @@ def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
         "nullCount": {"sequence_number": 0, "recorded_at": 0, "type": 0},
     }
     now_ms = time.time_ns() // 1_000_000
-    return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, json.dumps(stats))
+    told = json.dumps(stats, ensure_ascii=False)  # of escapes the Delta library makes other characters
+    return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, told)
 
 
 def _metrics(**numbers: int) -> dict[str, Any]:

@@ -88,8 +88,7 @@ EXAMPLES = (
 
 def plan(options: Project, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    from deltalake import DeltaTable
-
+    from ..delta.table import is_table
     from ..projection.fold import fold_of
     from ..projection.table import StateTable
 
@@ -98,7 +97,7 @@ def plan(options: Project, run: Run) -> list[str]:
     with run.server.client() as client:
         info = client.info(options.log)
     path = Path(options.table).absolute()
-    is_there = DeltaTable.is_deltatable(str(path))
+    is_there = is_table(path)
     position = options.start - 1
     lines = [run.server.log_line(info)]
     if is_there:

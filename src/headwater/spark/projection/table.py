@@ -6,19 +6,18 @@ replaces the files (as the version of an application transaction, a plain featur
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from ..delta import CHECKPOINT_COMMITS, COMMIT_TRIES, NO_HOOKS, entries_after, entry, open_table, sum_up
+from ..delta.digest import Description
+from ..delta.log import CHECKPOINT_COMMITS
+from ..delta.table import COMMIT_TRIES, Table, create_table, is_table
 from ..durable import sync
 from .buckets import BUCKET, TABLE_SCHEMA
 from .errors import NotAProjection, ProjectionError, ProjectionOvertaken
@@ -59,9 +58,10 @@ class StateTable:
     def __init__(self, path: Path, version: int | None = None) -> None:
         """Open what is there. Raises NotAProjection."""
         self.path = path
-        self._table = open_table(path, NotAProjection, version)
+        self._table = Table(path, NotAProjection, version)
+        self._table.cover(_TRANSACTION)
         try:
-            self.definition = _definition_of(self._table.metadata().configuration)
+            self.definition = _definition_of(self._table.configuration)
         except (KeyError, ValueError):
             raise NotAProjection(str(path), "the Delta table there is not a projection") from None
 
@@ -69,7 +69,7 @@ class StateTable:
     def create(path: Path, definition: Definition) -> StateTable:
         """Make an empty table, or open the one that is there. Raises NotAProjection, also if it is of another kind."""
         try:
-            if not DeltaTable.is_deltatable(str(path)):
+            if not is_table(path):
                 _create(path, definition)
         except OSError as error:
             raise NotAProjection(str(path), f"no table can be made there: {error.strerror}") from error
@@ -79,24 +79,23 @@ class StateTable:
                 raise NotAProjection(
                     str(path), f"it was made with {name} {there!r}, not {asked!r}; begin a new table for that"
                 )
-        sync((path / "_delta_log").glob("*.json"), path)  # one that was killed may have committed without doing so
+        table._table.sync_log()  # one that was killed may have committed without doing so
         return table
 
     @property
     def position(self) -> int:
         """The number up to which the log is folded into it."""
-        upto: int | None = self._table.transaction_version(_TRANSACTION)
+        upto: int | None = self._table.transaction(_TRANSACTION)
         return self.definition.first - 1 if upto is None else upto
 
     @property
     def version(self) -> int:
         """Of the Delta table."""
-        version: int = self._table.version()
-        return version
+        return self._table.version
 
     def files(self) -> dict[int, str]:
         """The file of each bucket that has one, relative to the table."""
-        actions = pa.table(self._table.get_add_actions(flatten=True)).select([f"partition.{BUCKET}", "path"])
+        actions = self._table.actions.select([f"partition.{BUCKET}", "path"])
         return {int(row[f"partition.{BUCKET}"]): str(row["path"]) for row in actions.to_pylist()}
 
     def commit(self, files: Sequence[BucketFile], after: int, upto: int) -> None:
@@ -104,27 +103,26 @@ class StateTable:
 
         Raises ProjectionOvertaken where the table is not at `after` any more, ProjectionError where it takes nothing.
         """
-        for tries_left in reversed(range(COMMIT_TRIES)):
-            self._table.update_incremental()
+        sync([self.path / file.path for file in files if file.path], self.path)
+        for _ in range(COMMIT_TRIES):
+            self._table.refresh()
             if self.position != after:
                 raise ProjectionOvertaken(str(self.path), after, self.position)
-            try:
-                self._commit(files, upto)
+            if self._table.commit(self._actions(files), {_TRANSACTION: upto}):
                 break
-            except CommitFailedError as error:  # another run was first, or a vacuum came between
-                if not tries_left:
-                    raise ProjectionError(f"{self.path}: the table takes no commit: {error}") from error
-        self._table.update_incremental()
+        else:
+            raise ProjectionError(f"{self.path}: the table takes no commit; another program writes all the time")
+        self._table.refresh()
         if self.version % CHECKPOINT_COMMITS == 0:
-            sum_up(self._table, self.path)
+            self._table.sum_up()
 
     def vacuum(self, hours: float) -> int:
         """Remove files that no version of so many hours needs, and what killed runs left; answers how many."""
-        return len(self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))  # type: ignore[arg-type]
+        return self._table.vacuum(hours)
 
-    def _commit(self, files: Sequence[BucketFile], upto: int) -> None:
-        """One commit on top of the version that we know; it is durable when this returns."""
-        version, replaced, now_ms = self.version, self.files(), time.time_ns() // 1_000_000
+    def _actions(self, files: Sequence[BucketFile]) -> list[AddAction | RemoveAction]:
+        """These files in the place of the ones of their buckets in the version that is opened."""
+        replaced, now_ms = self.files(), time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = []
         for file in files:
             values: dict[str, str | None] = {BUCKET: str(file.bucket)}
@@ -133,16 +131,7 @@ class StateTable:
             if file.path:
                 stats = json.dumps({"numRecords": file.rows})
                 actions.append(AddAction(file.path, file.bytes, values, now_ms, True, stats))
-        sync([self.path / file.path for file in files if file.path], self.path)
-        self._table.create_write_transaction(
-            actions,
-            "append",
-            self._table.schema(),
-            [BUCKET],
-            commit_properties=CommitProperties(app_transactions=[Transaction(_TRANSACTION, upto)]),
-            post_commithook_properties=NO_HOOKS,
-        )
-        sync(entries_after(self.path, version), self.path)
+        return actions
 
 
 def _definition_of(properties: Mapping[str, str]) -> Definition:
@@ -156,15 +145,5 @@ def _create(path: Path, definition: Definition) -> None:
         raise NotAProjection(str(path), "a new projection needs an empty directory, and there are other files")
     path.mkdir(parents=True, exist_ok=True)
     properties = {_PREFIX + name: str(value) for name, value in definition._asdict().items()}
-    # If another run makes it at this moment, that one's is as good; what else is wrong shows when it is opened.
-    with contextlib.suppress(DeltaError):
-        DeltaTable.create(
-            path,
-            Schema.from_arrow(TABLE_SCHEMA),
-            partition_by=[BUCKET],
-            name=f"{definition.log}-{definition.tag}",
-            description=f"Headwater's projection of log {definition.log} by tag {definition.tag}",
-            configuration=properties,
-            raise_if_key_not_exists=False,
-        )
-        sync([entry(path, 0)], path)
+    name, about = f"{definition.log}-{definition.tag}", f"projection of log {definition.log} by tag {definition.tag}"
+    create_table(path, Description(Schema.from_arrow(TABLE_SCHEMA), [BUCKET], name, f"Headwater's {about}", properties))

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import Schema
 from deltalake.transaction import AddAction
 
 from ....formats.files.parquet import NewParquet
-from ...delta import NO_HOOKS, entry, open_table
+from ...delta.digest import Description
+from ...delta.log import entry
+from ...delta.table import Table, create_table, is_table
 from ...durable import sync
 from .errors import NotAMetricsTable
 
@@ -25,11 +26,11 @@ _TRANSACTION = "metrics"
 
 def check(path: Path, definition: Mapping[str, str]) -> None:
     """Raises NotAMetricsTable if there is a table of something else, or any other file."""
-    if not DeltaTable.is_deltatable(str(path)):
+    if not is_table(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise NotAMetricsTable(str(path), "a new table needs an empty directory, and there are other files")
         return
-    _check_definition(path, open_table(path, NotAMetricsTable), definition)
+    _check_definition(path, Table(path, NotAMetricsTable), definition)
 
 
 def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str, batch: int) -> bool:
@@ -38,40 +39,34 @@ def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str
     Raises NotAMetricsTable: also where another query, which has another checkpoint, fills it.
     """
     definition = {**definition, "query": query}
-    is_there = DeltaTable.is_deltatable(str(path)) and _has(path, definition, batch)
+    is_there = is_table(path) and _has(path, definition, batch)
     if not is_there:
         _write(path, rows, definition, batch)
     # Also for a batch that is there already: whoever wrote it may have been killed before this.
-    newest = entry(path, open_table(path, NotAMetricsTable).version())
+    newest = entry(path, Table(path, NotAMetricsTable).version)
     actions = map(json.loads, newest.read_text(encoding="utf-8").splitlines())
     sync([*(path / action["add"]["path"] for action in actions if "add" in action), newest], path)
     return not is_there
 
 
 def _has(path: Path, definition: Mapping[str, str], batch: int) -> bool:
-    table = open_table(path, NotAMetricsTable)
+    table = Table(path, NotAMetricsTable)
     _check_definition(path, table, definition)
-    newest: int | None = table.transaction_version(_TRANSACTION)
+    newest = table.transaction(_TRANSACTION)
     return newest is not None and newest >= batch
 
 
 def _write(path: Path, rows: pa.Table, definition: Mapping[str, str], batch: int) -> None:
-    try:
-        if not DeltaTable.is_deltatable(str(path)):
-            properties: dict[str, str | None] = {_PREFIX + name: value for name, value in definition.items()}
-            DeltaTable.create(
-                path, Schema.from_arrow(rows.schema), configuration=properties, raise_if_key_not_exists=False
-            )
-        table = open_table(path, NotAMetricsTable)
-        table.create_write_transaction(
-            [_new_file(path, rows.cast(pa.schema(table.schema().to_arrow())))] if rows.num_rows else [],
-            "append",
-            table.schema(),
-            commit_properties=CommitProperties(app_transactions=[Transaction(_TRANSACTION, batch)]),
-            post_commithook_properties=NO_HOOKS,
-        )
-    except CommitFailedError as error:
-        raise NotAMetricsTable(str(path), f"another run writes into it too: {error}") from error
+    if not is_table(path):
+        properties: dict[str, str | None] = {_PREFIX + name: value for name, value in definition.items()}
+        create_table(path, Description(Schema.from_arrow(rows.schema), [], None, None, properties))
+    table = Table(path, NotAMetricsTable)
+    _check_definition(path, table, definition)
+    table.cover(_TRANSACTION)
+    files = [_new_file(path, rows.cast(pa.schema(table.schema.to_arrow())))] if rows.num_rows else []
+    sync([path / file.path for file in files], path)
+    if not table.commit(files, {_TRANSACTION: batch}):
+        raise NotAMetricsTable(str(path), "another run writes into it too")
 
 
 def _new_file(path: Path, rows: pa.Table) -> AddAction:
@@ -89,8 +84,8 @@ def _timestamp(found: pa.Scalar) -> str:
     return str(found.cast(pa.timestamp("us")).as_py().isoformat(timespec="microseconds")) + "Z"
 
 
-def _check_definition(path: Path, table: DeltaTable, asked: Mapping[str, str]) -> None:
-    there = table.metadata().configuration
+def _check_definition(path: Path, table: Table, asked: Mapping[str, str]) -> None:
+    there = table.configuration
     for name, value in asked.items():
         found = there.get(_PREFIX + name)
         if found is None:

@@ -1,0 +1,97 @@
+"""A digest of the whole state of a Delta table: its files with their statistics, and what it says of itself.
+
+A file's digest is a hash of all that readers take from its entry: path, bytes, time, rows, bounds, partition. That of a
+state is made of the sum of those, whatever their order, so that a writer knows it before it commits: the state before,
+plus what it adds, minus what it removes. A reader computes it from what the Delta library has opened,
+in whichever files of the log that was: entries or a checkpoint. One that opens another state finds another sum, but for
+one chance in 2^128.
+
+What no reader of ours takes from the log is not in it: identifier and time of creation, which the library chooses, the
+protocol, which it judges before it opens anything, and files that were removed before.
+
+No Spark here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import Schema
+from deltalake.transaction import AddAction
+
+_BYTES = 16
+_FILE = ("path", "size_bytes", "modification_time", "num_records")
+_STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
+"""The library's names of them, and Delta's own."""
+_PREFIXES = (*(f"{name}." for name in _STATISTICS), "partition.")
+
+
+class Description(NamedTuple):
+    """What a table says of itself."""
+
+    schema: Schema
+    partition_columns: Sequence[str]
+    name: str | None
+    description: str | None
+    configuration: Mapping[str, str | None]
+
+    @property
+    def text(self) -> str:
+        """The same for equal ones."""
+        parts = self._asdict() | {"schema": json.loads(self.schema.to_json())}
+        parts |= {"partition_columns": list(self.partition_columns), "configuration": dict(self.configuration)}
+        return json.dumps(parts, sort_keys=True)
+
+
+def state_digest(files: Iterable[int], description: Description) -> str:
+    """Of a state with the files that have these digests; in hexadecimal."""
+    total = sum(files) % (1 << 8 * _BYTES)
+    return blake2b(total.to_bytes(_BYTES) + description.text.encode(), digest_size=_BYTES).hexdigest()
+
+
+def file_digests(actions: pa.Table) -> dict[str, int]:
+    """The digest of each file, by path, from the library's own table of them."""
+    names = sorted(name for name in actions.schema.names if name in _FILE or name.startswith(_PREFIXES))
+    texts = (_texts(name, actions[name]) for name in names)
+    # No value, no text: so that it does not matter whether there is a column for it.
+    records = pc.binary_join_element_wise(*texts, "", null_handling="replace", null_replacement="")
+    hashes = (blake2b(record, digest_size=_BYTES).digest() for record in records.cast(pa.binary()).to_pylist())
+    return dict(zip(actions["path"].to_pylist(), map(int.from_bytes, hashes), strict=True))
+
+
+def added_digests(added: Sequence[AddAction], schema: Schema) -> dict[str, int]:
+    """The digest that each of these files will have in a table with that schema."""
+    if not added:
+        return {}
+    types: dict[str, pa.DataType] = {field.name: field.type for field in pa.schema(schema.to_arrow())}
+    statistics = [json.loads(action.stats) for action in added]
+    columns: dict[str, pa.Array] = {
+        "path": pa.array([action.path for action in added], pa.string()),
+        "size_bytes": pa.array([action.size for action in added], pa.int64()),
+        "modification_time": pa.array([action.modification_time for action in added], pa.int64()),
+        "num_records": pa.array([each.get("numRecords") for each in statistics], pa.int64()),
+    }
+    for name, told_as in _STATISTICS.items():
+        for column, values in _columns([each.get(told_as, {}) for each in statistics]).items():
+            type = pa.int64() if name == "null_count" else types[column]
+            columns[f"{name}.{column}"] = pa.array(values).cast(type)
+    for column, values in _columns([action.partition_values for action in added]).items():
+        columns[f"partition.{column}"] = pa.array(values, pa.string()).cast(types[column])
+    return file_digests(pa.table(columns))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each key, None in rows without it."""
+    return {key: [row.get(key) for row in rows] for key in sorted({key for row in rows for key in row})}
+
+
+def _texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Name and value; null for no value."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return pc.binary_join_element_wise(f"\x1f{name}=", column.cast(pa.string()), "")

@@ -1,0 +1,323 @@
+"""A Delta table of ours: how each is made, opened and compared with its digest, and how each commit is made.
+
+No Spark here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from ...core.errors import EventLogError
+from ..durable import sync
+from .digest import Description, added_digests, file_digests, state_digest
+from .log import entries_after, entry, newest_checkpoint, read_entry
+from .marks import WRITER, DamagedEntry, Mark, changes_state, mark_in
+
+Refused = Callable[[str, str], EventLogError]
+"""From the path of a table, and the problem there, to an error."""
+COMMIT_TRIES = 25
+"""Others commit in between; more of them than that in a row do not."""
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""A commit is a commit and nothing more: `sum_up` does the rest, durably."""
+
+_HINT = "if its _delta_log is damaged, restore that from a backup"
+_OTHERS_READ = 20
+"""After more entries of other programs the state counts as changed by them."""
+
+
+class Table:
+    """A Delta table at one version, compared with the digest that the version was committed with."""
+
+    def __init__(self, path: Path | str, refused: Refused, version: int | None = None) -> None:
+        """Open the table at that path, or URI. Raises the error of `refused`, also where its digest differs."""
+        self._path, self._refused = path, refused
+        self._synced: int | None = None
+        """The version up to which Delta's log is known to be on the disk."""
+        self._covered: tuple[str, ...] = ()
+        with self._refusing():
+            self._table = DeltaTable(path, version=version)
+        self._mark = self._verified()
+
+    @property
+    def version(self) -> int:
+        """The one that is opened."""
+        version: int = self._table.version()
+        return version
+
+    @property
+    def root(self) -> str:
+        """Where the table's files are: a path where they are local, else the URI."""
+        found = urlsplit(self._table.table_uri)
+        return unquote(found.path) if found.scheme in ("", "file") else self._table.table_uri
+
+    @property
+    def unproved_since(self) -> int | None:
+        """The version since which no digest proves the state; None: it is proved."""
+        return self._mark.unproved_since
+
+    @cached_property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self._table.metadata().configuration
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The table's columns."""
+        return self._table.schema()
+
+    @cached_property
+    def actions(self) -> pa.Table:
+        """The files, with their statistics, as the Delta library lists them."""
+        with self._refusing():
+            return pa.table(self._table.get_add_actions(flatten=True))
+
+    @property
+    def reader_features(self) -> frozenset[str]:
+        """What a reader has to know, by the names of Delta's protocol."""
+        protocol = self._table.protocol()
+        return frozenset(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version == 2 else []))
+
+    def is_ours_since(self, version: int) -> bool:
+        """Whether that version has a digest, and each later one: then they are proved if it is.
+
+        Raises the error of `refused`.
+        """
+        with self._refusing():
+            entries = (read_entry(self.root, later) for later in range(version, self.version + 1))
+            return all(entry is not None and mark_in(entry) is not None for entry in entries)
+
+    def transaction(self, name: str) -> int | None:
+        """The version of an application transaction; None if there was none.
+
+        The mark has those of ours. The Delta library would look for old ones in all of the log.
+        """
+        if name in self._mark.transactions:
+            return self._mark.transactions[name]
+        return self._told_of(name)
+
+    def cover(self, *transactions: str) -> None:
+        """The application transactions of ours; digests have them from the next commit on, if they had not before."""
+        self._covered = transactions
+
+    def refresh(self) -> None:
+        """Go on to the newest version. Raises the error of `refused`."""
+        with self._refusing():
+            self._table.update_incremental()
+        self._mark = self._verified()
+
+    def commit(
+        self,
+        actions: Sequence[AddAction | RemoveAction],
+        transactions: Mapping[str, int],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        is_proof: bool = False,
+    ) -> bool:
+        """One durable commit on top of just the version that is opened; False if another one was first.
+
+        With `is_proof` the state counts as proved from then on: see `is_ours_since`.
+        """
+        files = dict(self._files)
+        for action in actions:
+            if isinstance(action, RemoveAction):
+                files.pop(action.path, None)
+        files |= added_digests([action for action in actions if isinstance(action, AddAction)], self.schema)
+        mark = self._next_mark(state_digest(files.values(), self._description()), transactions, is_proof)
+        with self._refusing():
+            try:
+                self._table.create_write_transaction(
+                    list(actions),
+                    "append",
+                    self.schema,
+                    self._table.metadata().partition_columns,
+                    commit_properties=_properties(mark, transactions, metadata),
+                    post_commithook_properties=NO_HOOKS,
+                )
+            except CommitFailedError:
+                return False
+        self.sync_log()
+        return True
+
+    def commit_properties(self, properties: Mapping[str, str]) -> bool:
+        """Like `commit`, for properties of the table."""
+        description = self._description()
+        description = description._replace(configuration={**description.configuration, **properties})
+        digest = state_digest(self._files.values(), description)
+        with self._refusing():
+            try:
+                self._table.alter.set_table_properties(
+                    dict(properties),
+                    raise_if_not_exists=False,
+                    commit_properties=_properties(self._next_mark(digest, {})),
+                    post_commithook_properties=NO_HOOKS,
+                )
+            except CommitFailedError:
+                return False
+        self.sync_log()
+        return True
+
+    def vacuum(self, hours: float) -> int:
+        """Remove the files that no version of the last so many hours needs; answers how many."""
+        with self._refusing():
+            found = self._table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
+        for file in found:
+            (Path(self._path) / file).unlink(missing_ok=True)
+        return len(found)
+
+    def sum_up(self) -> None:
+        """Write a checkpoint of the table's log, durably; then drop its entries that are older than it keeps them."""
+        path = Path(self._path)
+        with self._refusing():
+            self._table.create_checkpoint()
+        version, files = newest_checkpoint(path)
+        sync(files, path)
+        Table(path, self._refused, version)  # older entries go only when the checkpoint is read back as it should be
+        with self._refusing():
+            self._table.cleanup_metadata()
+
+    def sync_log(self) -> None:
+        """Make Delta's log durable, also what another program wrote that was killed before it could."""
+        path = Path(self._path)
+        entries: list[Path] = []
+        if self._synced is None:
+            checkpoint, entries = newest_checkpoint(path)
+            known = [entry(path, version) for version in range(checkpoint + 1, self.version + 1)]
+            entries += [file for file in known if file.exists()]
+            self._synced = self.version
+        new = entries_after(path, self._synced)
+        self._synced += len(new)
+        sync([*entries, *new], path)
+
+    def _told_of(self, transaction: str) -> int | None:
+        with self._refusing():
+            version: int | None = self._table.transaction_version(transaction)
+            return version
+
+    def _verified(self) -> Mark:
+        """The mark of the state that is opened. Raises the error of `refused` where another one was committed."""
+        for name in ("configuration", "schema", "actions", "_files"):
+            self.__dict__.pop(name, None)
+        with self._refusing():
+            return self._compared()
+
+    def _compared(self) -> Mark:
+        content, newest = read_entry(self.root, self.version), self._told_of(WRITER)
+        mark = None if content is None else mark_in(content)
+        if mark is None and newest != self.version:
+            return self._of_another_program(newest)
+        if mark is None:
+            raise DamagedEntry("its entry is not there" if content is None else "its entry has no digest")
+        if (mark.version, newest) != (self.version, self.version):
+            raise DamagedEntry(f"its entry is that of version {mark.version}, the newest one of ours is {newest}")
+        self._compare(mark)
+        return mark
+
+    def _compare(self, mark: Mark) -> None:
+        if state_digest(self._files.values(), self._description()) != mark.digest:
+            raise DamagedEntry("its files or properties do not match its digest")
+
+    def _of_another_program(self, newest: int | None) -> Mark:
+        """The mark of a version that another program has made, or a version of ours before 0.2."""
+        if newest is None:
+            return Mark(self.version, "", {}, 0)
+        if newest > self.version:
+            raise DamagedEntry(f"it says that version {newest} of ours was before")
+        ours = read_entry(self.root, newest)
+        mark = None if ours is None else mark_in(ours)
+        if self._is_changed_since(newest) or mark is None:
+            unproved_since = newest + 1 if mark is None or mark.unproved_since is None else mark.unproved_since
+            return Mark(self.version, "", {}, unproved_since)
+        self._compare(mark)
+        return mark
+
+    def _is_changed_since(self, version: int) -> bool:
+        """Whether the entries of other programs after that version make another state of it."""
+        is_changed = False
+        for later in range(max(version + 1, self.version - _OTHERS_READ), self.version + 1):
+            if (content := read_entry(self.root, later)) is not None:
+                is_changed |= changes_state(content)
+            elif later == self.version:
+                raise DamagedEntry("its entry is not there")
+            else:
+                is_changed = True
+        return is_changed or self.version - version > _OTHERS_READ
+
+    def _next_mark(self, digest: str, transactions: Mapping[str, int], is_proof: bool = False) -> Mark:
+        names = {*self._covered, *self._mark.transactions}
+        known = {name: version for name in names if (version := self.transaction(name)) is not None}
+        return Mark(
+            self.version + 1, digest, {**known, **transactions}, None if is_proof else self._mark.unproved_since
+        )
+
+    def _description(self) -> Description:
+        about = self._table.metadata()
+        return Description(
+            self.schema, about.partition_columns, about.name, about.description, dict(self.configuration)
+        )
+
+    @cached_property
+    def _files(self) -> dict[str, int]:
+        return file_digests(self.actions)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What the Delta library says, or a digest that differs, becomes the error of `refused`."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise self._refused(str(self._path), "there is no Delta table") from None
+        except DeltaError as error:
+            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
+        except DamagedEntry as error:
+            problem = f"version {self.version} of the table does not match its commit: {error}"
+            where = f"_delta_log/{self.version:020d}.json, an entry before it or a checkpoint"
+            hint = f"{where} is damaged; restore _delta_log from a backup"
+            raise self._refused(str(self._path), f"{problem}; {hint}") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what the library has for damage that it did not expect
+                raise
+            raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
+
+
+def is_table(path: Path) -> bool:
+    """Whether there is a Delta table at that path."""
+    return DeltaTable.is_deltatable(str(path))
+
+
+def create_table(path: Path, description: Description) -> None:
+    """Make an empty table, durably; one that another program makes at this moment stays as it is."""
+    mark = Mark(0, state_digest([], description), {}, None)
+    # What is wrong besides shows when it is opened.
+    with contextlib.suppress(DeltaError):
+        DeltaTable.create(
+            path,
+            description.schema,
+            partition_by=list(description.partition_columns),
+            name=description.name,
+            description=description.description,
+            configuration=description.configuration,
+            commit_properties=_properties(mark),
+            raise_if_key_not_exists=False,
+        )
+        sync([entry(path, 0)], path.parent)
+
+
+def _properties(
+    mark: Mark, transactions: Mapping[str, int] | None = None, metadata: Mapping[str, Any] | None = None
+) -> CommitProperties:
+    """Of a commit that lands on the mark's version or nowhere."""
+    return CommitProperties(
+        custom_metadata={**(metadata or {}), **mark.metadata},
+        app_transactions=[Transaction(*each) for each in [*(transactions or {}).items(), (WRITER, mark.version)]],
+        max_commit_retries=0,
+    )
