@@ -1,7 +1,7 @@
 """`python -m benchmarks.versions CHECKOUT [PIECE ...]`: what this checkout takes of CPU, beside another one.
 
-Both do the same pieces in turn, each time in a fresh process: so what else the machine does hits both. A round's ratio is
-that of the least repeats. The other checkout needs its `.venv` (`make setup`).
+Both do the same pieces in turn, each time in a fresh process: so what else the machine does hits both. A round's ratio
+is that of the least repeats. The other checkout needs its `.venv` (`make setup`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def _rounds(piece: Piece, pythons: Sequence[Path], places: Sequence[Path], round
     """CPU seconds of each repeat of each round of each version."""
     for python, place in zip(pythons, places, strict=True):
         place.mkdir()
-        with tempfile.TemporaryDirectory(prefix="versions-", dir=MEMORY if MEMORY.is_dir() else place) as path:
-            _run(python, piece.name, path, "prepare")  # where nothing waits for the disk
-            shutil.copytree(path, place, dirs_exist_ok=True)
+        _run(python, piece.name, str(place), "prepare")
     taken: list[list[list[float]]] = [[], []]
     for number in range(rounds):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
