@@ -16,19 +16,13 @@ from headwater.storage import Engine, accept_loss, backup, check_directory, rest
 from headwater.storage.backup import _Copy
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.disk.summed_copy import FileSum, copy_summed
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.repair.manifest import MANIFEST
 from headwater.storage.staging.batches import BatchManifest, Staging, batch_directory, write_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged
 
 from .builders import change, engine, event, log_directory, numbers, unless
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_path: Path) -> None:

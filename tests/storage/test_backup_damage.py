@@ -20,7 +20,6 @@ from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import accept_loss, backup, check_directory, restore
 from headwater.storage.backup import _Copy
 from headwater.storage.disk.summed_copy import FileSum, copy_summed
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.repair.manifest import MANIFEST, read_manifest
 from headwater.storage.segments.meta import HISTORY, read_meta
 from headwater.storage.segments.recovery import SegmentScan
@@ -28,12 +27,7 @@ from headwater.storage.segments.segment import Segment
 
 from .builders import change, engine, event, fill, log_directory, numbers
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 @pytest.fixture
