@@ -1,4 +1,4 @@
-"""A new file, with the CRC32C of all that is written to it. Arrow and Parquet write to it as to any file."""
+"""A new file, with the CRC32C of all bytes written to it. Arrow and Parquet write to it as to any file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SummedFile:
         """Make it. Raises FileExistsError if it is there, unless it `replaces` that."""
         self._file = path.open("wb" if replaces else "xb")
         self.crc = 0
-        """Of what was written so far."""
+        """Of all bytes so far."""
 
     def write(self, content: pa.Buffer | bytes) -> int:
         """Add bytes; answers how many."""
@@ -24,7 +24,7 @@ class SummedFile:
         return self._file.write(content)
 
     def flush(self) -> None:
-        """Give what is buffered to the system."""
+        """Hand buffered bytes to the system."""
         self._file.flush()
 
     def tell(self) -> int:

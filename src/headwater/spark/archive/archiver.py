@@ -67,7 +67,7 @@ class _ReadBack:
     version: int
     """Of the table, with them in it."""
     identities: Mapping[Path, tuple[int, int, int]]
-    """What a file system knows of each that changes with its content."""
+    """Of each: inode, size and time of change, which differ when its content does."""
 
     def holds(self, root: Path, after: int) -> bool:
         """Whether the newest version has all events after that number in these files, as they were."""
@@ -196,8 +196,8 @@ class Archiver:
     def release(self) -> int:
         """Step 4; answers up to which number. May be called at any time, by any thread.
 
-        What is acknowledged was read back: from then on the files may be the only copy. Those of `commit` are not read
-        a second time, unless they, or the table, have changed since.
+        Files are read back before their events are acknowledged: from then on they may be the only copy. `commit` has
+        read its own; these are not read a second time, unless they, or the table, have changed since.
         Raises ArchiveUnreadable, if one of them is damaged; ConsumerFenced, if another archiver has registered; and
         what else the client raises.
         """

@@ -36,7 +36,7 @@ def sum_of(path: Path) -> FileSum:
 def copy_summed(source: Path, target: Path, *, without_hole: bool = False) -> FileSum:
     """Copy a file durably to one that is its owner's alone; answers the sum of the bytes read.
 
-    `without_hole`: what was allocated at its end and never written is left out. Raises OSError.
+    `without_hole`: leaves out the room at its end that was allocated and never written. Raises OSError.
     """
     size = crc = 0
     with (
@@ -74,7 +74,7 @@ def _size(file: IO[bytes]) -> int:
 
 
 def _end_of_data(file: IO[bytes]) -> int:
-    """Where nothing follows but what was never written; the file's end, where its system does not tell."""
+    """Where the room begins that was never written; the file's end, if its system does not say."""
     descriptor, end, size = file.fileno(), 0, _size(file)
     while end < size:
         try:

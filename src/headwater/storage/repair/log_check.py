@@ -128,8 +128,8 @@ def check_log(
 ) -> LogCheck:
     """Look at the log of that directory. `stopped`: why the server does not open it, if that is known.
 
-    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` only what cannot be
-    made again is verified, by its checksums and the order of frames: no index is looked at.
+    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` only
+    files that cannot be made again are verified, by checksums and the order of frames: no index is looked at.
     """
     report = LogCheck(name)
     if stopped is not None:
