@@ -21,15 +21,26 @@ ROOT = Path(__file__).parents[2]
         "benchmarks.client_http --rounds 2 --requests 20",
         "benchmarks.decisions --rounds 2 --decisions 5",
         "benchmarks.hotpath head client tag conditional arrow --events 10000",
+        "benchmarks.versions . projection-entity --rounds 1",
         "benchmarks.homes commands lag --round-trip-ms 1 --events 1000 --seconds 0.05 --repeat 1",
     ],
-    ids=["questions", "notifications", "profile", "listeners", "client_http", "decisions", "hotpath", "homes"],
+    ids=[
+        "questions",
+        "notifications",
+        "profile",
+        "listeners",
+        "client_http",
+        "decisions",
+        "hotpath",
+        "versions",
+        "homes",
+    ],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()
     where = (
         ["--directory", str(tmp_path)]
-        if arguments[0] in ("benchmarks", "benchmarks.hotpath", "benchmarks.homes")
+        if arguments[0] in ("benchmarks", "benchmarks.hotpath", "benchmarks.versions", "benchmarks.homes")
         else []
     )
     done = subprocess.run(

@@ -12,6 +12,7 @@ import pytest
 from headwater.core.errors import InvalidInput
 from headwater.core.query import ALL
 from headwater.core.settings import LogSettings
+from headwater.formats.files import parquet
 from headwater.formats.files.tabular import TableMapping
 from headwater.spark.archive import staging
 from headwater.spark.archive.columns import FILE_SCHEMA
@@ -53,13 +54,22 @@ def only_file(root: Path) -> Path:
     return Path(file.path)
 
 
-def test_an_archive_serves_no_flipped_bit(tmp_path: Path) -> None:
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are verified chunk by chunk, as large ones are."""
+    monkeypatch.setattr(parquet, "_WHOLE_BYTES_MAX", 0)
+
+
+@pytest.mark.parametrize("limit", [0, parquet._WHOLE_BYTES_MAX], ids=["large", "small"])
+def test_an_archive_serves_no_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(parquet, "_WHOLE_BYTES_MAX", limit)
     archive(tmp_path, 200)
     others, refused = taken_for_others(only_file(tmp_path), lambda: events(tmp_path), ArchiveUnreadable)
     assert others == 0
     assert refused > 50
 
 
+@pytest.mark.usefixtures("large")
 def test_a_page_that_parquet_would_skip_is_missed(tmp_path: Path) -> None:
     """Without it, all that follows in the column would belong to other events."""
     archive(tmp_path, 200)
@@ -72,6 +82,7 @@ def test_a_page_that_parquet_would_skip_is_missed(tmp_path: Path) -> None:
         path.write_bytes(whole)
 
 
+@pytest.mark.usefixtures("large")
 def test_a_footer_that_was_flipped_is_refused(tmp_path: Path) -> None:
     archive(tmp_path, 200)
     path, before = only_file(tmp_path), events(tmp_path)

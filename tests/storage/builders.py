@@ -90,6 +90,23 @@ def crashed(source: Path, target: Path) -> Path:
     return target
 
 
+def forked(data: Path, other: Path, *, before: int = 1) -> tuple[Path, Path]:
+    """A directory with log `orders`, and the same one with other events from 11 on, as if a second server had written
+    them. Both are trimmed to what comes from number `before` on.
+    """
+    with engine(data) as one:
+        fill(one.create("orders"), 10)
+        crashed(data, other)
+    for directory, payload in ((data, b"a" * 60), (other, b"b" * 60)):
+        with engine(directory) as one:
+            log = one.open("orders")
+            fill(log, 140, data=payload)
+            one.maintain()
+            log.trim(before)
+            one.maintain()
+    return data, other
+
+
 def without_identities(directory: Path) -> Path:
     """A data directory whose state does not know who its logs are: META.json alone does, as before the journal."""
     with closing(open_state(directory)) as state:

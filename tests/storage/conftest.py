@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.storage.index import index
+from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments import segment_log
 
 from .builders import Fatal
@@ -22,6 +23,12 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_log, "SEGMENT_BYTES_MAX", 16 * 1024)
     monkeypatch.setattr(segment_log, "SEGMENT_EVENTS_MAX", 200)
     monkeypatch.setattr(index, "PART_EVENTS_MAX", 120)
+
+
+@pytest.fixture
+def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do the worker's jobs here, because a process takes a second to start."""
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 @pytest.fixture

@@ -16,19 +16,13 @@ from headwater.storage import Engine, accept_loss, backup, check_directory, rest
 from headwater.storage.backup import _Copy
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.disk.summed_copy import FileSum, copy_summed
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.repair.manifest import MANIFEST
 from headwater.storage.staging.batches import BatchManifest, Staging, batch_directory, write_manifest
 from headwater.storage.staging.commit import commit_staged, discard_staged
 
 from .builders import change, engine, event, log_directory, numbers, unless
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_path: Path) -> None:
@@ -220,10 +214,10 @@ def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
             folder = batch_directory(log.directory, f"w{number}", 1)
             write_manifest(log.directory, folder, BatchManifest(f"w{number}", 1, [stage.stage]))
 
-        def discarding(source: Path, target: Path) -> FileSum:
+        def discarding(source: Path, target: Path, **how: bool) -> FileSum:
             if source.suffix == ".arrow" and source.parent == batch_directory(log.directory, "w1", 1):
                 discard_staged(log, log.directory, "w1", 1)
-            return copy_summed(source, target)
+            return copy_summed(source, target, **how)
 
         monkeypatch.setattr(sys.modules["headwater.storage.backup"], "copy_summed", discarding)
         backup(data, tmp_path / "backup")

@@ -20,7 +20,6 @@ from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import accept_loss, backup, check_directory, restore
 from headwater.storage.backup import _Copy
 from headwater.storage.disk.summed_copy import FileSum, copy_summed
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.repair.manifest import MANIFEST, read_manifest
 from headwater.storage.segments.meta import HISTORY, read_meta
 from headwater.storage.segments.recovery import SegmentScan
@@ -28,12 +27,7 @@ from headwater.storage.segments.segment import Segment
 
 from .builders import change, engine, event, fill, log_directory, numbers
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 @pytest.fixture
@@ -116,8 +110,8 @@ def test_a_log_without_one_of_its_files_is_told(two: Path, tmp_path: Path, patte
 def test_a_file_that_the_disk_does_not_give_is_told(two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = segments(two)[0]
 
-    def copying(source: Path, target: Path) -> FileSum:
-        found = copy_summed(source, target)
+    def copying(source: Path, target: Path, **how: bool) -> FileSum:
+        found = copy_summed(source, target, **how)
         if source == failing:
             with open(target, "r+b") as file:
                 file.truncate(4096)
@@ -186,10 +180,10 @@ def test_a_restore_that_is_killed_leaves_no_data_directory(
 ) -> None:
     real = _Copy.file
 
-    def killed(self: _Copy, source: Path, relative: Path, *, may_vanish: bool = False) -> FileSum | None:
+    def killed(self: _Copy, source: Path, relative: Path, **how: bool) -> FileSum | None:
         if relative.suffix == ".log":
             raise KeyboardInterrupt
-        return real(self, source, relative, may_vanish=may_vanish)
+        return real(self, source, relative, **how)
 
     monkeypatch.setattr(_Copy, "file", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -230,8 +224,8 @@ def test_frames_that_the_server_writes_while_the_file_is_read_are_no_damage(
         segment = log.frames.segments[-1]
         offset = segment.offsets[18]
 
-        def copying(source: Path, target: Path) -> FileSum:
-            found = copy_summed(source, target)
+        def copying(source: Path, target: Path, **how: bool) -> FileSum:
+            found = copy_summed(source, target, **how)
             if source == segment.path and not target.with_suffix(".read").exists():
                 target.with_suffix(".read").touch()
                 change(target, offset, bytes(64))
@@ -272,11 +266,11 @@ def test_history_that_is_merged_while_it_is_copied_is_whole_in_the_backup(
     copied: list[str] = []
     copy = _Copy.file
 
-    def merges_first(self: _Copy, source: Path, relative: Path, *, may_vanish: bool = False) -> FileSum | None:
+    def merges_first(self: _Copy, source: Path, relative: Path, **how: bool) -> FileSum | None:
         if HISTORY in source.parts and not copied:
             copied.append(source.name)
             source.rename(source.with_name(source.name.replace("-", "-0", 1)))
-        return copy(self, source, relative, may_vanish=may_vanish)
+        return copy(self, source, relative, **how)
 
     monkeypatch.setattr(_Copy, "file", merges_first)
     backup(two, tmp_path / "backup")

@@ -29,6 +29,7 @@ from headwater.storage.staging.part import check_part
 from .builders import engine, event, fill, log_directory, numbers, without_identities
 
 SCHEMA = pa.schema({"type": pa.string(), "data": pa.binary(), "id": pa.string()})
+pytestmark = pytest.mark.usefixtures("in_line")
 
 
 class Stop(Exception):
@@ -77,11 +78,6 @@ def staged(orders: StoredLog) -> None:
 def data(made: Path, tmp_path: Path) -> Path:
     """A copy, to be hurt."""
     return Path(shutil.copytree(made, tmp_path / "data"))
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 def flips(path: Path, bits: range = range(8), step: int = 1) -> Iterator[str]:

@@ -13,34 +13,20 @@ import pytest
 from headwater.core import SequencedEvent
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import backup, check_directory, restore
-from headwater.storage.maintenance.worker import IndexWorker, do
 from tests.night import IS_NIGHT
 from tests.seeds import seed
 
-from .builders import crashed, engine, fill, log_directory
+from .builders import engine, forked, log_directory
 
-pytestmark = pytest.mark.usefixtures("small_segments")
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 ROUNDS = 300 if IS_NIGHT else 5
 BLOCK = 512
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 @pytest.fixture
 def made(data: Path, tmp_path: Path) -> tuple[Path, Path, list[SequencedEvent]]:
     """A directory, the same one as another server went on with it, and the events of the first."""
-    with engine(data) as one:
-        fill(one.create("orders"), 10)
-        other = crashed(data, tmp_path / "other")
-    for directory, payload in ((data, b"a" * 60), (other, b"b" * 60)):
-        with engine(directory) as one:
-            fill(one.open("orders"), 140, data=payload)
-            one.maintain()
-            one.open("orders").trim(30)
-            one.maintain()
+    forked(data, other := tmp_path / "other", before=30)
     with engine(data) as one:
         return data, other, list(one.open("orders").read())
 

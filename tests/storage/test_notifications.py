@@ -12,7 +12,6 @@ import pytest
 from headwater.core import Bus, Event, LogSettings, NotificationType
 from headwater.core.errors import InvalidSettings, LogExists, LogNotFound
 from headwater.storage import Engine, MemoryStore
-from headwater.storage.maintenance.worker import IndexWorker, do
 
 from ..crash.faults import FaultyDisk
 from ..management.told import Told
@@ -24,12 +23,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now
-
-
-@pytest.fixture
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do the worker's jobs here, because a process takes a second to start."""
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -34,6 +34,7 @@ from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
 from .disk.summed_copy import FileSum, copy_summed, sum_of
 from .disk.system import make_directory, make_file, refusal_of, sync_directory, tighten
+from .frames.crc import extended_crc, shortened_crc
 from .index.builder import range_of
 from .repair.log_check import check_log
 from .repair.manifest import (
@@ -352,12 +353,17 @@ class _Copy:
             prefix = f"{relative.as_posix()}/"
             self.sums = {name: each for name, each in self.sums.items() if not name.startswith(prefix)}
 
-    def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> FileSum | None:
-        """One file, whole; answers its sum. None: it is gone, or the disk does not give all of it."""
+    def file(
+        self, source: Path, relative: Path, *, may_vanish: bool = False, without_hole: bool = False
+    ) -> FileSum | None:
+        """One file, whole; answers its sum. None: it is gone, or the disk does not give all of it.
+
+        `without_hole`: see `copy_summed`.
+        """
         target = self._target / relative
         make_directory(target.parent)
         try:
-            found = copy_summed(source, target)
+            found = copy_summed(source, target, without_hole=without_hole)
         except FileNotFoundError:
             if may_vanish:  # index files are replaced by others at any time; a missing one is made again
                 return None
@@ -385,7 +391,7 @@ class _Copy:
             os.fdatasync(file.fileno())
         target, bad_before, before = self._target / relative, -1, int(source.stem) - 1
         while True:
-            self.file(source, relative)
+            copied = self.file(source, relative, without_hole=True)
             if meta is None:
                 return before
             durable = max(before, known_durable(state, meta))
@@ -396,10 +402,17 @@ class _Copy:
             scan = SegmentScan(segment, meta.gaps)
             scan.run()
             if (known := scan.known_durable(durable)) < scan.bad_number:
-                os.truncate(target, segment.end)
-                self.bytes += segment.end - segment.size
-                self.sums[relative.as_posix()] = sum_of(target)
+                if copied is not None:
+                    self._cut(segment, relative, copied)
                 return segment.last
             if scan.bad_number == bad_before:
                 return max([known, *(frame.last for frame in scan.good_frames())])
             bad_before = scan.bad_number
+
+    def _cut(self, segment: Segment, relative: Path, copied: FileSum) -> None:
+        """Nothing is in a copied segment behind its last whole frame."""
+        behind = segment.size - segment.end
+        crc = shortened_crc(copied.crc32c, extended_crc(0, segment.buffer[segment.end :]), behind)
+        os.truncate(segment.path, segment.end)
+        self.bytes -= behind
+        self.sums[relative.as_posix()] = FileSum(segment.end, crc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.formats.files import parquet
 from headwater.formats.files.parquet import NewParquet, batches_of, open_parquet, table_of
 from headwater.formats.files.parquet_checksums import ChecksumMismatch, add_checksums, check_whole, checksums_in
 
@@ -34,6 +36,15 @@ def made(directory: Path, table: pa.Table = TABLE) -> Path:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(autouse=True, scope="module", params=["large", "small"])
+def is_small(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Large files are verified chunk by chunk; those of these tests are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "large":
+            patch.setattr(parquet, "_WHOLE_BYTES_MAX", 0)
+        yield request.param == "small"
 
 
 def damaged(whole: bytes, kind: str, at: int, other: int) -> bytes:
@@ -70,24 +81,29 @@ def test_a_damaged_file_is_refused_or_read_right(file: Path, kind: str, at: int,
         file.write_bytes(whole)
 
 
-def test_every_bit_of_the_tail_is_verified_before_the_library_sees_it(file: Path) -> None:
+def test_every_bit_of_the_tail_is_verified_before_the_library_sees_it(file: Path, is_small: bool) -> None:
     whole = file.read_bytes()
     tail = int.from_bytes(whole[-8:-4], "little") + 8
     try:
         for at in range(len(whole) - tail - 12, len(whole), 1 if IS_NIGHT else 41):
             file.write_bytes(damaged(whole, "flip", at, at))
-            with pytest.raises(ChecksumMismatch, match="the footer"), open_parquet(file):
+            part = "the file" if is_small else "the footer"
+            with pytest.raises(ChecksumMismatch, match=part), open_parquet(file):
                 pass
     finally:
         file.write_bytes(whole)
 
 
-def test_only_what_is_read_is_verified(file: Path) -> None:
-    """So some row groups of a large file cost no more than these."""
+def test_of_a_large_file_only_what_is_read_is_verified(file: Path, is_small: bool) -> None:
+    """So some row groups of it cost no more than these."""
     whole = file.read_bytes()
     chunk = pq.read_metadata(file).row_group(0).column(1)
     try:
         file.write_bytes(damaged(whole, "flip", chunk.data_page_offset + 3, 0))
+        if is_small:
+            with pytest.raises(ChecksumMismatch, match="the file"), open_parquet(file):
+                pass
+            return
         with open_parquet(file) as opened:
             assert sum(batch.num_rows for batch in batches_of(opened, 100, range(1, 4))) == 700
             with pytest.raises(ChecksumMismatch, match="a column"):
@@ -100,13 +116,13 @@ def test_other_readers_read_files_with_checksums(file: Path) -> None:
     assert pq.read_table(file, page_checksum_verification=True) == TABLE
 
 
-def test_two_files_of_each_others_names_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_each_others_names_are_refused(tmp_path: Path, is_small: bool) -> None:
     one, other = made(tmp_path), made(tmp_path, TABLE.slice(1))
     one.rename(tmp_path / "one")
     other.rename(one)
     (tmp_path / "one").rename(other)
     for path in (one, other):
-        with pytest.raises(ChecksumMismatch, match="the footer"), open_parquet(path):
+        with pytest.raises(ChecksumMismatch, match="the file" if is_small else "the footer"), open_parquet(path):
             pass
 
 

@@ -330,3 +330,27 @@ def test_events_are_not_acknowledged_from_a_damaged_file(world) -> None:
         with pytest.raises(ArchiveUnreadable, match="the file does not match its checksum"):
             acknowledge()
     assert world.acknowledged() == 0
+
+
+def test_files_of_a_commit_are_not_read_a_second_time_before_they_are_acknowledged(world, monkeypatch) -> None:
+    read: list[str] = []
+    check = module.check_file
+    monkeypatch.setattr(module, "check_file", lambda path: (read.append(path), check(path)))
+    world.append(100)
+    archiver = world.open(keeping=Keeping(numbers=10))
+    step(archiver, world.client)
+    assert (world.acknowledged(), read) == (90, [])
+    world.append(20)
+    step(archiver, world.client)  # from 91 on: some are in the file of an earlier commit
+    assert world.acknowledged() == 110
+    assert sorted(read) == sorted(file.path for file in snapshot(world.path).files)
+    world.append(5)
+    del read[:]
+    with archiver.adding():
+        stage_next(archiver, world.client)
+        archiver.commit()
+    ArchiveTable(world.path).sum_up()
+    DeltaTable(world.path).alter.set_table_properties({"a.b": "c"}, raise_if_not_exists=False)
+    archiver.release()  # somebody else has committed since
+    assert read
+    assert world.acknowledged() == 115

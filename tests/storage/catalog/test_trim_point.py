@@ -20,19 +20,13 @@ from headwater.storage.catalog.directories import LOG_KIND, TRASH_KIND
 from headwater.storage.disk import checked_file
 from headwater.storage.index.postings import merge_postings
 from headwater.storage.maintenance import tasks
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments.meta import FORMAT, META_NAME, read_meta
 from headwater.storage.state.data_directory import lock_directory
 
 from ..builders import change, engine, event, fill, log_directory, numbers
 from ..data.make_format_1 import DIRECTORY
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 @pytest.fixture

@@ -214,3 +214,18 @@ def test_the_checksum_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(crc, "CRC_BYTES", 1000)
     assert content(encoded(batch, 1)) == whole
     decoded(encoded(batch, 1)).verify()
+
+
+def test_the_checksum_of_what_is_cut_is_that_of_what_stays() -> None:
+    whole = bytes(range(256)) * 100
+    for size in (0, 1, 4095, len(whole)):
+        left, last = whole[: len(whole) - size], whole[len(whole) - size :]
+        assert crc.shortened_crc(google_crc32c.value(whole), google_crc32c.value(last), size) == google_crc32c.value(
+            left
+        )
+
+
+def test_a_checksum_is_the_same_of_bytes_and_of_a_view_of_them() -> None:
+    for size in (0, 1, 4095, 4096, 100_000):
+        content = bytes(index % 251 for index in range(size))
+        assert crc.extended_crc(7, memoryview(content)) == crc.extended_crc(7, content)

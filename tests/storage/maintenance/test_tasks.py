@@ -52,12 +52,6 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do the worker's jobs here, because a process takes a second to start."""
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
-
-
 def given(number: int) -> Event:
     return Event(f"T{number % 3}", bytes(40), (f"n:{number}", f"mod:{number % 5}", "all"), id=str(number))
 

@@ -13,17 +13,11 @@ from headwater.core.errors import EventLogError, LogNotFound, StorageUnavailable
 from headwater.storage import accept_loss, check_directory
 from headwater.storage import log as log_module
 from headwater.storage.index.postings import write_postings
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.staging.owners import claim
 
 from ..builders import change, crashed, engine, event, log_directory
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 @pytest.fixture

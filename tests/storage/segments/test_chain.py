@@ -12,33 +12,21 @@ from headwater.core.errors import StorageCorrupted
 from headwater.storage import accept_loss, check_directory
 from headwater.storage.disk.system import Disk
 from headwater.storage.home.replicated_log import open_copy
-from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments.meta import read_meta
 from headwater.storage.segments.recovery import SegmentScan
 from headwater.storage.segments.segment import Segment
 
-from ..builders import change, crashed, engine, fill, log_directory, numbers
+from .. import builders
+from ..builders import change, crashed, engine, log_directory, numbers
 
-pytestmark = pytest.mark.usefixtures("small_segments")
-
-
-@pytest.fixture(autouse=True)
-def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 
 
 @pytest.fixture
 def forked(data: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A directory, and the same one with other events from 11 on, as if a second server had written them."""
-    with engine(data) as one:
-        fill(one.create("orders"), 10)
-        other = crashed(data, tmp_path / "other")
-    for directory, payload in ((data, b"a" * 60), (other, b"b" * 60)):
-        with engine(directory) as one:
-            fill(one.open("orders"), 140, data=payload)
-            one.maintain()
-    return data, other
+    """A directory, and the same one as a second server went on with it."""
+    return builders.forked(data, tmp_path / "other")
 
 
 def segments(data: Path) -> list[Segment]:

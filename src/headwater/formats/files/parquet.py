@@ -11,18 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from .parquet_checksums import ChecksumMismatch, VerifiedFile, add_checksums, checksums_in
+from .parquet_checksums import ChecksumMismatch, VerifiedFile, add_checksums, checksums_in, verified_whole
+from .summed_file import SummedFile
 
 SPARK_READS: Mapping[str, str] = {"parquet.page.verify-checksum.enabled": "true"}
 """Options of Spark's own reader, which does not verify by default."""
 SPARK_WRITES: Mapping[str, str] = {"parquet.page.write-checksum.enabled": "true"}
 """Options of Spark's own writer."""
 _TIMES: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
+_WHOLE_BYTES_MAX = 256 * 1024
+"""A file up to that size is read whole, and compared with its own checksum: that is cheaper than chunk by chunk."""
+_BUFFER_BYTES = 1024 * 1024
 
 
 @contextmanager
@@ -38,6 +41,10 @@ def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iter
             yield file
         return
     with (filesystem or LocalFileSystem()).open_input_file(str(source)) as content:
+        if content.size() <= _WHOLE_BYTES_MAX:
+            with pq.ParquetFile(pa.BufferReader(verified_whole(content, checksums.file)), **_TIMES) as file:
+                yield file
+            return
         verified = VerifiedFile(content, checksums.footer)
         with pq.ParquetFile(verified, metadata=verified.metadata, **_TIMES) as file:
             yield file
@@ -72,7 +79,7 @@ def check_pages(file: pq.ParquetFile) -> None:
     _check_rows(file.scan_contents(), file.metadata.num_rows)
 
 
-def parquet_writer(target: str | Path | IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
+def parquet_writer(target: str | Path | IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer of a Parquet file with checksums of pages; to be closed."""
     return pq.ParquetWriter(target, schema, compression="zstd", write_page_checksum=True)
 
@@ -89,54 +96,21 @@ class NewParquet:
         self._schema = schema
 
     def __enter__(self) -> pq.ParquetWriter:
-        self._file = _Written(self.path)
-        self._writer = parquet_writer(self._file, self._schema)  # type: ignore[arg-type]
+        self._file = SummedFile(self.path)
+        self._stream = pa.output_stream(self._file, buffer_size=_BUFFER_BYTES)
+        self._writer = parquet_writer(self._stream, self._schema)
         return self._writer
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Read the file back, and name it. Raises ChecksumMismatch where other bytes are read than were written."""
         try:
             self._writer.close()
-            self._file.close()
+            self._stream.close()  # and the file below it
             if error is None:
                 self.path = add_checksums(self.path, self._file.crc)
         finally:
             if checksums_in(self.path.name) is None:
                 self.path.unlink(missing_ok=True)
-
-
-class _Written:
-    """A new file, and the CRC32C of the bytes written to it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("xb")
-        self.crc = 0
-
-    def write(self, content: bytes) -> int:
-        self.crc = google_crc32c.extend(self.crc, content)
-        return self._file.write(content)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._file.close()
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,15 +59,15 @@ def add_checksums(path: Path, written: int | None = None) -> Path:
     Raises ChecksumMismatch where the bytes that are read back have another.
     """
     with open(path, "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        tail = _tail(pa.PythonFile(file, "r"), size)
+        read_at = partial(os.pread, file.fileno())
+        size = os.fstat(file.fileno()).st_size
+        tail = _tail(read_at, size)
         end = size - len(tail)
         crc, chunks = 0, []
         for begin, length, is_chunk in _parts(_metadata_of(tail), end):
-            file.seek(begin)
             found = 0
-            for at in range(0, length, _BLOCK_BYTES):
-                block = file.read(min(_BLOCK_BYTES, length - at))
+            for at in range(begin, begin + length, _BLOCK_BYTES):
+                block = read_at(min(_BLOCK_BYTES, begin + length - at), at)
                 crc = extend(crc, block)
                 found = extend(found, block) if is_chunk else 0
             if is_chunk:
@@ -90,6 +91,14 @@ def check_whole(path: Path) -> None:
             crc = extend(crc, block)
     if crc != expected.file:
         raise ChecksumMismatch("the file")
+
+
+def verified_whole(content: pa.NativeFile, expected: int) -> pa.Buffer:
+    """All bytes of a small file. Raises ChecksumMismatch where its name has another checksum of it."""
+    whole = content.read_buffer()
+    if value(whole) != expected:
+        raise ChecksumMismatch("the file")
+    return whole
 
 
 class VerifiedFile:
@@ -152,15 +161,14 @@ class VerifiedFile:
         self._content.close()
 
 
-def _tail(content: pa.NativeFile, size: int) -> bytes:
+def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:
     """The footer: metadata, their length, magic. Raises pa.ArrowInvalid where there is none."""
-    end = content.read_at(_FOOTER_END.size, max(0, size - _FOOTER_END.size))
+    end = read_at(_FOOTER_END.size, max(0, size - _FOOTER_END.size))
     length, magic = _FOOTER_END.unpack(end) if len(end) == _FOOTER_END.size else (0, b"")
     begin = size - _FOOTER_END.size - length
     if magic != _PARQUET or begin < len(_PARQUET):
         raise pa.ArrowInvalid("there is no footer of Parquet")
-    tail: bytes = content.read_at(size - begin, begin)
-    return tail
+    return read_at(size - begin, begin)
 
 
 def _verified_tail(content: pa.NativeFile, size: int, expected: int) -> tuple[bytes, tuple[int, ...]]:

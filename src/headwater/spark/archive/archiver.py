@@ -19,13 +19,14 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
+from .. import delta
 from ..durable import sync
 from .errors import ArchiveFenced, ConsumerAhead, EventsMissing
 from .snapshot import check_file, snapshot
@@ -57,6 +58,27 @@ class Keeping:
     """Whether the archiver asks the log to forget what is acknowledged, instead of leaving that to its retention."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadBack:
+    """The files of a commit, which were read back and verified before it."""
+
+    after: int
+    """They have the events after this number, up to the newest that is archived."""
+    version: int
+    """Of the table, with them in it."""
+    identities: Mapping[Path, tuple[int, int, int]]
+    """Of each: inode, size and time of change, which differ when its content does."""
+
+    def holds(self, root: Path, after: int) -> bool:
+        """Whether the newest version has all events after that number in these files, as they were."""
+        is_newest = not delta.entry(root, self.version + 1).exists()
+        return (
+            is_newest
+            and after >= self.after
+            and all(path.exists() and _identity(path) == identity for path, identity in self.identities.items())
+        )
+
+
 class Archiver:
     """The one writer of a log's archive, from `open` until another one takes over."""
 
@@ -69,6 +91,7 @@ class Archiver:
         self.after = table.state.archived
         """The next events are those after this number: `archived`, but after a gap."""
         self._released_at = 0.0
+        self._read_back: _ReadBack | None = None
 
     @staticmethod
     def open(
@@ -161,21 +184,26 @@ class Archiver:
         if staged is None:
             shutil.rmtree(directory, ignore_errors=True)
             return None
-        sync([self.path / file.path for file in staged.files], self.path)
-        self._table.commit(staged.files, self.archived, staged.last, self.claim)
+        paths = [self.path / file.path for file in staged.files]
+        identities = {path: _identity(path) for path in paths}
+        sync(paths, self.path)
+        after = self.archived
+        self._table.commit(staged.files, after, staged.last, self.claim)
+        self._read_back = _ReadBack(after, self._table.state.version, identities)
         self.after = staged.last
         return staged
 
     def release(self) -> int:
         """Step 4; answers up to which number. May be called at any time, by any thread.
 
-        Files are read again before what they hold is acknowledged: from then on they may be the only copy.
+        Files are read back before their events are acknowledged: from then on they may be the only copy. `commit` has
+        read its own; these are not read a second time, unless they, or the table, have changed since.
         Raises ArchiveUnreadable, if one of them is damaged; ConsumerFenced, if another archiver has registered; and
         what else the client raises.
         """
         with self._releasing:
             number = self._releasable()
-            if number > self._acknowledged:
+            if number > self._acknowledged and not self._has_read_back():
                 for file in snapshot(self.path).select(self._acknowledged, number):
                     check_file(file.path)
             epoch = self._consumer.epoch
@@ -197,6 +225,9 @@ class Archiver:
         """It was tried in vain: not before the next heartbeat again."""
         self._released_at = time.monotonic()
 
+    def _has_read_back(self) -> bool:
+        return self._read_back is not None and self._read_back.holds(self.path, self._acknowledged)
+
     def _releasable(self) -> int:
         number = self.archived - self.keeping.numbers
         if self.keeping.seconds:
@@ -215,6 +246,11 @@ class Archiver:
         except PositionOfOtherIncarnation as error:
             return error.first - 1
         return after
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def claim_of(consumer: Consumer) -> int:

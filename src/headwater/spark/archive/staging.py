@@ -73,14 +73,14 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
     files: list[StagedParquet] = []
     numbers: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for path in sorted(directory.glob(f"{DATE}=*/*.parquet")):
-        columns = _read_back(root, path, after)
+        columns, types = _read_back(root, path, after)
         if columns.num_rows == 0:
             path.unlink()
             continue
         numbers.append(columns["sequence_number"].to_numpy())
         if checksums_in(path.name) is None:
             path = add_checksums(path)
-        files.append(staged_file(root, path, numbers[-1], columns["recorded_at"], after))
+        files.append(_staged(root, path, numbers[-1], columns["recorded_at"], after, types))
     if not files:
         return None
     every = np.sort(np.concatenate(numbers))
@@ -114,7 +114,10 @@ def drop_abandoned(root: Path, archived: int, claim: int) -> int:
 def types_of(path: Path) -> tuple[str, str] | None:
     """The lowest type in a Parquet file and the highest, as its own statistics say; None where they do not."""
     with open_parquet(path) as file:
-        metadata: Any = file.metadata
+        return _types_in(file.metadata)
+
+
+def _types_in(metadata: Any) -> tuple[str, str] | None:
     column = metadata.schema.names.index("type")
     found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
     if not found or any(each is None or not each.has_min_max for each in found):
@@ -122,8 +125,8 @@ def types_of(path: Path) -> tuple[str, str] | None:
     return min(each.min for each in found), max(each.max for each in found)
 
 
-def _read_back(root: Path, path: Path, after: int) -> pa.Table:
-    """Numbers and times; all other pages of the file are verified too."""
+def _read_back(root: Path, path: Path, after: int) -> tuple[pa.Table, tuple[str, str] | None]:
+    """Numbers and times, and as `types_of`; all other pages of the file are verified too."""
 
     def refused(name: str, problem: str) -> ArchiveIncomplete:
         return ArchiveIncomplete(str(root), after, f"{name} cannot be read back: {problem}")
@@ -132,7 +135,7 @@ def _read_back(root: Path, path: Path, after: int) -> pa.Table:
     with refusing_damage(name, refused, _REMEDY), open_parquet(path) as file:
         check_whole(path)
         check_pages(file)
-        return table_of(file, ["sequence_number", "recorded_at"])
+        return table_of(file, ["sequence_number", "recorded_at"]), _types_in(file.metadata)
 
 
 def staged_file(
@@ -141,6 +144,18 @@ def staged_file(
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
     recorded_at: pa.ChunkedArray,
     after: int,
+) -> StagedParquet:
+    """A file with its numbers and times. Raises ArchiveIncomplete: an event is of another date than its directory."""
+    return _staged(root, path, numbers, recorded_at, after, types_of(path))
+
+
+def _staged(
+    root: Path,
+    path: Path,
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
+    recorded_at: pa.ChunkedArray,
+    after: int,
+    types: tuple[str, str] | None,
 ) -> StagedParquet:
     times = recorded_at.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
     file = StagedParquet(
@@ -152,7 +167,7 @@ def staged_file(
         last=int(numbers.max()),
         recorded_from=int(times.min()),
         recorded_upto=int(times.max()),
-        types=types_of(path),
+        types=types,
     )
     for ms in (file.recorded_from, file.recorded_upto):
         if (date := datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()) != file.date:

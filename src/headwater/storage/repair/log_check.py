@@ -128,8 +128,8 @@ def check_log(
 ) -> LogCheck:
     """Look at the log of that directory. `stopped`: why the server does not open it, if that is known.
 
-    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` the index is not
-    compared with the events: only checksums and the order of frames are verified.
+    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` only
+    files that cannot be made again are verified, by checksums and the order of frames: no index is looked at.
     """
     report = LogCheck(name)
     if stopped is not None:
@@ -190,12 +190,16 @@ def _check_frames(
         segments.append(segment)
         if segment.events:
             last = segment.last
-        _check_places(directory, segment, meta, report, compares=compares)
+        if compares:
+            _check_places(directory, segment, meta, report)
         report.bytes += segment.end
-    _check_postings(directory, meta, paths, last, report, compares=compares)
+    _check_history(directory, report)
+    if compares:
+        _check_postings(directory, meta, paths, last, report)
     if not report.problems and (missing := missing_history(directory, segments, meta)) is not None:
         report.problems.append(str(missing))
-    _check_ids(directory, report)
+    if compares:
+        _check_ids(directory, report)
     progress(report.name, total, total)
 
 
@@ -239,7 +243,7 @@ def _look_for_unfit(frame: Frame, meta: Meta, report: LogCheck) -> None:
                 report.unfit.append(UnfitEvent(event.sequence_number, *fault))
 
 
-def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck, *, compares: bool) -> None:
+def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:
     path = directory / INDEX / places_name(segment.first)
     if not path.exists():
         return
@@ -247,8 +251,6 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
         places = FramePlaces(path)
     except (OSError, ValueError) as error:
         report.notes.append(f"{error}; the next start makes it anew")
-        return
-    if not compares:
         return
     hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
@@ -260,14 +262,15 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
         report.problems.append(f"{path.name}: the hashes of ids are not those of the segment")
 
 
-def _check_postings(
-    directory: Path, meta: Meta, paths: Sequence[Path], last: int, report: LogCheck, *, compares: bool
-) -> None:
+def _check_history(directory: Path, report: LogCheck) -> None:
     for path in sorted((directory / HISTORY).glob("*.postings")):
         try:
             FilePostings(path).verify()
         except (OSError, ValueError) as error:
             report.problems.append(f"history: {error}; restore it from a backup")
+
+
+def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: int, report: LogCheck) -> None:
     first = int(paths[0].stem) if paths else 0
     for path in sorted((directory / INDEX).glob("*.postings")):
         try:
@@ -276,7 +279,7 @@ def _check_postings(
         except (OSError, ValueError) as error:
             report.notes.append(f"{error}; the next start makes it anew")
             continue
-        if compares and postings.first >= first and postings.last <= last:
+        if postings.first >= first and postings.last <= last:
             expected = _postings_of(paths, meta, postings.first, postings.last)
             if {text: list(numbers) for _, text, numbers in postings.entries()} != expected:
                 report.problems.append(f"{path.name}: the postings are not those of the events")

@@ -14,6 +14,7 @@ import google_crc32c
 
 from ...core.errors import StorageCorrupted
 from ...formats.arrow.lazy import pa
+from ...formats.files.summed_file import SummedFile
 
 PART_SUFFIX = ".arrow"
 PART_MAGIC = b"HWSTAGE1"
@@ -24,60 +25,26 @@ _PIECE_BYTES = 1024 * 1024
 """So much is looked at at once: others run in between."""
 
 
-class PartFile:
-    """A part that is being written. Arrow writes to it as to a file. Methods raise OSError."""
+class PartFile(SummedFile):
+    """A part that is being written."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115 - until it is finished or closed
-        self._crc = 0
-
-    def write(self, content: pa.Buffer | bytes) -> int:
-        """Add bytes; answers how many."""
-        self._crc = google_crc32c.extend(self._crc, content)
-        return self._file.write(content)
+        """Make it, in the place of one that was not finished. Raises OSError."""
+        super().__init__(path, replaces=True)
 
     def finish(self) -> int:
-        """Add the checksum, make all of it durable, and close; answers the size in bytes."""
+        """Add the checksum, make all of it durable, and close; answers the size in bytes. Raises OSError."""
         self.write(PART_MAGIC)
-        self._file.write(self._crc.to_bytes(4, "little"))
+        self._file.write(self.crc.to_bytes(4, "little"))
         self._file.flush()
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
         return size
 
-    def flush(self) -> None:
-        """Give what is buffered to the system."""
-        self._file.flush()
-
-    def tell(self) -> int:
-        """How many bytes were written."""
-        return self._file.tell()
-
     def touch(self) -> None:
-        """It is still being written, if not here: what nobody writes on is forgotten after a while."""
+        """It is still being written, if not here: parts without a writer are removed after a while. Raises OSError."""
         os.utime(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file, finished or not."""
-        self._file.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._file.closed
-
-    def readable(self) -> bool:
-        """It is not."""
-        return False
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is not: the checksum goes on from byte to byte."""
-        return False
 
 
 def check_part(path: Path, *, may_be_plain: bool = False) -> None:

@@ -1,0 +1,53 @@
+"""A new file, with the CRC32C of all bytes written to it. Arrow and Parquet write to it as to any file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import google_crc32c
+
+from ..arrow.lazy import pa
+
+
+class SummedFile:
+    """A file that is being written, from its first byte to its last. Methods raise OSError."""
+
+    def __init__(self, path: Path, *, replaces: bool = False) -> None:
+        """Make it. Raises FileExistsError if it is there, unless it `replaces` that."""
+        self._file = path.open("wb" if replaces else "xb")
+        self.crc = 0
+        """Of all bytes so far."""
+
+    def write(self, content: pa.Buffer | bytes) -> int:
+        """Add bytes; answers how many."""
+        self.crc = google_crc32c.extend(self.crc, content)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        """Hand buffered bytes to the system."""
+        self._file.flush()
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._file.closed
+
+    def readable(self) -> bool:
+        """It is not."""
+        return False
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is not: the checksum goes on from byte to byte."""
+        return False
