@@ -52,10 +52,11 @@ from .disk.system import Disk, make_directory, refusal_of, refusing, sync_direct
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
-from .home.replicated_log import CopyOutlived, Homed
+from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
 from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
+from .maintenance.mending import HomedFrames, Mending
 from .maintenance.scrub import PERIOD_MS, Scrub
 from .maintenance.scrub_files import OpenFrames, ScrubFiles
 from .maintenance.trash import Trash
@@ -140,6 +141,7 @@ class Engine(LogStore, Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = IndexWorker()
+        mending = Mending(self._homed_frames, self._opening, disk=self._disk, room=self.room)
         self.scrub = Scrub(
             self.directory,
             ScrubFiles(self.directory, self.state, self._open_frames),
@@ -148,6 +150,7 @@ class Engine(LogStore, Closing):
             period_ms=scrub_ms,
             clock=clock,
             bus=self.bus,
+            mending=None if home is None else mending,
         )
         """What looks for damage on the disk."""
         self._decoded = DecodedFrames()
@@ -384,7 +387,14 @@ class Engine(LogStore, Closing):
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
-        self._one_by_one("the scrub", self.scrub.step)
+        self._one_by_one("the scrub", self._scrub)
+
+    def _scrub(self) -> None:
+        if self._homed is not None:  # what a read found is mended as what the scrub finds
+            for segment in [each for log in self.opened() for each in log.frames.segments if each.damage is not None]:
+                if not segment.distrusted:
+                    self.scrub.suspect(segment.path)
+        self.scrub.step()
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
         """Whatever a step raises, the others and the next round must have their turn."""
@@ -625,6 +635,21 @@ class Engine(LogStore, Closing):
             return OpenFrames(journal.meta, journal.frames.segments)
         logs = (log for log in self.opened() if log.directory == directory)
         return next((OpenFrames(log.meta, log.frames.segments) for log in logs), None)
+
+    def _homed_frames(self, directory: Path) -> HomedFrames | None:
+        """The frames of a log, or of the journal, by its directory, which are opened; None: it is gone."""
+        journal = self.state.journal
+        if directory == journal.directory:
+            frames, meta = journal.frames, journal.meta
+        else:
+            known = known_logs(self.state).items()
+            name = next((name for name, entry in known if entry.directory == directory.name), None)
+            if name is None:
+                return None
+            log = self.open(name)
+            frames, meta = log.frames, log.meta
+        assert isinstance(frames, ReplicatedLog), "only what has a home is mended"
+        return HomedFrames(meta, frames)
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)
