@@ -1,4 +1,4 @@
-"""Damage in a copy is mended from its home: what was fetched proves itself, and nothing else takes the place of a file."""
+"""Damage in a copy is mended from its home: by frames that prove themselves, and by no others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import psycopg
 import pytest
 
@@ -233,21 +234,18 @@ def test_what_the_home_has_not_whole_takes_no_ones_place(one: Server, url: str, 
     spoil(segment, 3, 4)
     spoilt = segment.path.read_bytes()
     with psycopg.connect(url, autocommit=True) as connection:
-        key = one.orders.meta.segments_id
-        which = f"log = (SELECT id FROM headwater.log WHERE key = '{key}') AND last = 24"
         theirs = bytes(other.frames.segments[2].frame(3)._buffer)
         mine = bytes(one.orders.frames.segments[3].frame(3)._buffer)
-        match what:
-            case "gone":
-                connection.execute(f"DELETE FROM headwater.frame WHERE {which}")
-            case "one too few":
-                connection.execute(f"DELETE FROM headwater.frame WHERE {which.replace('24', '25')}")
-            case "flipped":
-                connection.execute(f"UPDATE headwater.frame SET content = set_byte(content, 250, get_byte(content, 250) # 1) WHERE {which}")
-            case "another":
-                connection.execute(f"UPDATE headwater.frame SET content = %s WHERE {which}", (theirs,))
-            case _:
-                connection.execute(f"UPDATE headwater.frame SET content = %s WHERE {which}", (mine,))
+        where = "WHERE log = (SELECT id FROM headwater.log WHERE key = %s) AND last = %s"
+        given = (one.orders.meta.segments_id, 25 if what == "one too few" else 24)
+        if what in ("gone", "one too few"):
+            connection.execute(f"DELETE FROM headwater.frame {where}", given)
+        elif what == "flipped":
+            flipped = "set_byte(content, 250, get_byte(content, 250) # 1)"
+            connection.execute(f"UPDATE headwater.frame SET content = {flipped} {where}", given)
+        else:
+            other_frame = theirs if what == "another" else mine
+            connection.execute(f"UPDATE headwater.frame SET content = %s {where}", (other_frame, *given))
     assert [(each.first, each.last) for each in pass_over(one.engine)] == [(24, 25)]
     assert segment.path.read_bytes() == spoilt
     assert not segment.path.with_name(MENDED).exists()
@@ -256,21 +254,23 @@ def test_what_the_home_has_not_whole_takes_no_ones_place(one: Server, url: str, 
     assert numbers(one.orders.read(after=25))[0] == 26
 
 
-def test_frames_of_another_history_take_no_ones_place(one: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is whole, of the right number and length: but they do not follow, or nothing follows them."""
+@pytest.mark.parametrize("index", [0, 3, 9])
+def test_a_frame_of_another_history_takes_no_ones_place(
+    one: Server, monkeypatch: pytest.MonkeyPatch, index: int
+) -> None:
+    """It is whole, of the right number and length, and follows the frame before it: but no frame follows it."""
     segment = one.orders.frames.segments[2]
-    forged = forge(segment, 3)
+    forged = forge(segment, index)
     monkeypatch.setattr(PostgresHome, "frames", lambda *_: iter([forged]))
-    spoil(segment, 3)
-    assert [(each.first, each.last) for each in pass_over(one.engine)] == [(24, 24)]
+    spoil(segment, index)
+    number = 21 + index
+    assert [(each.first, each.last) for each in pass_over(one.engine)] == [(number, number)]
     with pytest.raises(StorageCorrupted):
         contents(one.orders)
 
 
 def forge(segment: Segment, index: int) -> bytes:
     """That frame with another payload and a checksum that fits."""
-    import google_crc32c
-
     frame = bytearray(segment.frame(index)._buffer)
     frame[250] ^= 1
     crc = google_crc32c.extend(segment.crc_seed, bytes(frame[8:]))

@@ -648,7 +648,7 @@ class Engine(LogStore, Closing):
                 return None
             log = self.open(name)
             frames, meta = log.frames, log.meta
-        assert isinstance(frames, ReplicatedLog), "only what has a home is mended"
+        assert isinstance(frames, ReplicatedLog), "a mended log has a home"
         return HomedFrames(meta, frames)
 
     def _floor(self, name: str) -> int:

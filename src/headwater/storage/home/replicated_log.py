@@ -173,7 +173,7 @@ class ReplicatedLog(SegmentLog):
         self.home.forget(self.key, below)
 
     def wait_for_append(self) -> None:
-        """Until what is written to a segment now is there. None that is distrusted gets more of them after that."""
+        """Wait for the append under way. A segment with known damage gets no more of them after that."""
         with self._writing:
             return
 
@@ -184,7 +184,7 @@ class ReplicatedLog(SegmentLog):
     def put_mended(self, damaged: Segment, file: Path) -> None:
         """Let a file, which has the same frames at the same places, take the place of a distrusted segment, durably.
 
-        Who reads the damaged one at this moment keeps its map. Raises StorageCorrupted, StorageUnavailable, OSError.
+        Readers of the damaged one keep its map. Raises StorageCorrupted, StorageUnavailable, OSError.
         """
         mended = Segment(file, self._log_id, damaged.first)
         firsts, offsets = damaged.firsts, damaged.offsets
@@ -205,7 +205,7 @@ class ReplicatedLog(SegmentLog):
         sync_directory(self._directory)
 
     def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
-        """What is damaged is not written on: the next frame begins a new segment, so that the other can be mended."""
+        """A frame behind known damage begins a new segment, so that the damaged one can be mended."""
         return super()._fits(run, frame) and not self.segments[-1].distrusted
 
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:

@@ -50,12 +50,12 @@ class Mending:
         self._opened, self._staying_open = opened, staying_open
         self._disk, self._room = disk, room
         self._at: tuple[HomedFrames, Segment] | None = None
-        """What was begun, until it is finished."""
+        """The segment for which a file was begun."""
 
     def begin(self, path: Path) -> FileToProve | None:
         """Write a file that has the events of a segment that are distrusted as the home has them, and all others.
 
-        Answers what is to be proved before `finish`; None if there is no such segment, or no such events, any more.
+        Answers the file, which needs a proof before `finish`; None if the segment, or its damage, is gone.
         Raises StorageUnavailable (the home is away, or lacks them), DiskFull, StorageCorrupted, OSError.
         """
         self._at = None
@@ -103,8 +103,11 @@ class Mending:
             raise DiskFull(str(segment.path), standing.free_bytes, segment.allocated)
 
     def _write(self, target: Path, frames: ReplicatedLog, segment: Segment) -> None:
-        """The file, synced: what is not distrusted is copied. It is as large as the other, so it can be written on."""
-        fd, source = private_opener(str(target), os.O_RDWR | os.O_CREAT | os.O_TRUNC), os.open(segment.path, os.O_RDONLY)
+        """Write the file, durably: trusted frames are copied. It has the other one's size, so it can take appends."""
+        fd, source = (
+            private_opener(str(target), os.O_RDWR | os.O_CREAT | os.O_TRUNC),
+            os.open(segment.path, os.O_RDONLY),
+        )
         try:
             self._disk.allocate(fd, segment.allocated)
             self._disk.write(fd, [frames.header_of(segment)], 0)
@@ -136,13 +139,13 @@ class Mending:
                 frame = Frame(memoryview(content), 0, segment.crc_seed)
                 frame.verify()
             except BadFrame as bad:
-                raise StorageUnavailable(f"the home has a damaged frame where event {first} is to be ({bad})") from None
+                raise StorageUnavailable(f"the home has a damaged frame for event {first} ({bad})") from None
             if frame.first != first or at + frame.length > end:
                 break
             self._disk.write(fd, [content], at)
             at, first = at + frame.length, frame.last + 1
         if (at, first) != (end, below):
-            raise StorageUnavailable(f"the home has no frame, or another one, where event {first} is to be")
+            raise StorageUnavailable(f"the home has no frame for event {first}, or another one")
 
 
 def _before(frames: ReplicatedLog, segment: Segment) -> tuple[int, int]:

@@ -127,9 +127,9 @@ class Scrub:
         """Files that were damaged when the server stopped: somebody may have mended them."""
         self._mending = mending
         self._to_mend: dict[Path, float] = {}
-        """Segments to be mended, and not before when: monotonic time, in s."""
+        """Segments that need mending, and the earliest time of the next attempt (monotonic, in s)."""
         self._mended: Path | None = None
-        """The segment that the file which is being proved is to take the place of."""
+        """The damaged segment, while the new file for its place is proved."""
         self.mended = 0
         """How many damaged places were mended from the home since the start."""
         self._suspected: set[Path] = set()
@@ -233,10 +233,10 @@ class Scrub:
         return None
 
     def _next_mended(self) -> FileToProve | None:
-        """A file that is to take the place of a damaged segment; None where none is due, or can be made now."""
+        """A new file for the place of a damaged segment; None where none is due, or can be made now."""
         now = time.monotonic()
         for path in [path for path, not_before in self._to_mend.items() if not_before <= now]:
-            assert self._mending is not None, "only then something is to be mended"
+            assert self._mending is not None, "nothing else adds a segment"
             try:
                 if (file := self._mending.begin(path)) is not None:
                     self._mended = path
@@ -249,7 +249,7 @@ class Scrub:
     def _finish_mending(self, path: Path, proof: Proof) -> None:
         assert self._mending is not None, "it was begun"
         try:
-            is_mended, why = self._mending.finish(proof), "what was fetched is not whole, or the log was closed"
+            is_mended, why = self._mending.finish(proof), "the fetched file is not whole, or the log was closed"
         except (EventLogError, OSError) as error:
             is_mended, why = False, str(error)
         if not is_mended:
@@ -299,7 +299,7 @@ class Scrub:
     def _settle(
         self, path: Path, known: Sequence[DamagedFile], found: Sequence[DamagedFile], *, source: str | None = None
     ) -> None:
-        """What is known of a file by now. `source`: from where it was fetched what is damaged no more, if it was."""
+        """Note the damage that a file has by now. `source`: from where the rest was fetched, if it was."""
         name, segment = self._name(path), self._files.open_segment(path)
         if found == known:
             if segment is not None:

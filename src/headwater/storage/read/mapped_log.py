@@ -86,7 +86,7 @@ class MappedLog:
             self._postings.list()
 
     def _distrust(self, ranges: Ranges) -> None:
-        """What is trusted again may be in another file by now, so that one is mapped; scans keep what they have."""
+        """Events that are trusted again may be in a new file, so that one is mapped. Scans keep the old map."""
         for low in [low for low, high in self._distrusted if (low, high) not in ranges]:
             if (first := max((each for each in self._segments if each <= low), default=None)) is not None:
                 self._segments.pop(first).close()
