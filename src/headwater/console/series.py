@@ -40,8 +40,8 @@ SERVER_GAUGES = (
 SERVER_PEAKS = LOG_PEAKS
 """Of all logs together."""
 SCRUB_FACTS = ("scrub_running", "scrub_ended_at", "scrub_bytes", "scrub_damaged", "scrub_mended")
-"""Of the scrub: whether a pass is under way, when the last one ended (ms since 1970 UTC, 0: none has), its bytes, and the
-damaged places that are known, or were mended from the home."""
+"""Of the scrub: whether a pass is under way, when the last one ended (ms since 1970 UTC, 0: none has), its bytes, and
+the damaged places that are known, or were mended from the home."""
 
 
 _OF_LOG = (*LOG_SERIES, *LOG_PEAKS)
