@@ -159,6 +159,8 @@ class Engine(LogStore, Closing):
         self._trash = Trash(self.directory, self.state, None if home is None else home.delete)
         self._is_to_tend_anew = False
         """Whether this server appends since a moment ago: logs that it did not have to open may be to be tended."""
+        self._failures: dict[str, str] = {}
+        """The errors of maintenance that were logged, by what failed; until that succeeds."""
         self._has_landed = False
         """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
@@ -383,7 +385,7 @@ class Engine(LogStore, Closing):
         if self._has_landed:
             self._one_by_one("late changes", self._heed_landed)
         for log in self.opened():
-            self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
+            self._maintain_log(log, retention)
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
@@ -397,15 +399,19 @@ class Engine(LogStore, Closing):
         self.scrub.step()
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
-        """Whatever a step raises, the others and the next round must have their turn."""
+        """Whatever a step raises, the others and the next round must have their turn. The same error is logged once."""
         try:
             step()
+            self._failures.pop(what, None)
         except Exception as error:
             if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
                 return  # nothing is tried again; a lost lock is told by whoever closes the engine
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
             is_known = isinstance(error, core.EventLogError)
+            if self._failures.get(what) == (told := repr(error)):
+                return
+            self._failures[what] = told
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
@@ -424,12 +430,18 @@ class Engine(LogStore, Closing):
         self._has_landed = False
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
-        tasks.seal_segments(log, self._worker.run)
-        tasks.index_newest(log, self._worker.run)
-        tasks.merge_postings(log, self._worker.run)
-        tasks.move_ids(log, self._worker.run)
+        def tend(what: str, task: Callable[[], None]) -> None:
+            self._one_by_one(f"log {log.name}: {what}", task, log)
+
+        tend("sealing", partial(tasks.seal_segments, log, self._worker.run))
+        tend("indexing the newest segment", partial(tasks.index_newest, log, self._worker.run))
+        tend("merging postings", partial(tasks.merge_postings, log, self._worker.run))
+        tend("merging ids", partial(tasks.move_ids, log, self._worker.run))
         if retention and self.may_act():
-            tasks.apply_retention(log, self.clock())
+            tend("retention", lambda: tasks.apply_retention(log, self.clock()))
+        tend("giving space back", partial(self._give_space_back, log))
+
+    def _give_space_back(self, log: StoredLog) -> None:
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 tasks.drop_leftovers(log)

@@ -132,8 +132,8 @@ class Mending:
 
     def _fetch(self, fd: int, frames: ReplicatedLog, segment: Segment, start: int, stop: int) -> None:
         """Write the frames from index `start` to `stop` (exclusive) as the home has them, each at its place."""
-        at, first = _offset(segment, start), _number(segment, start)
-        end, below = _offset(segment, stop), _number(segment, stop)
+        at, first = _offset(segment, start), segment.number_of(start)
+        end, below = _offset(segment, stop), segment.number_of(stop)
         for content in frames.home.frames(frames.key, first - 1, below - 1):
             try:
                 frame = Frame(memoryview(content), 0, segment.crc_seed)
@@ -157,7 +157,3 @@ def _before(frames: ReplicatedLog, segment: Segment) -> tuple[int, int]:
 
 def _offset(segment: Segment, index: int) -> int:
     return segment.offsets[index] if index < len(segment.offsets) else segment.end
-
-
-def _number(segment: Segment, index: int) -> int:
-    return segment.firsts[index] if index < len(segment.firsts) else segment.last + 1
