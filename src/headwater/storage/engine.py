@@ -57,7 +57,7 @@ from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
 from .maintenance.mending import HomedFrames, Mending
-from .maintenance.scrub import PERIOD_MS, Scrub
+from .maintenance.scrub import PERIOD_MS, Scrub, read_place
 from .maintenance.scrub_files import OpenFrames, ScrubFiles
 from .maintenance.trash import Trash
 from .maintenance.worker import IndexWorker
@@ -133,6 +133,7 @@ class Engine(LogStore, Closing):
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
+            place = read_place(self.directory)
             self._state = self._open_state()
         except BaseException:
             self._lock.close()
@@ -150,6 +151,7 @@ class Engine(LogStore, Closing):
             period_ms=scrub_ms,
             clock=clock,
             bus=self.bus,
+            place=place,
             mending=None if home is None else mending,
         )
         """What looks for damage on the disk."""

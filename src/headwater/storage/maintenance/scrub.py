@@ -19,6 +19,7 @@ from ...core.errors import Closed, EventLogError, StorageUnavailable
 from ...core.state import StateStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
+from ...formats.newer import WrittenByNewer
 from ..disk.checked_file import CheckedFile
 from ..segments.meta import INDEX
 from ..segments.segment import Segment
@@ -111,15 +112,16 @@ class Scrub:
         period_ms: int,
         clock: Callable[[], int],
         bus: Bus,
+        place: ScrubPlace,
         mending: Mending | None = None,
     ) -> None:
         """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC.
 
-        `mending` fetches damaged events from the home; None: there is none.
+        `place`: where it is, as `read_place` found it. `mending` fetches damaged events from the home; None: there is none.
         """
         self._directory, self._files, self._proving = directory, files, proving
         self._state, self._period_ms, self._clock, self._bus = state, period_ms, clock, bus
-        self.place = read_place(directory)
+        self.place = place
         """How far it is. Replaced when a pass begins."""
         self._is_asked = False
         self._paths: Iterator[Path] | None = None
@@ -381,11 +383,13 @@ def told(damaged: DamagedFile, *, has_home: bool) -> str:
 
 
 def read_place(directory: Path) -> ScrubPlace:
-    """The place of a data directory; a new one where there is none, or it is damaged."""
+    """The place of a data directory; a new one where there is none, or it is damaged. Raises WrittenByNewer."""
     try:
         return _PLACE.read(directory)
     except FileNotFoundError:
         return ScrubPlace()
+    except WrittenByNewer:
+        raise
     except (EventLogError, OSError) as error:
         logger.warning("%s; the scrub begins again", error)
         return ScrubPlace()
