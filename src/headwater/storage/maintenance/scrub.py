@@ -117,7 +117,7 @@ class Scrub:
     ) -> None:
         """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC.
 
-        `place`: where it is, as `read_place` found it. `mending` fetches damaged events from the home; None: there is none.
+        `place`: where it is, as `read_place` found it. `mending` fetches damaged events from the home, if there is one.
         """
         self._directory, self._files, self._proving = directory, files, proving
         self._state, self._period_ms, self._clock, self._bus = state, period_ms, clock, bus
