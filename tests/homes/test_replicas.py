@@ -29,6 +29,7 @@ from headwater.server.replicas.frame_push import SECRET_HEADER, SECRET_KEY, SECR
 from headwater.storage.state.data_directory import open_state
 from tests.soak.server import free_ports
 
+from ..storage.builders import change, log_directory
 from ..waiting import eventually
 from .postgres_server import Postgres
 from .proxy import Proxy
@@ -246,6 +247,39 @@ def test_a_log_that_cannot_be_followed_is_named_and_others_are_served(join: Join
             assert client.receiver("others").link.is_attached
     finally:
         second.close()
+
+
+@pytest.mark.parametrize("where", ["replica", "primary"])
+def test_damaged_events_of_a_server_are_fetched_from_the_home_while_it_serves(
+    join: Join, url: str, tmp_path: Path, where: str
+) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    events = [Event("E", b"event %d" % number) for number in range(3000)]  # so many that an opening reads not all
+    with connect(first.url) as server:
+        for at in range(0, 3000, 100):
+            server.log("orders").append(events[at : at + 100])
+    second = join("b")
+    eventually(lambda: reads(second) and answer(second, "/logs/orders/head")[1].get("head") == 3000)
+    second.end(signal.SIGTERM)
+    if where == "primary":
+        first.end(signal.SIGTERM)
+    name = "b" if where == "replica" else "a"
+    [path] = (log_directory(tmp_path / name) / "log").glob("*.log")
+    content = path.read_bytes()
+    change(path, content.index(b"event 777"), b"avent")
+    again = Member(url, tmp_path / name)
+    try:
+        eventually(lambda: reads(again) if where == "replica" else again.is_primary())
+        found = answer(again, "/logs/orders/events/778")
+        assert found[0] == 500 and "log is damaged" in found[1]["detail"], found
+        eventually(lambda: "headwater_scrub_mended_total 1.0" in metrics(again))
+        assert again.contents() == [each.data for each in events]
+        assert path.read_bytes() == content
+        shown = metrics(again)
+        assert "headwater_scrub_damaged 0.0" in shown and 'headwater_log_up{log="orders"} 1.0' in shown
+    finally:
+        again.close()
 
 
 def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url: str, tmp_path: Path) -> None:

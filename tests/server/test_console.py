@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headwater.console.series import SCRUB_FACTS
 from headwater.core.watch.notification_types import NotificationType
 from headwater.server.users.accounts import hash_password
 
@@ -90,5 +91,6 @@ def test_a_stream_tells_what_goes_on_and_history_what_went_on(server: RunningSer
         while b"event: tail" not in seen or changed not in seen:
             seen += stream.recv(65536)
     assert b'"type":"Told"' in seen
+    assert all(f'"{name}":'.encode() in seen for name in SCRUB_FACTS)
     status, names = browser.ask("GET", "/console/history")
     assert status == 200 and "requests" in names["series"]

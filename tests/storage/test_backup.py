@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sys
 import threading
@@ -180,6 +182,56 @@ def test_nothing_is_overwritten(data: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="no data directory"):
         backup(tmp_path / "nothing", tmp_path / "other")
     assert log_directory(data).exists()
+
+
+@pytest.mark.parametrize("below", ["x", "logs/x", "../data/x"])
+def test_a_backup_into_its_own_data_directory_is_refused(data: Path, below: str) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+        before = sorted(data.rglob("*"))
+        with pytest.raises(StorageUnavailable, match="is inside of"):
+            backup(data, data / below)
+        assert sorted(data.rglob("*")) == before
+
+
+def test_a_directory_is_not_restored_into_its_backup(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+    backup(data, tmp_path / "backup")
+    with pytest.raises(StorageUnavailable, match="is inside of"):
+        restore(tmp_path / "backup", tmp_path / "backup" / "logs" / "x")
+    assert check_directory(tmp_path / "backup").is_sound
+
+
+def test_a_backup_that_was_backed_up_is_sound(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+    backup(data, tmp_path / "one")
+    backup(tmp_path / "one", tmp_path / "two")
+    assert check_directory(tmp_path / "one").problems == []
+    assert check_directory(tmp_path / "two").is_sound
+    (tmp_path / "one" / "state.sqlite-wal").write_bytes(b"something")
+    assert "not one of the backup's" in str(check_directory(tmp_path / "one").problems)
+
+
+@pytest.mark.parametrize("what", ["state", "logs"])
+def test_a_disk_that_is_full_is_named_by_the_target(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if what == "state":
+        monkeypatch.setattr("headwater.storage.state.sqlite_state.make_file", full)
+    else:
+        monkeypatch.setitem(backup.__globals__, "copy_summed", full)
+    with pytest.raises(StorageUnavailable) as refused:
+        backup(data, tmp_path / "backup")
+    assert str(refused.value).startswith(f"{tmp_path / 'backup'}: the disk is full: ")
+    assert str(data) not in str(refused.value)
 
 
 def test_an_interrupted_backup_is_no_data_directory(

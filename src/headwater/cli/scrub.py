@@ -27,6 +27,7 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     """
     from ..core.errors import StorageUnavailable
     from ..storage.append.clock import show_ms
+    from ..storage.home.copy_file import home_of
     from ..storage.maintenance.scrub import ask, read_place, shown, told
     from ..storage.state.data_directory import open_state
     from .storage import DAMAGED
@@ -46,7 +47,8 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
         return
     ended = f"ended {show_ms(place.ended_at)}" if place.ended_at else "is under way"
     click.echo(f"the pass that began {show_ms(place.began_at)} {ended}: {shown(place)}")
+    has_home = home_of(config.data) is not None
     for each in place.damaged:
-        click.echo(f"{each.path}: {told(each)}")
+        click.echo(f"{each.path}: {told(each, has_home=has_home)}")
     if place.damaged:
         click.get_current_context().exit(DAMAGED)

@@ -30,7 +30,7 @@ class Stats:
 
     def __init__(self, sample: Sample, before: Sample | None) -> None:
         self._at = b'"at":%d' % round(sample.at * 1000)
-        self._server = b',"server":' + _encode({**sample.counts, **sample.gauges})
+        self._server = b',"server":' + _encode({**sample.counts, **sample.gauges, **sample.facts})
         ordered = sorted(sample.logs, key=lambda log: (-_activity(sample, before, log), log))
         self._logs = [_LogPart(log, _encode(log) + b":" + _encode(_shown(sample.logs[log]))) for log in ordered]
 

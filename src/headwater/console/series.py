@@ -6,6 +6,7 @@ Numbers that only grow become what they grew by in a second. What was not measur
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..core.followers import Lag
@@ -38,6 +39,9 @@ SERVER_GAUGES = (
 """Of the server, as they are."""
 SERVER_PEAKS = LOG_PEAKS
 """Of all logs together."""
+SCRUB_FACTS = ("scrub_running", "scrub_ended_at", "scrub_bytes", "scrub_damaged", "scrub_mended")
+"""Of the scrub: whether a pass is under way, when the last one ended (ms since 1970 UTC, 0: none has), its bytes, and
+the damaged places that are known, or were mended from the home."""
 
 
 _OF_LOG = (*LOG_SERIES, *LOG_PEAKS)
@@ -63,6 +67,8 @@ class Sample(NamedTuple):
     gauges: Mapping[str, float]
     """Of SERVER_GAUGES; what is not known is not there."""
     logs: Mapping[str, LogSample]
+    facts: Mapping[str, float] = MappingProxyType({})
+    """Of the server, as they are, and not kept: see SCRUB_FACTS."""
 
 
 def grown_by(before: LogSample | None, now: LogSample) -> list[float]:

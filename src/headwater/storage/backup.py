@@ -19,12 +19,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
 from .append.writer_table import WRITERS_NAME, write_writers
 from .catalog.backup_lock import backing_up
@@ -33,7 +33,15 @@ from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
 from .disk.summed_copy import FileSum, copy_summed, sum_of
-from .disk.system import make_directory, make_file, refusal_of, sync_directory, tighten
+from .disk.system import (
+    NO_SPACE,
+    free_bytes_at,
+    make_directory,
+    make_file,
+    refusal_of,
+    sync_directory,
+    tighten,
+)
 from .frames.crc import extended_crc, shortened_crc
 from .index.builder import range_of
 from .repair.log_check import check_log
@@ -85,7 +93,12 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     refuse_partial(source)
     if not (source / STATE_NAME).exists():
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
-    _make_empty(target)
+    _make_empty(target, source)
+    with _filling(target):
+        return _backed_up(source, target, progress)
+
+
+def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupReport:
     make_file(target / PARTIAL)
     with backing_up(source):
         _copy_state(source, target)
@@ -119,7 +132,14 @@ def restore(
     if manifest.damaged and not accepts_damage:
         name, problems = next(iter(manifest.damaged.items()))
         raise StorageCorrupted(str(source), f"log {name} was damaged when it was backed up: {problems[0]}", _REMEDY)
-    _make_empty(target)
+    _make_empty(target, source)
+    with _filling(target):
+        return _unpacked(source, target, manifest, progress, accepts_damage=accepts_damage)
+
+
+def _unpacked(
+    source: Path, target: Path, manifest: BackupManifest, progress: Progress | None, *, accepts_damage: bool
+) -> BackupReport:
     make_file(target / PARTIAL)
     copy = _Copy(target, progress)
     faults = {}
@@ -204,7 +224,8 @@ def _copy_witnesses(source: Path, target: Path) -> None:
         return  # 0.1.0 has none; and its state is not brought up to date, for its server may run on it
     with tempfile.TemporaryDirectory(prefix="headwater-backup-") as place:
         now = Path(place)
-        _copy_state(source, now)
+        with _filling(now):
+            _copy_state(source, now)
         with closing(SqliteState(now / STATE_NAME)) as state, closing(SqliteState(target / STATE_NAME)) as copied:
             _copy_witnesses_of(state, copied, target)
 
@@ -257,8 +278,22 @@ def _sync_directories(target: Path) -> None:
             sync_directory(path)
 
 
-def _make_empty(target: Path) -> None:
+@contextlib.contextmanager
+def _filling(target: Path) -> Iterator[None]:
+    """A full disk within is that of the target. Raises StorageUnavailable."""
+    try:
+        yield
+    except (DiskFull, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_SPACE:
+            raise
+        problem = f"the disk is full: {free_bytes_at(target)} bytes are free; name a directory with more room"
+        raise StorageUnavailable(f"{target}: {problem}") from None
+
+
+def _make_empty(target: Path, source: Path) -> None:
     """Make a new directory, or take an empty one: nothing changes in any other. Raises StorageUnavailable."""
+    if source.resolve() in target.resolve().parents:
+        raise StorageUnavailable(f"{target}: it is inside of {source}; name a directory outside of that")
     try:
         if not is_empty(target):
             raise StorageUnavailable(f"{target}: not empty; name a new directory, or an empty one")

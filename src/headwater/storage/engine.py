@@ -54,11 +54,12 @@ from .disk.system import Disk, make_directory, refusal_of, refusing, sync_direct
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
-from .home.replicated_log import CopyOutlived, Homed
+from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
 from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
-from .maintenance.scrub import PERIOD_MS, Scrub
+from .maintenance.mending import HomedFrames, Mending
+from .maintenance.scrub import PERIOD_MS, Scrub, read_place
 from .maintenance.scrub_files import OpenFrames, ScrubFiles
 from .maintenance.trash import Trash
 from .maintenance.worker import IndexWorker
@@ -138,6 +139,7 @@ class Engine(LogStore, Closing):
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
+            place = read_place(self.directory)
             self._state = self._open_state()
         except BaseException:
             self._lock.close()
@@ -146,6 +148,7 @@ class Engine(LogStore, Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = IndexWorker()
+        mending = Mending(self._homed_frames, self._opening, disk=self._disk, room=self.room)
         self.scrub = Scrub(
             self.directory,
             ScrubFiles(self.directory, self.state, self._open_frames),
@@ -154,6 +157,8 @@ class Engine(LogStore, Closing):
             period_ms=scrub_ms,
             clock=clock,
             bus=self.bus,
+            place=place,
+            mending=None if home is None else mending,
         )
         """What looks for damage on the disk."""
         self._decoded = DecodedFrames()
@@ -162,6 +167,8 @@ class Engine(LogStore, Closing):
         self._trash = Trash(self.directory, self.state, None if home is None else home.delete)
         self._is_to_tend_anew = False
         """Whether this server appends since a moment ago: logs that it did not have to open may be to be tended."""
+        self._failures: dict[str, str] = {}
+        """The errors of maintenance that were logged, by what failed; until that succeeds."""
         self._has_landed = False
         """Whether something was changed late, and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
@@ -387,22 +394,33 @@ class Engine(LogStore, Closing):
         if self._has_landed:
             self._one_by_one("late changes", self._heed_landed)
         for log in self.opened():
-            self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
+            self._maintain_log(log, retention)
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
-        self._one_by_one("the scrub", self.scrub.step)
+        self._one_by_one("the scrub", self._scrub)
+
+    def _scrub(self) -> None:
+        if self._homed is not None:  # what a read found is mended as what the scrub finds
+            for segment in [each for log in self.opened() for each in log.frames.segments if each.damage is not None]:
+                if not segment.distrusted:
+                    self.scrub.suspect(segment.path)
+        self.scrub.step()
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
-        """Whatever a step raises, the others and the next round must have their turn."""
+        """Whatever a step raises, the others and the next round must have their turn. The same error is logged once."""
         try:
             step()
+            self._failures.pop(what, None)
         except Exception as error:
             if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
                 return  # nothing is tried again; a lost lock is told by whoever closes the engine
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
             is_known = isinstance(error, core.EventLogError)
+            if self._failures.get(what) == (told := repr(error)):
+                return
+            self._failures[what] = told
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
@@ -424,12 +442,18 @@ class Engine(LogStore, Closing):
         self._has_landed = False
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
-        tasks.seal_segments(log, self._worker.run)
-        tasks.index_newest(log, self._worker.run)
-        tasks.merge_postings(log, self._worker.run)
-        tasks.move_ids(log, self._worker.run)
+        def tend(what: str, task: Callable[[], None]) -> None:
+            self._one_by_one(f"log {log.name}: {what}", task, log)
+
+        tend("sealing", partial(tasks.seal_segments, log, self._worker.run))
+        tend("indexing the newest segment", partial(tasks.index_newest, log, self._worker.run))
+        tend("merging postings", partial(tasks.merge_postings, log, self._worker.run))
+        tend("merging ids", partial(tasks.move_ids, log, self._worker.run))
         if retention and self.may_act():
-            tasks.apply_retention(log, self.clock())
+            tend("retention", lambda: tasks.apply_retention(log, self.clock()))
+        tend("giving space back", partial(self._give_space_back, log))
+
+    def _give_space_back(self, log: StoredLog) -> None:
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 tasks.drop_leftovers(log)
@@ -635,6 +659,21 @@ class Engine(LogStore, Closing):
             return OpenFrames(journal.meta, journal.frames.segments)
         logs = (log for log in self.opened() if log.directory == directory)
         return next((OpenFrames(log.meta, log.frames.segments) for log in logs), None)
+
+    def _homed_frames(self, directory: Path) -> HomedFrames | None:
+        """The frames of a log, or of the journal, by its directory, which are opened; None: it is gone."""
+        journal = self.state.journal
+        if directory == journal.directory:
+            frames, meta = journal.frames, journal.meta
+        else:
+            known = known_logs(self.state).items()
+            name = next((name for name, entry in known if entry.directory == directory.name), None)
+            if name is None:
+                return None
+            log = self.open(name)
+            frames, meta = log.frames, log.meta
+        assert isinstance(frames, ReplicatedLog), "a mended log has a home"
+        return HomedFrames(meta, frames)
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
-from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed, StorageCorrupted
 from ..core.extent import SegmentInfo, Weight
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
@@ -323,16 +323,28 @@ class StoredLog(LocalLog):
         return self.meta.counts_as(self.frames.last) or self.frames.recorded_at
 
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog. Bisects over the frames, whose times never go back (but see `Meta.counts_as`)."""
+        """See LocalLog. Bisects over the frames, whose times never go back (but see `Meta.counts_as`).
+
+        So a damaged frame is as old as the next whole one, at least. It counts as recorded then.
+        """
         low, high = self._numbering.first_retained, self.head() + 1
         while low < high:
             middle = (low + high) // 2
-            frame = self._reader.frame_at(middle)
+            frame = self._whole_frame_from(middle)
             if frame is not None and self._time_of(frame, max(middle, frame.first)) < recorded_at:
                 low = max(middle, frame.first) + 1
             else:
                 high = middle
         return low
+
+    def _whole_frame_from(self, number: int) -> Frame | None:
+        """The frame with that number, or the next whole one; None above the last."""
+        while True:
+            try:
+                return self._reader.frame_at(number)
+            except StorageCorrupted:
+                segment = next(each for each in self.frames.segments if each.last >= number)
+                number = segment.number_of(max(segment.index_of(number), 0) + 1)
 
     def _time_of(self, frame: Frame, number: int) -> int:
         taken_as = self.meta.counts_as(number) if self.meta.distrusted else None

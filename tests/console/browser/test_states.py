@@ -33,6 +33,11 @@ SERVERS = [
 ]
 REQUESTS = "performance.getEntriesByType('resource').map((each) => [each.name, each.startTime])"
 DISK = {"disk_free_bytes": 9e9, "disk_bytes": 20e9, "disk_reserve_bytes": 1e9}
+SCRUB = {"scrub_running": 0, "scrub_ended_at": 0, "scrub_bytes": 0, "scrub_damaged": 0, "scrub_mended": 0}
+SCRUBBED = """async (numbers) => {
+    const script = document.querySelector('script[type=module]').src;
+    return (await import(script.replace('app.js', 'storage.js'))).scrubbed(numbers);
+}"""
 RESERVE_IN = """async (line) => {
     const script = document.querySelector('script[type=module]').src,
         { reserveIn } = await import(script.replace('app.js', 'telling.js')),
@@ -103,7 +108,7 @@ def test_how_far_behind_consumers_were_in_the_last_hour_is_asked_of_the_server(
 def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: RunningServer, opening: Opening) -> None:
     falling = [9e9 - 1e6 * step for step in range(720)]
     seen = opening(shared)
-    numbers = {"at": 1, "logs": {}, "server": DISK}
+    numbers = {"at": 1, "logs": {}, "server": {**DISK, **SCRUB, "scrub_running": 1, "scrub_bytes": 5e9}}
     seen.page.route(
         "**/console/stream",
         lambda route: route.fulfill(
@@ -114,6 +119,7 @@ def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: Run
     seen.page.route("**/console/history?*", answering(200, told))
     page = seen.open("/storage")
     page.get_by_text("At the rate of the last hour, the reserve is reached in about 11 h").wait_for()
+    page.get_by_text("The scrub reads all files from the disk again: 5 GB so far; no damage is known.").wait_for()
     for line, seconds in (
         ([None] * 600 + falling[:120], 40_000),
         ([None] * 660 + falling[:60], None),  # it was not measured for five minutes
@@ -122,6 +128,21 @@ def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: Run
         ([None] * 720, None),
     ):
         assert page.evaluate(RESERVE_IN, line) == (None if seconds is None else str(seconds))
+
+
+def test_what_the_scrub_found_is_said(shared: RunningServer, opening: Opening) -> None:
+    page = opening(shared).open("/storage")
+    ended = {**SCRUB, "scrub_ended_at": 1.8e12, "scrub_bytes": 5e9}
+    for numbers, told in (
+        (DISK, None),  # logs are in memory
+        (SCRUB, "The scrub has not read the files from the disk yet; no damage is known."),
+        (ended, "The scrub read all files from the disk again, until 2027-01-15 "),
+        (ended, ": 5 GB; no damage is known."),
+        ({**ended, "scrub_damaged": 1}, "; 1 damaged place; headwater scrub tells where."),
+        ({**ended, "scrub_mended": 2}, "; no damage is known. 2 mended from the home since the start."),
+    ):
+        found = page.evaluate(SCRUBBED, numbers)
+        assert found is None if told is None else told in found, found
 
 
 @pytest.mark.parametrize("path", ["/", "/logs", "/consumers", "/webhooks", "/storage"])

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from headwater.core.errors import Closed, StorageCorrupted, StorageUnavailable
 from headwater.core.query import Query
 from headwater.core.watch.notification_types import NotificationType
+from headwater.formats.newer import WrittenByNewer
 from headwater.storage import Engine, StoredLog, accept_loss
 from headwater.storage.disk import disk_image
+from headwater.storage.disk.checked_file import with_checksum
 from headwater.storage.disk.disk_image import DiskImage
 from headwater.storage.maintenance import file_proof
 from headwater.storage.maintenance import scrub as scrubbing
@@ -521,6 +523,21 @@ def test_damage_behind_a_loss_that_was_accepted_is_found(
     with opened(data) as engine:
         other_disk.flip(path, later)
         assert [(each.first, each.last) for each in pass_over(engine).damaged] == [(low, last)]
+
+
+def test_the_place_of_a_newer_version_is_refused_and_stays(data: Path, other_disk: OtherDisk) -> None:
+    with opened(data) as engine:
+        filled(engine)
+        pass_over(engine)
+    newer = with_checksum(b'{"format":2,"more":[1]}')
+    (data / PLACE_NAME).write_bytes(newer)
+    for _ in range(2):
+        with pytest.raises(WrittenByNewer, match="format 2"):
+            opened(data)
+    assert (data / PLACE_NAME).read_bytes() == newer
+    (data / PLACE_NAME).unlink()
+    with opened(data) as engine:
+        assert engine.scrub.place == ScrubPlace()
 
 
 def test_a_place_that_cannot_be_read_begins_the_scrub_again(data: Path) -> None:

@@ -39,7 +39,7 @@ from headwater.storage.segments import segment_log
 from tests.management.told import Told
 from tests.waiting import eventually
 
-from ..builders import crashed, engine, event, log_directory, numbers
+from ..builders import change, crashed, engine, event, log_directory, numbers
 
 pytestmark = pytest.mark.usefixtures("small_segments")
 
@@ -263,6 +263,70 @@ def test_retention_by_age_forgets_what_is_older(data: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_line")
+def damage(log: StoredLog, number: int) -> None:
+    """Flip a bit in the payload of that event, of which no read knows yet."""
+    [segment] = [each for each in log.frames.segments if each.first <= number <= each.last]
+    index = segment.index_of(number)
+    segment.unverify()
+    segment._newest_read = None
+    at = segment.offsets[index] + 200
+    change(segment.path, at, bytes([segment.buffer[at] ^ 1]))
+
+
+def test_a_damaged_event_goes_when_a_later_one_is_too_old(
+    data: Path, in_line: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own time cannot be read. Times never go back, so it is as old as the next one at least."""
+    clock = Clock()
+    with engine(data, clock=clock) as one:
+        log = one.create("orders", LogSettings(retention_ms=10_000, keeps_history=False))
+        for step in range(10):
+            clock.now = 1_000_000 + 1000 * step
+            fill(log, 100)
+        one.maintain(retention=False)
+        for number in (400, 401, 700):
+            damage(log, number)
+        clock.now = 1_000_000 + 13_000 + 1  # what was recorded in the first four steps is too old
+        for _ in range(3):
+            one.maintain()
+        assert log.first_retained == 400, "the next whole event is young enough"
+        clock.now += 1000
+        one.maintain()
+        assert log.first_retained == 501
+        with pytest.raises(StorageCorrupted, match="events 700 to 700"):
+            list(log.read())
+        clock.now += 10_000
+        one.maintain()
+        assert log.first_retained == 1001
+        assert "maintenance failed" not in caplog.text
+
+
+def test_a_task_that_fails_stops_no_other_and_is_told_once(
+    data: Path, in_line: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings(retention_bytes=20_000, keeps_history=False))
+        fill(log, 400)
+
+        def fails(*_: object) -> None:
+            raise StorageCorrupted("a file", "it is damaged", "restore it")
+
+        segments = len(log.frames.segments)
+        for task in ("seal_segments", "move_ids"):
+            with monkeypatch.context() as patch:
+                patch.setattr(tasks, task, fails)
+                for _ in range(3):
+                    one.maintain()
+            assert caplog.text.count("it is damaged") == 1
+            caplog.clear()
+        assert log.first_retained > 1 and len(log.frames.segments) < segments
+        one.maintain()
+        with monkeypatch.context() as patch:
+            patch.setattr(tasks, "move_ids", fails)
+            one.maintain()
+        assert caplog.text.count("it is damaged") == 1, "it was whole meanwhile"
+
+
 def test_retention_by_bytes_forgets_whole_segments(data: Path) -> None:
     with engine(data) as one:
         log = one.create("orders", LogSettings(retention_bytes=40_000))
@@ -372,7 +436,8 @@ def test_a_job_that_fails_is_told_and_done_again_later(data: Path, caplog: pytes
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(IndexWorker, "run", lambda self, job: "no luck")
             one.maintain()
-        assert "no luck" in caplog.text
+            one.maintain()
+        assert caplog.text.count("no luck") == 1
         patched = pytest.MonkeyPatch()
         patched.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
         one.maintain()

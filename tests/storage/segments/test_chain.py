@@ -151,3 +151,29 @@ def test_damage_of_one_frame_is_no_damage_of_the_next(forked: tuple[Path, Path])
         assert numbers(log.read(from_=damaged.last + 1))[0] == damaged.last + 1
         with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
             list(log.read(from_=damaged.first))
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_the_newest_segment_of_another_server_is_refused_by_the_opening(
+    data: Path, tmp_path: Path, is_indexed: bool
+) -> None:
+    """It is as long, and follows the segment before it: only META knows how the log ended."""
+    with engine(data) as one:
+        fill(one.create("orders"), 150, data=b"a" * 60)
+        one.maintain()
+    other = crashed(data, tmp_path / "other")
+    for directory, payload in ((data, b"a" * 60), (other, b"b" * 60)):
+        with engine(directory) as one:
+            fill(one.open("orders"), 5, data=payload)
+    ours, theirs = segments(data)[-1], segments(other)[-1]
+    assert (ours.path.name, ours.end, ours.last) == (theirs.path.name, theirs.end, theirs.last)
+    shutil.copyfile(theirs.path, ours.path)
+    if not is_indexed:
+        shutil.rmtree(log_directory(data) / "idx")
+    for _ in range(2):
+        with engine(data) as one, pytest.raises(StorageCorrupted, match="ended with another frame when it was closed"):
+            one.open("orders")
+    assert "when it was closed" in str(check_directory(data).logs[0].problems)
+    assert accept_loss(data, "orders") == [(155, 155)]
+    assert numbers(read_all(data)) == list(range(1, 155))
+    assert check_directory(data).is_sound

@@ -25,6 +25,7 @@ import {
   logPath,
   mayAct,
   may,
+  minute,
   numberOrTime,
   pill,
   plural,
@@ -59,6 +60,20 @@ export function retention(log, consumers) {
   if (!found.length) return "Nothing goes by itself.";
   const sentence = `${found.join("; ")}${least ? `; nothing that ${least.title} has not done` : ""}.`;
   return sentence.replace(/^./, (letter) => letter.toUpperCase());
+}
+
+/** What the scrub does, and what it found, in sentences; null where there is none. */
+export function scrubbed(numbers) {
+  if (numbers?.scrub_running === undefined) return null;
+  const { scrub_running: runs, scrub_ended_at: ended, scrub_bytes: read, scrub_damaged: damaged } = numbers,
+    mended = numbers.scrub_mended,
+    pass = runs
+      ? `The scrub reads all files from the disk again: ${bytes(read)} so far`
+      : ended
+        ? `The scrub read all files from the disk again, until ${day(ended)} ${minute(ended)}: ${bytes(read)}`
+        : "The scrub has not read the files from the disk yet",
+    found = damaged ? `${plural(damaged, "damaged place")}; headwater scrub tells where` : "no damage is known";
+  return `${pass}; ${found}.${mended ? ` ${count(mended)} mended from the home since the start.` : ""}`;
 }
 
 class HwStorage extends View {
@@ -127,7 +142,13 @@ class HwStorage extends View {
                   "trims go on",
             free === undefined
               ? null
-              : h("div", { class: "in strip" }, this.diskBar(free, size, reserve, now), this.forecast(free, reserve)),
+              : h(
+                  "div",
+                  { class: "in strip" },
+                  this.diskBar(free, size, reserve, now),
+                  this.forecast(free, reserve),
+                  h("p", { class: numbers.scrub_damaged ? "bad" : "dim" }, scrubbed(numbers)),
+                ),
           ),
     );
     put(

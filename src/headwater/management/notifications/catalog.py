@@ -483,8 +483,11 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SCRUB_MENDED,
             Scope.SERVER,
-            "The scrub found a file whole again that was damaged.",
+            "A file is whole again that was damaged: the scrub found it so, or mended it from the home.",
             *_DAMAGED,
+            _perhaps(
+                _text("source", "`home`: the events were fetched from there; not there if the file was found whole")
+            ),
         ),
         _entry(
             NotificationType.SCRUB_ENDED,

@@ -10,7 +10,7 @@ from heapq import nlargest
 from ...amqp.container import Container
 from ...console.lag_series import CONSUMERS_MAX
 from ...console.rings import FINE_S
-from ...console.series import LOG_SERIES, LogSample, Sample
+from ...console.series import LOG_SERIES, SCRUB_FACTS, LogSample, Sample
 from ...core.errors import StorageUnavailable
 from ...core.followers import Follower, FollowerKind, Lag, events_behind
 from ...core.local import LocalLog
@@ -123,7 +123,17 @@ class Measuring:
             "queued_bytes": sum(_count(log, "queued_bytes") for log in opened),
         }
         gauges.update(self._disk())
-        return Sample(self._clock(), counts, gauges, logs)
+        return Sample(self._clock(), counts, gauges, logs, self._scrub())
+
+    def _scrub(self) -> Mapping[str, float]:
+        """What the scrub does; nothing where logs are in memory."""
+        from ...storage import Engine  # a server that keeps its logs in memory need not load it
+
+        if not isinstance(self._store, Engine):
+            return {}
+        scrub, place = self._store.scrub, self._store.scrub.place
+        facts = (scrub.is_under_way, place.ended_at, place.bytes, len(place.damaged), scrub.mended)
+        return dict(zip(SCRUB_FACTS, facts, strict=True))
 
     def _disk(self) -> Mapping[str, float]:
         """Nothing where logs are in memory, or the disk does not answer."""

@@ -83,6 +83,7 @@ def _scrub_metrics(scrub: Scrub) -> Iterator[Metric]:
     yield gauge("scrub_bytes", "Bytes that it has read.", place.bytes)
     yield gauge("scrub_unproved_bytes", "Bytes of them that came from the page cache.", place.unproved_bytes)
     yield gauge("scrub_damaged", "Places on the disk that are damaged.", len(place.damaged))
+    yield counter("scrub_mended", "Damaged places that were mended from the home.", scrub.mended)
 
 
 def home_metrics(membership: Membership | None) -> Iterator[Metric]:

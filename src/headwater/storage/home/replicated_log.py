@@ -7,19 +7,21 @@ has not; what they lack, or what a crash of the machine spoilt in them, is fetch
 from __future__ import annotations
 
 import logging
+import threading
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from ..disk.free_space import Room
-from ..disk.system import Disk
+from ..disk.system import Disk, sync_directory
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, nobody
 from ..segments.meta import CleanStop
 from ..segments.recovery import SegmentScan, check_order, cut, open_segments, require_directory
-from ..segments.segment import Ranges, Segment, segment_paths
+from ..segments.segment import Ranges, Segment, segment_header, segment_paths
 from ..segments.segment_log import SegmentLog
 from .port import Home, HomeChanged, HomeWentBack
 
@@ -27,6 +29,8 @@ logger = logging.getLogger("headwater.storage")
 
 FETCHED_BYTES = 1024 * 1024
 """So much is written at a time while the copy catches up."""
+MENDED = "mended.tmp"
+"""The file beside the segments that is to take the place of a damaged one."""
 
 
 @dataclass
@@ -71,6 +75,9 @@ class ReplicatedLog(SegmentLog):
         self._homed, self._on_lost = homed, homed.on_lost
         self._held: list[EncodedFrame] = []
         """Appended, and not committed yet: they go with the next ones that must be durable."""
+        self._writing = threading.Lock()
+        """Held while a segment is written, and while the newest is replaced."""
+        (directory / MENDED).unlink(missing_ok=True)
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
@@ -109,7 +116,8 @@ class ReplicatedLog(SegmentLog):
         """See SegmentLog. The copy too: it is trusted as far as it says how it was closed."""
         if self._held:
             self._commit(self._held, nobody)
-        super().sync()
+        with self._writing:
+            super().sync()
 
     @property
     def is_following(self) -> bool:
@@ -164,6 +172,42 @@ class ReplicatedLog(SegmentLog):
         """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
         self.home.forget(self.key, below)
 
+    def wait_for_append(self) -> None:
+        """Wait for the append under way. A segment with known damage gets no more of them after that."""
+        with self._writing:
+            return
+
+    def header_of(self, segment: Segment) -> bytes:
+        """The header that a segment of this log has."""
+        return segment_header(self._log_id, segment.first, segment.crc_seed, whole_upto=segment.whole_upto)
+
+    def put_mended(self, damaged: Segment, file: Path) -> None:
+        """Let a file, which has the same frames at the same places, take the place of a distrusted segment, durably.
+
+        Readers of the damaged one keep its map. Raises StorageCorrupted, StorageUnavailable, OSError.
+        """
+        mended = Segment(file, self._log_id, damaged.first)
+        firsts, offsets = damaged.firsts, damaged.offsets
+        mended.adopt(*(each[:] if isinstance(each, array) else each for each in (firsts, offsets)))
+        mended.events, mended.is_indexed = damaged.events, damaged.is_indexed
+        with self._writing:
+            if damaged is self.segments[-1]:
+                mended.open_to_write()
+            try:
+                self._disk.rename(file, damaged.path)
+            except BaseException:
+                mended.close()
+                raise
+            mended.path = damaged.path
+            with self._replacing:
+                self.segments = tuple(mended if each is damaged else each for each in self.segments)
+            damaged.close()
+        sync_directory(self._directory)
+
+    def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
+        """A frame behind known damage begins a new segment, so that the damaged one can be mended."""
+        return super()._fits(run, frame) and not self.segments[-1].distrusted
+
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
@@ -196,7 +240,8 @@ class ReplicatedLog(SegmentLog):
         return error
 
     def _keep(self, frames: Sequence[EncodedFrame]) -> None:
-        super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
+        with self._writing:
+            super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
 
     def _fetched(self, upto: int) -> Iterator[list[EncodedFrame]]:
         """What the home has behind the copy, some frames at a time."""

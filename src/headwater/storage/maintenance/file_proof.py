@@ -42,6 +42,13 @@ class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of such a one: up to where it was durable for certain. A bad frame behind that is a torn tail."""
     before: tuple[int, int] = (0, 0)
     """The last number and checksum of the segment before it; zeros if they are not known."""
+    number: int = 0
+    """Of its first event, if the file has another name yet."""
+
+    @property
+    def first(self) -> int:
+        """The number of the first event of a segment."""
+        return self.number or int(Path(self.path).stem)
 
 
 class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,7 +143,7 @@ class _Running:
         for is_last_try in (False, True):
             yield from image.fill(SEGMENT_HEADER_BYTES)
             try:
-                segment = Segment(image.path, bytes.fromhex(file.log_id), image=image)
+                segment = Segment(image.path, bytes.fromhex(file.log_id), file.first, image=image)
             except WrittenByNewer:
                 self.is_known = False
                 return
@@ -200,5 +207,4 @@ class _Running:
 def _whole_damage(file: FileToProve, problem: str) -> Damage:
     if not file.log_id:
         return Damage(problem)
-    first = int(Path(file.path).stem)
-    return Damage(problem, first, max(file.ends_at or file.durable, first))
+    return Damage(problem, file.first, max(file.ends_at or file.durable, file.first))

@@ -19,10 +19,12 @@ from ...core.errors import Closed, EventLogError, StorageUnavailable
 from ...core.state import StateStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
+from ...formats.newer import WrittenByNewer
 from ..disk.checked_file import CheckedFile
 from ..segments.meta import INDEX
 from ..segments.segment import Segment
 from .file_proof import NOT_NEXT, STEP_S, FileToProve, Proof
+from .mending import Mending
 from .scrub_files import ScrubFiles
 
 logger = logging.getLogger("headwater.storage")
@@ -37,7 +39,7 @@ PLACE_S = 10.0
 """The place is stored so often, in s: so much is done again after a kill."""
 STATE_KIND, _ASKED = "scrub", "asked"
 RETRY_S = 600.0
-"""After it could not be stored."""
+"""After it could not be stored, or a segment could not be mended."""
 PLACE_NAME = "scrub.json"
 PLACE_FORMAT = 1
 
@@ -110,16 +112,29 @@ class Scrub:
         period_ms: int,
         clock: Callable[[], int],
         bus: Bus,
+        place: ScrubPlace,
+        mending: Mending | None = None,
     ) -> None:
-        """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC."""
+        """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC.
+
+        `place`: where it is, as `read_place` found it. `mending` fetches damaged events from the home, if there is one.
+        """
         self._directory, self._files, self._proving = directory, files, proving
         self._state, self._period_ms, self._clock, self._bus = state, period_ms, clock, bus
-        self.place = read_place(directory)
+        self.place = place
         """How far it is. Replaced when a pass begins."""
         self._is_asked = False
         self._paths: Iterator[Path] | None = None
         self._again = [directory / path for path in dict.fromkeys(each.path for each in self.place.damaged)]
         """Files that were damaged when the server stopped: somebody may have mended them."""
+        self._mending = mending
+        self._to_mend: dict[Path, float] = {}
+        """Segments that need mending, and the earliest time of the next attempt (monotonic, in s)."""
+        self._mended: Path | None = None
+        """The damaged segment, while the new file for its place is proved."""
+        self.mended = 0
+        """How many damaged places were mended from the home since the start."""
+        self._suspected: set[Path] = set()
         self._file: FileToProve | None = None
         """The one that is being proved."""
         self._is_in_turn = False
@@ -151,8 +166,11 @@ class Scrub:
             self.place.bytes += proof.bytes
             self.place.unproved_bytes += 0 if proof.is_direct else proof.bytes
             if proof.is_done:
-                self._finish(self._file, proof)
-                self._file = None
+                if self._mended is not None:
+                    self._finish_mending(self._mended, proof)
+                else:
+                    self._finish(self._file, proof)
+                self._file = self._mended = None
             if time.monotonic() >= now + STEP_S:
                 break
         self._next_at = now + (spent + time.thread_time()) / CORE_SHARE
@@ -166,6 +184,13 @@ class Scrub:
             if (segment := by_name.get(each.path)) is not None:
                 _distrust_all(segment, [each])
                 self._again.append(segment.path)  # it may be another file by now: a copy is fetched again
+
+    def suspect(self, path: Path) -> None:
+        """A read found damage in that segment: it is the next file to be proved, once."""
+        if path not in self._suspected:
+            self._suspected.add(path)
+            self._again.append(path)
+            self._next_at = 0.0
 
     def store(self) -> None:
         """Store the place. Without it the scrub begins again, so a failure is only logged."""
@@ -192,6 +217,8 @@ class Scrub:
         while self._again:
             if (file := self._described(self._again.pop())) is not None:
                 return file
+        if (file := self._next_mended()) is not None:
+            return file
         if not self.is_under_way:
             if not self._is_due():
                 return None
@@ -206,6 +233,41 @@ class Scrub:
                 return file
         self._end_pass()
         return None
+
+    def _next_mended(self) -> FileToProve | None:
+        """A new file for the place of a damaged segment; None where none is due, or can be made now."""
+        now = time.monotonic()
+        for path in [path for path, not_before in self._to_mend.items() if not_before <= now]:
+            assert self._mending is not None, "nothing else adds a segment"
+            try:
+                if (file := self._mending.begin(path)) is not None:
+                    self._mended = path
+                    return file
+                del self._to_mend[path]
+            except (EventLogError, OSError) as error:
+                self._mend_later(path, str(error))
+        return None
+
+    def _finish_mending(self, path: Path, proof: Proof) -> None:
+        assert self._mending is not None, "it was begun"
+        try:
+            is_mended, why = self._mending.finish(proof), "the fetched file is not whole, or the log was closed"
+        except (EventLogError, OSError) as error:
+            is_mended, why = False, str(error)
+        if not is_mended:
+            self._mend_later(path, "; ".join(dict.fromkeys(each.problem for each in proof.damages)) or why)
+            return
+        del self._to_mend[path]
+        self._suspected.discard(path)
+        known = [each for each in self.place.damaged if each.path == self._name(path)]
+        left = [each for each in known if not each.first]
+        self.mended += len(known) - len(left)
+        logger.info("%s: its damaged events were fetched from the home", path)
+        self._settle(path, known, left, source="home")
+
+    def _mend_later(self, path: Path, why: str) -> None:
+        self._to_mend[path] = time.monotonic() + RETRY_S
+        logger.warning("%s: it cannot be mended from the home now: %s; it is tried again", path, why)
 
     def _is_due(self) -> bool:
         began_at = self.place.began_at
@@ -232,7 +294,15 @@ class Scrub:
         if self._is_in_turn:
             self.place.files += 1
             self.place.path, self.place.after = name, proof.after
-        segment = self._files.open_segment(path)
+        if self._mending is not None and any(each.first for each in found):
+            self._to_mend.setdefault(path, 0.0)
+        self._settle(path, known, found)
+
+    def _settle(
+        self, path: Path, known: Sequence[DamagedFile], found: Sequence[DamagedFile], *, source: str | None = None
+    ) -> None:
+        """Note the damage that a file has by now. `source`: from where the rest was fetched, if it was."""
+        name, segment = self._name(path), self._files.open_segment(path)
         if found == known:
             if segment is not None:
                 _distrust_all(segment, found)  # its log may have been opened just then
@@ -242,19 +312,19 @@ class Scrub:
         for each in known:
             if each not in found:
                 logger.info("%s: it is whole again (%s)", path, each.problem)
-                self._tell(NotificationType.SCRUB_MENDED, each)
+                self._tell(NotificationType.SCRUB_MENDED, each, source=source)
                 if segment is not None:
                     segment.trust(each.first, each.last)
         for each in found:
             if each not in known:
-                logger.error("%s: %s", path, told(each))
+                logger.error("%s: %s", path, told(each, has_home=self._mending is not None))
                 self._tell(NotificationType.SCRUB_DAMAGED, each)
         if segment is not None:
             _distrust_all(segment, found)
 
-    def _tell(self, type: NotificationType, damaged: DamagedFile) -> None:
+    def _tell(self, type: NotificationType, damaged: DamagedFile, source: str | None = None) -> None:
         first, last = (damaged.first, damaged.last) if damaged.first else (None, None)
-        self._bus.emit(type, path=damaged.path, problem=damaged.problem, first=first, last=last)
+        self._bus.emit(type, path=damaged.path, problem=damaged.problem, first=first, last=last, source=source)
 
     def _end_pass(self) -> None:
         self.place.ended_at, self.place.proved_at = self._clock(), self.place.began_at
@@ -301,21 +371,25 @@ def _distrust_all(segment: Segment, damaged: Sequence[DamagedFile]) -> None:
             segment.distrust(each.first, each.last, each.problem)
 
 
-def told(damaged: DamagedFile) -> str:
-    """Describe it: which events, and how to mend them."""
+def told(damaged: DamagedFile, *, has_home: bool) -> str:
+    """Describe it: which events, and how to mend them, or that they are fetched from the home."""
     what = f"events {damaged.first} to {damaged.last} are damaged" if damaged.first else "it is damaged"
     what += " on the disk"
     if f"/{INDEX}/" in damaged.path:
         return f"{what} ({damaged.problem}); the next start rebuilds it"
+    if has_home and damaged.first:
+        return f"{what} ({damaged.problem}); a server that runs fetches them from the home"
     return f"{what} ({damaged.problem}); restore a backup (headwater restore)"
 
 
 def read_place(directory: Path) -> ScrubPlace:
-    """The place of a data directory; a new one where there is none, or it is damaged."""
+    """The place of a data directory; a new one where there is none, or it is damaged. Raises WrittenByNewer."""
     try:
         return _PLACE.read(directory)
     except FileNotFoundError:
         return ScrubPlace()
+    except WrittenByNewer:
+        raise
     except (EventLogError, OSError) as error:
         logger.warning("%s; the scrub begins again", error)
         return ScrubPlace()

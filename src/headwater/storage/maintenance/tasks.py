@@ -1,7 +1,7 @@
 """What goes on behind a log's back: sealing, merging postings, retention, giving disk space back.
 
 Each function is one step for one log, called again and again by the engine; a step that cannot be done now is done
-next time.
+next time. It raises EventLogError or OSError then: StorageUnavailable if the worker could not do it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from ...core.errors import StorageCorrupted
+from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.watch.notification_types import NotificationType
 from ..catalog.retention import kept_from, silent
 from ..catalog.trim_point import unused_segments
@@ -56,8 +56,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
             segment.is_indexed = True
             continue
         if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
-            logger.error("log %s: indexing %s failed: %s", log.name, segment.path.name, problem)
-            return
+            raise StorageUnavailable(f"{segment.path}: indexing failed: {problem}")
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
         log.writer_table.save()  # an opening need not look for marks in it
@@ -80,8 +79,7 @@ def index_newest(log: StoredLog, run: RunJob) -> None:
     if frame.last > log.head():
         return
     if problem := run(Job(str(log.directory), newest.path.name, frame.last, first)):
-        logger.error("log %s: indexing a part of %s failed: %s", log.name, newest.path.name, problem)
-        return
+        raise StorageUnavailable(f"{newest.path}: indexing a part failed: {problem}")
     log.index.replace(FilePostings(log.directory / INDEX / postings_name(first, frame.last)))
 
 
@@ -94,8 +92,7 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
     sizes = [file.count for file in ids.files]
     if chosen := _cheapest_to_merge(ids.files, sizes, ID_FILES_MAX, ID_MERGE_FACTOR, MERGED_IDS_MAX):
         if problem := run(Job(str(directory), merge_ids=[(file.first, file.last) for file in chosen])):
-            logger.error("log %s: merging ids failed: %s", log.name, problem)
-            return
+            raise StorageUnavailable(f"{directory}: merging ids failed: {problem}")
         ids.replace(id_files.load(directory / id_files.ids_name(chosen[0].first, chosen[-1].last)))
         for file in chosen:
             file.path.unlink(missing_ok=True)
@@ -112,8 +109,7 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
             continue
         directory = log.directory / part
         if problem := run(Job(str(directory), merge=[(file.first, file.last) for file in chosen])):
-            logger.error("log %s: merging postings failed: %s", log.name, problem)
-            return
+            raise StorageUnavailable(f"{directory}: merging postings failed: {problem}")
         log.index.replace(FilePostings(directory / postings_name(chosen[0].first, chosen[-1].last)), chosen)
         for file in chosen:
             file.path.unlink(missing_ok=True)

@@ -40,6 +40,8 @@ LOOKED_UP, SEARCHED = 4, 1 / 8
 yet, and types and tags are gone through: beside one of many that are read one after the other."""
 ESTIMATE_S = 2.0
 """So long postings are opened to tell how much a query has to read: of a large index that is not in memory, not all."""
+_TICK_NS = 100_000_000
+"""Two changes of a directory in so short a time may have one stamp."""
 _Stamp = tuple[int, int]
 """When a file changed, and which one it is."""
 
@@ -77,12 +79,20 @@ class MappedLog:
         with self._lock:
             self._check_open()
             self.head = max(self.head, head)
-            self._distrusted = self._distrusted if distrusted is None else tuple(distrusted)
-            for segment in self._segments.values():
-                segment.distrust(self._distrusted)
+            if distrusted is not None:
+                self._distrust(tuple(distrusted))
             self._read_meta()
             self._list_segments()
             self._postings.list()
+
+    def _distrust(self, ranges: Ranges) -> None:
+        """Events that are trusted again may be in a new file, so that one is mapped. Scans keep the old map."""
+        for low in [low for low, high in self._distrusted if (low, high) not in ranges]:
+            if (first := max((each for each in self._segments if each <= low), default=None)) is not None:
+                self._segments.pop(first).close()
+        self._distrusted = ranges
+        for segment in self._segments.values():
+            segment.distrust(ranges)
 
     def close(self) -> None:
         """Begin nothing any more. Scans that have begun, and batches, stay good; the last one lets go of the files."""
@@ -302,9 +312,16 @@ class MappedLog:
         if (stamp := self._stamp(directory)) == self._paths_stamp:
             return
         self._paths = {int(path.stem): path for path in segment_paths(directory)}
-        self._paths_stamp = stamp
-        for first in [first for first in self._segments if first not in self._paths]:
+        self._paths_stamp = stamp if stamp[0] < time.time_ns() - _TICK_NS else (0, 0)
+        for first in [first for first in self._segments if not self._is_there(first)]:
             self._segments.pop(first).close()
+
+    def _is_there(self, first: int) -> bool:
+        """Whether a segment that was read from is still that file: a damaged one is replaced by a whole one."""
+        try:
+            return first in self._paths and self._paths[first].stat().st_ino == self._segments[first].inode
+        except FileNotFoundError:  # trimmed this moment
+            return False
 
     def _stamp(self, path: Path) -> _Stamp:
         try:

@@ -123,6 +123,8 @@ class FollowedSegment:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
         self._fd = -1
         self._fd = os.open(path, os.O_RDONLY)
+        self.inode = os.fstat(self._fd).st_ino
+        """Which file it is: taken before the file is mapped, so that another one in its place is noticed."""
         try:
             self._segment = _mapped(path, log_id)
         except BaseException:

@@ -160,7 +160,7 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
         segment = Segment(path, bytes.fromhex(meta.segments_id))
         while True:
             segment.reset()
-            scan = SegmentScan(segment, gaps, ends_at=ends_at, before=before_it)
+            scan = SegmentScan(segment, gaps, ends_at=ends_at, before=before_it, clean=meta.clean)
             scan.run()
             last = scan.known_durable(durable) if ends_at is None else highest_kept(gaps, ends_at)
             if last < scan.bad_number:

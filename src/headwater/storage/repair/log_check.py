@@ -219,7 +219,7 @@ def _check_segment(
     except StorageCorrupted as error:
         report.problems.append(str(error))
         return None
-    scan = SegmentScan(segment, meta.gaps, ends_at=ends_at, before=before)
+    scan = SegmentScan(segment, meta.gaps, ends_at=ends_at, before=before, clean=meta.clean)
     scan.run()
     durable = scan.known_durable(durable) if ends_at is None else highest_kept(meta.gaps, ends_at)
     if durable >= scan.bad_number:

@@ -14,7 +14,7 @@ from ...core.errors import StorageCorrupted, StorageUnavailable
 from ..catalog.directories import LOGS
 from ..disk.checked_file import CheckedFile, earlier_struct
 from ..disk.summed_copy import FileSum, sum_of
-from ..state.files import SHARED_MEMORY, STATE_NAME, files_of
+from ..state.files import SHARED_MEMORY, STATE_NAME, changes_path, files_of
 
 MANIFEST = "BACKUP.json"
 MANIFEST_FORMAT = 3
@@ -74,9 +74,13 @@ def write_manifest(directory: Path, manifest: BackupManifest) -> None:
 
 
 def files_in(directory: Path) -> Iterator[str]:
-    """The paths of all files in a directory that belong into a backup: those of the state and the logs."""
-    for path in files_of(directory / STATE_NAME):
-        if path.suffix != SHARED_MEMORY and path.exists():
+    """The paths of all files in a directory that belong into a backup: those of the state and the logs.
+
+    Whoever reads a state leaves an empty file of changes beside it, which says nothing.
+    """
+    state = directory / STATE_NAME
+    for path in files_of(state):
+        if path.suffix != SHARED_MEMORY and path.exists() and (path.stat().st_size or path != changes_path(state)):
             yield path.name
     for path in sorted((directory / LOGS).rglob("*")):
         if path.is_file():

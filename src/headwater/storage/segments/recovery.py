@@ -77,7 +77,7 @@ def open_segments(
         if is_clean:
             newest.open_to_write()
         else:
-            segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk, before)
+            segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk, before, clean)
             newest.open_to_write()
             disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
             sync_directory(directory)  # nor that it is there: a staged file becomes a segment with all its frames
@@ -165,13 +165,21 @@ def is_covered(low: int, high: int, ranges: Ranges) -> bool:
 
 
 def recover(
-    segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, disk: Disk, before: Segment | None = None
+    segment: Segment,
+    log_id: bytes,
+    known_durable: int,
+    gaps: Ranges,
+    disk: Disk,
+    before: Segment | None = None,
+    clean: CleanStop | None = None,
 ) -> Segment:
-    """Find the end of the newest segment after a crash, and make it ready to be written on. `before`: see SegmentScan.
+    """Find the end of the newest segment after a crash, and make it ready to be written on.
+
+    `before`, `clean`: see SegmentScan.
 
     Answers the segment, mapped anew if it was cut. Raises StorageCorrupted.
     """
-    scan = SegmentScan(segment, gaps, before=before)
+    scan = SegmentScan(segment, gaps, before=before, clean=clean)
     scan.run()
     durable = scan.known_durable(known_durable)
     if durable >= scan.bad_number:
@@ -200,13 +208,21 @@ class SegmentScan:
     """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
 
     def __init__(
-        self, segment: Segment, gaps: Ranges, *, ends_at: int | None = None, before: Segment | None = None
+        self,
+        segment: Segment,
+        gaps: Ranges,
+        *,
+        ends_at: int | None = None,
+        before: Segment | None = None,
+        clean: CleanStop | None = None,
     ) -> None:
         """`gaps` are numbers that need not be there; `ends_at` is the last number of a sealed segment.
 
-        `before`: the segment that it is to follow, with all its frames, if that is known.
+        `before`: the segment that it is to follow, with all its frames, if that is known. `clean`: how the log ended,
+        if it was closed in order.
         """
         self.segment, self._before = segment, before
+        self._clean = clean if clean is not None and clean.segment == segment.path.name else None
         self._ends_at = ends_at
         self.durable_upto = 0
         """The highest that a frame told of."""
@@ -307,6 +323,9 @@ class SegmentScan:
         is_next = before is not None and before.events and offset == self.segment.end and frame.first == before.last + 1
         if before is not None and is_next and frame.previous_crc != before.last_crc:
             raise NotNext(frame)
+        clean = self._clean
+        if clean and frame.first <= clean.head <= frame.last and (frame.last, frame.crc) != (clean.head, clean.crc):
+            raise BadFrame("the log ended with another frame when it was closed")
         return frame
 
     def _next_good(self, offset: int) -> Frame | None:

@@ -226,8 +226,7 @@ class Segment:
         raise NotNext(frame)
 
     def _damaged(self, index: int, bad: BadFrame) -> StorageCorrupted:
-        following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
-        return self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})")
+        return self.corrupted(f"events {self.firsts[index]} to {self.number_of(index + 1) - 1} are damaged ({bad})")
 
     def pick(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent] | PackedEvents, budget: int
@@ -298,6 +297,10 @@ class Segment:
                 if budget <= 0:
                     return budget
         return budget
+
+    def number_of(self, index: int) -> int:
+        """The first number of the frame of that index; behind the last frame, the next number."""
+        return self.firsts[index] if index < len(self.firsts) else self.last + 1
 
     def index_of(self, number: int) -> int:
         """The index of the frame that has that number, or would have it; -1 below the first."""

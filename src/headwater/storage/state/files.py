@@ -38,6 +38,11 @@ def witness_path(path: Path) -> Path:
     return path.with_suffix(".witness")
 
 
+def changes_path(path: Path) -> Path:
+    """Where SQLite keeps changes of a state until they are in its file: the WAL."""
+    return Path(f"{path}-wal")
+
+
 def journal_path(path: Path) -> Path:
     """Where SQLite keeps what a change of a state replaces, until the state has its WAL: at its very first start."""
     return Path(f"{path}-journal")
@@ -45,7 +50,7 @@ def journal_path(path: Path) -> Path:
 
 def files_of(path: Path) -> tuple[Path, ...]:
     """All files of a state: that of SQLite, its three companions, the witness."""
-    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), journal_path(path), witness_path(path)
+    return path, changes_path(path), Path(f"{path}-shm"), journal_path(path), witness_path(path)
 
 
 class Proven(NamedTuple):

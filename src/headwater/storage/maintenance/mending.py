@@ -1,0 +1,159 @@
+"""Mending: damaged events of a copy are fetched from its home, into a file that takes the place of the damaged one.
+
+Nothing takes that place that does not prove itself. The new file is read back from the disk and proved, as the scrub
+proves every file, and must end with the checksum that the segment ends with. Until then the damaged one stays.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.errors import DiskFull, StorageUnavailable
+from ..disk.free_space import Room
+from ..disk.system import Disk, private_opener
+from ..frames.frame import BadFrame, Frame
+from ..home.replicated_log import MENDED, ReplicatedLog
+from ..segments.meta import Meta
+from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
+from .file_proof import FileToProve, Proof
+
+PIECE_BYTES = 1024 * 1024
+"""So much is copied at a time."""
+
+
+class HomedFrames(NamedTuple):
+    """The frames of a log, or of the journal, that is open, and committed at a home."""
+
+    meta: Meta
+    frames: ReplicatedLog
+
+
+class Mending:
+    """Mends one segment at a time. One thread may use it."""
+
+    def __init__(
+        self,
+        opened: Callable[[Path], HomedFrames | None],
+        staying_open: threading.RLock,
+        *,
+        disk: Disk,
+        room: Room,
+    ) -> None:
+        """`opened` answers the frames of a log, or of the journal, by its directory, and opens it; None: it is gone.
+
+        While `staying_open` is held, no log is opened or closed.
+        """
+        self._opened, self._staying_open = opened, staying_open
+        self._disk, self._room = disk, room
+        self._at: tuple[HomedFrames, Segment] | None = None
+        """The segment for which a file was begun."""
+
+    def begin(self, path: Path) -> FileToProve | None:
+        """Write a file that has the events of a segment that are distrusted as the home has them, and all others.
+
+        Answers the file, which needs a proof before `finish`; None if the segment, or its damage, is gone.
+        Raises StorageUnavailable (the home is away, or lacks them), DiskFull, StorageCorrupted, OSError.
+        """
+        self._at = None
+        if (found := self._opened(path.parent.parent)) is None:
+            return None
+        meta, frames = found
+        segment = next((each for each in frames.segments if each.path == path), None)
+        if segment is None or not segment.distrusted:
+            return None
+        if frames.home.away is not None:
+            raise frames.home.away
+        frames.wait_for_append()  # the next one goes into another segment
+        self._check_room(segment)
+        target = path.with_name(MENDED)
+        try:
+            self._write(target, frames, segment)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        self._at = found, segment
+        before, gaps = _before(frames, segment), tuple(meta.gaps)
+        return FileToProve(str(target), meta.segments_id, gaps, segment.last, before=before, number=segment.first)
+
+    def finish(self, proof: Proof) -> bool:
+        """Let the file take the place of the damaged one, durably, if it is whole; False: the damaged one stays.
+
+        Raises EventLogError, OSError: then too.
+        """
+        assert self._at is not None, "it was begun"
+        (_, frames), segment = self._at
+        self._at = None
+        is_whole = proof.is_known and not proof.damages and proof.after == (segment.last, segment.last_crc)
+        file = segment.path.with_name(MENDED)
+        with self._staying_open:
+            found = self._opened(segment.path.parent.parent) if is_whole else None
+            if found is None or found.frames is not frames or segment not in frames.segments:
+                file.unlink(missing_ok=True)
+                return False
+            frames.put_mended(segment, file)
+        return True
+
+    def _check_room(self, segment: Segment) -> None:
+        standing = self._room.check()
+        if standing.free_bytes - segment.allocated < standing.reserve_bytes:
+            raise DiskFull(str(segment.path), standing.free_bytes, segment.allocated)
+
+    def _write(self, target: Path, frames: ReplicatedLog, segment: Segment) -> None:
+        """Write the file, durably: trusted frames are copied. It has the other one's size, so it can take appends."""
+        fd, source = (
+            private_opener(str(target), os.O_RDWR | os.O_CREAT | os.O_TRUNC),
+            os.open(segment.path, os.O_RDONLY),
+        )
+        try:
+            self._disk.allocate(fd, segment.allocated)
+            self._disk.write(fd, [frames.header_of(segment)], 0)
+            at = SEGMENT_HEADER_BYTES
+            for low, high in sorted(segment.distrusted):
+                start, stop = max(segment.index_of(low), 0), segment.index_of(high) + 1
+                self._copy(source, fd, at, _offset(segment, start))
+                self._fetch(fd, frames, segment, start, stop)
+                at = _offset(segment, stop)
+            self._copy(source, fd, at, segment.end)
+            self._disk.sync(fd)
+        finally:
+            os.close(fd)
+            os.close(source)
+
+    def _copy(self, source: int, fd: int, start: int, end: int) -> None:
+        while start < end:
+            if not (piece := os.pread(source, min(PIECE_BYTES, end - start), start)):
+                raise StorageUnavailable(f"a damaged segment ends at {start}, and not at {end}")
+            self._disk.write(fd, [piece], start)
+            start += len(piece)
+
+    def _fetch(self, fd: int, frames: ReplicatedLog, segment: Segment, start: int, stop: int) -> None:
+        """Write the frames from index `start` to `stop` (exclusive) as the home has them, each at its place."""
+        at, first = _offset(segment, start), segment.number_of(start)
+        end, below = _offset(segment, stop), segment.number_of(stop)
+        for content in frames.home.frames(frames.key, first - 1, below - 1):
+            try:
+                frame = Frame(memoryview(content), 0, segment.crc_seed)
+                frame.verify()
+            except BadFrame as bad:
+                raise StorageUnavailable(f"the home has a damaged frame for event {first} ({bad})") from None
+            if frame.first != first or at + frame.length > end:
+                break
+            self._disk.write(fd, [content], at)
+            at, first = at + frame.length, frame.last + 1
+        if (at, first) != (end, below):
+            raise StorageUnavailable(f"the home has no frame for event {first}, or another one")
+
+
+def _before(frames: ReplicatedLog, segment: Segment) -> tuple[int, int]:
+    """The last number and checksum of the segment before it; zeros if there is none, or it is damaged itself."""
+    index = frames.segments.index(segment)
+    before = frames.segments[index - 1] if index else None
+    return (0, 0) if before is None or before.distrusted else (before.last, before.last_crc)
+
+
+def _offset(segment: Segment, index: int) -> int:
+    return segment.offsets[index] if index < len(segment.offsets) else segment.end
