@@ -158,7 +158,7 @@ class StoredLog(LocalLog):
             record_identity(self._state, self.directory, meta)
         self.meta = meta.changed(format=FORMAT, epoch=epoch, clean=None)
         # Before anything is appended: the old ending is none any more.
-        with_ballast(self.directory, partial(self.meta.write, self.directory))
+        with_ballast(self.directory.parent.parent, partial(self.meta.write, self.directory))
 
     def _load(
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
@@ -501,7 +501,7 @@ class StoredLog(LocalLog):
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
             self.meta = self.meta.changed(clean=clean)
-            with_ballast(self.directory, partial(self.meta.write, self.directory))
+            with_ballast(self.directory.parent.parent, partial(self.meta.write, self.directory))
 
     def _begin_marks(self) -> None:
         with self._changing:
@@ -526,7 +526,7 @@ class StoredLog(LocalLog):
         """The state has it already."""
         meta = self.meta.changed(first_retained=said.first_retained, known_from=said.known_from)
         with refusing(self.directory, "the first number of the log cannot be stored"):
-            with_ballast(self.directory, partial(meta.write, self.directory))
+            with_ballast(self.directory.parent.parent, partial(meta.write, self.directory))
         self.meta = meta
         self._numbering.known_from = said.known_from
         self._numbering.first_retained = said.first_retained

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from headwater.core.errors import DiskFull
+from headwater.core.errors import DiskFull, StorageUnavailable
+from headwater.core.settings import LogSettings
+from headwater.storage import Engine
 from headwater.storage.disk import ballast
 from headwater.storage.disk.ballast import BALLAST, FILE_BYTES, fill, give_up, make_way, with_ballast
 from headwater.storage.disk.system import Disk
+from headwater.storage.segments.meta import Meta
 
-from ..builders import engine
+from ..builders import engine, event
 from ..disks import FullDisk
 
 
@@ -53,12 +57,10 @@ class Step:
     "error", [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "quota"), DiskFull("/data", 0, 1)]
 )
 def test_a_step_that_finds_no_space_is_tried_once_more(loaded: Path, error: Exception) -> None:
-    inner = loaded / "logs" / "orders"
-    inner.mkdir(parents=True)
-    assert with_ballast(inner, Step(1, error)) == "done"
+    assert with_ballast(loaded, Step(1, error)) == "done"
     assert names(loaded) == ["00", "01"]
     with pytest.raises(type(error)):
-        with_ballast(inner, Step(2, error))
+        with_ballast(loaded, Step(2, error))
     assert names(loaded) == ["00"]
 
 
@@ -116,3 +118,58 @@ def test_an_engine_makes_it_while_it_runs_not_while_it_opens(data: Path) -> None
     with engine(data, maintains=False, ballast_bytes=0) as one:
         one.maintain()
         assert names(data) == []
+
+
+def test_two_threads_that_give_up_at_once_both_get_space(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = Path.unlink
+
+    def late(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "02":  # the other thread was faster
+            unlink(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", late)
+    assert give_up(loaded)
+    assert names(loaded) == ["00"]
+
+
+def test_what_others_put_there_stays_and_is_not_in_the_way(loaded: Path) -> None:
+    others = [loaded / BALLAST / name for name in ("zz", "99.txt", ".keep")]
+    others[0].mkdir()
+    for path in others[1:]:
+        path.touch()
+    assert not fill(loaded, LargeDisk(), 0, 3 * FILE_BYTES)
+    fill(loaded, LargeDisk(), 0, 0)
+    assert names(loaded) == [".keep", "99.txt", "zz"]
+    fill(loaded, LargeDisk(), 0, FILE_BYTES)
+    assert [give_up(loaded), give_up(loaded)] == [True, False]
+
+
+def test_the_last_inodes_are_not_taken_for_it(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = os.statvfs(loaded)[:6] + (ballast.START_INODES,) * 2 + os.statvfs(loaded)[8:]
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(few))
+    assert give_up(loaded)
+    assert not fill(loaded, LargeDisk(), 0, 3 * FILE_BYTES)
+    assert names(loaded) == ["00", "01"]
+
+
+def test_ballast_beside_the_data_directory_is_not_its_own(loaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(meta: Meta, directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with engine(loaded / "data") as one:
+        log = one.create("orders", LogSettings())
+        log.append([event(), event()])
+        with monkeypatch.context() as full:
+            full.setattr(Meta, "write", refused)
+            with pytest.raises(DiskFull):
+                log.trim(2)
+    assert len(names(loaded)) == 3
+
+
+def test_a_folder_of_other_programs_is_refused_though_it_is_called_ballast(tmp_path: Path) -> None:
+    (tmp_path / BALLAST).mkdir()
+    (tmp_path / BALLAST / "tanks.csv").touch()
+    with pytest.raises(StorageUnavailable, match=r"no data directory \(it holds 'ballast/tanks.csv'"):
+        Engine(tmp_path)
+    assert names(tmp_path) == ["tanks.csv"]

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,21 +36,20 @@ START_BYTES: Final = 3 * FILE_BYTES
 START_INODES: Final = 16
 WAITING_S = 5.0
 """So long at most until the space of a file that was given up is free."""
-_LEVELS = 4
-"""A file of a log is at most so deep in its data directory."""
+_NAME = re.compile(r"[0-9]{2,4}(\.tmp)?")
 
 T = TypeVar("T")
 
 
-def with_ballast(path: Path, step: Callable[[], T]) -> T:
+def with_ballast(directory: Path, step: Callable[[], T]) -> T:
     """Do a step; where the disk is full, give up a file of the ballast and do it once more. Raises what it raises.
 
-    `path` is in the data directory. The step must be one that can be done again.
+    `directory` is the data directory. The step must be one that can be done again.
     """
     try:
         return step()
     except (DiskFull, OSError, sqlite3.Error) as error:
-        if not (isinstance(error, DiskFull) or is_without_space(error)) or not _give_up_above(path):
+        if not (isinstance(error, DiskFull) or is_without_space(error)) or not give_up(directory):
             raise
     return step()
 
@@ -62,13 +63,15 @@ def make_way(directory: Path) -> None:
 def give_up(directory: Path) -> bool:
     """Remove a file of the ballast of a data directory, and wait until its space is free; False if there is none."""
     before = _free(directory)
-    for path in sorted((directory / BALLAST).glob("*"), reverse=True):
+    for path in reversed(_files(directory)):
         try:
             path.unlink()
+        except FileNotFoundError:  # another thread was faster
+            continue
         except OSError as error:
             logger.warning("%s: the ballast cannot be given up: %s", path, error.strerror)
             return False
-        left = sum(1 for _ in (directory / BALLAST).glob("*"))
+        left = len(_files(directory))
         logger.warning("%s: the disk is full; 1 MiB of the ballast is given up, %d MiB are left", directory, left)
         deadline = time.monotonic() + WAITING_S
         while _free(directory) <= before and time.monotonic() < deadline:
@@ -78,18 +81,20 @@ def give_up(directory: Path) -> bool:
 
 
 def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) -> bool:
-    """Make one file of the ballast that is missing, if the reserve stays free; whether one was made.
+    """Make one file of the ballast that is missing, if the reserve and some inodes stay free; whether one was made.
 
     Raises OSError, and what the disk's check raises.
     """
     folder = directory / BALLAST
     wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
     names = {f"{number:02d}" for number in range(wanted)}
-    there = {path.name for path in folder.glob("*")}
+    there = {path.name for path in _files(directory)}
     for name in there - names:
         (folder / name).unlink()
     missing = sorted(names - there)
     if not missing or disk.free_bytes(directory) < reserve_bytes + 2 * FILE_BYTES:
+        return False
+    if _free(directory)[1] <= START_INODES:
         return False
     disk.check()
     make_directory(folder)
@@ -107,14 +112,19 @@ def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) ->
     return True
 
 
-def _give_up_above(path: Path) -> bool:
-    return any(give_up(parent) for parent in (path, *path.parents)[:_LEVELS] if (parent / BALLAST).is_dir())
+def is_ballast(name: str) -> bool:
+    """Whether a file of that name in the folder is ballast, or an unfinished one. All others stay as they are."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in (directory / BALLAST).glob("*") if is_ballast(path.name))
 
 
 def _free(directory: Path) -> tuple[int, int]:
     """Bytes and inodes that are free. File systems without a table of inodes have none: then the number is large."""
     found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else START_INODES
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else sys.maxsize
 
 
 def _has_room(directory: Path) -> bool:

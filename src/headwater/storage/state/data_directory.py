@@ -17,7 +17,7 @@ from ...core.quoting import show
 from ...formats.newer import WrittenByNewer
 from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
-from ..disk.ballast import BALLAST, make_way
+from ..disk.ballast import BALLAST, is_ballast, make_way
 from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusing
 from ..home.copy_file import home_of
@@ -172,6 +172,7 @@ def refuse_foreign(directory: Path) -> None:
     try:
         others = sorted(name for name in _names(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
         others += sorted(f"{LOGS}/{name}" for name in _names(directory / LOGS) if not _may_be_of_a_log(directory, name))
+        others += sorted(f"{BALLAST}/{name}" for name in _names(directory / BALLAST) if not is_ballast(name))
         is_foreign = bool(others) and not has_data(directory)
     except OSError as error:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None

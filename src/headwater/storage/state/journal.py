@@ -183,7 +183,7 @@ class Journal:
         frame = encode(_columns(records, are_copies), (), head.number + 1, recorded_at, chain)
         append = partial(self.frames.append_frames, [frame], head, is_durable=is_durable)
         with _as_state():
-            with_ballast(self.directory, append)
+            with_ballast(self.directory.parent, append)
         if is_durable:
             self._synced = frame.last
         return frame.last
@@ -239,7 +239,7 @@ class Journal:
         meta = self.meta.changed(first_retained=below, known_from=below)
         self.check_lock()
         with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
-            with_ballast(self.directory, partial(meta.write, self.directory))
+            with_ballast(self.directory.parent, partial(meta.write, self.directory))
             self.meta = meta
             self.frames.trim(below)
         if isinstance(self.frames, ReplicatedLog) and not self.is_following:
