@@ -18,7 +18,7 @@ from headwater.storage.segments.recovery import SegmentScan
 from headwater.storage.segments.segment import Segment
 
 from .. import builders
-from ..builders import change, crashed, engine, log_directory, numbers
+from ..builders import change, crashed, engine, fill, log_directory, numbers
 
 pytestmark = pytest.mark.usefixtures("small_segments", "in_line")
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
-from .. import delta
+from ..delta.log import entry
 from ..durable import sync
 from .errors import ArchiveFenced, ConsumerAhead, EventsMissing
 from .snapshot import check_file, snapshot
@@ -71,7 +71,7 @@ class _ReadBack:
 
     def holds(self, root: Path, after: int) -> bool:
         """Whether the newest version has all events after that number in these files, as they were."""
-        is_newest = not delta.entry(root, self.version + 1).exists()
+        is_newest = not entry(root, self.version + 1).exists()
         return (
             is_newest
             and after >= self.after
