@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_is_named_by_the_target(
     with engine(data) as one:
         one.create("orders").append([event()])
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     if what == "state":
