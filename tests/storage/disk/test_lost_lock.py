@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from headwater.core.errors import Closed, OutcomeUnknown, StorageUnavailable
+from headwater.core.errors import Closed, DiskFull, OutcomeUnknown, StorageUnavailable
 from headwater.storage import Engine, backup, check_directory
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup, backing_up
 from headwater.storage.disk.locks import LOCK, InUse
+from headwater.storage.state import data_directory
 from headwater.storage.state.data_directory import open_state
 
 from ..builders import engine, event
@@ -159,6 +160,43 @@ def test_a_backup_is_known_though_its_lock_was_removed(data: Path) -> None:
                 assert not may_unlink
         with NoBackup(data) as may_unlink:
             assert may_unlink
+
+
+def test_a_forked_process_does_not_keep_what_its_parent_has_unlocked(data: Path) -> None:
+    engine(data, maintains=False).close()
+    with backing_up(data):
+        copies = [os.dup(number) for number in open_in(data)]  # as a fork has them
+    try:
+        assert len(copies) >= 2
+        with NoBackup(data) as may_unlink:
+            assert may_unlink
+    finally:
+        for copy in copies:
+            os.close(copy)
+
+
+def open_in(directory: Path) -> list[int]:
+    """The descriptors of this process for what is in a directory."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue
+        if path.is_relative_to(directory):
+            found.append(number)
+    return found
+
+
+def test_a_directory_whose_lock_could_not_be_written_is_not_locked(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(directory: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as filled:
+        filled.setattr(data_directory, "make_way", full)
+        with pytest.raises(DiskFull):
+            engine(data, maintains=False)
+    engine(data, maintains=False).close()
 
 
 def test_an_engine_that_lost_its_lock_closes_itself_and_says_why(data: Path) -> None:

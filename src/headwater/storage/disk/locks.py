@@ -62,11 +62,21 @@ def locked(path: Path, directory: Path, operation: int) -> Iterator[None]:
     Raises OSError: BlockingIOError where another process has one of them.
     """
     with ExitStack() as held:
-        fcntl.flock(held.enter_context(open(path, "a", encoding="ascii", opener=private_opener)), operation)
+        file = held.enter_context(open(path, "a", encoding="ascii", opener=private_opener))
+        fcntl.flock(file, operation)
+        held.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child has it open too
         with suppress(FileNotFoundError):
             if (descriptor := lock_itself(directory, operation)) is not None:
-                held.callback(os.close, descriptor)
+                held.callback(_unlock, descriptor)
         yield
+
+
+def _unlock(descriptor: int) -> None:
+    """Give the lock of a directory back, also where a forked child has the descriptor too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
 
 
 class DirectoryUnavailable(StorageUnavailable):
@@ -179,8 +189,7 @@ class HeldLock:
         """Give the lock back."""
         if not self._file.closed:
             if self._descriptor is not None:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-                os.close(self._descriptor)
+                _unlock(self._descriptor)
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child has the file open too
             self._file.close()
 
@@ -292,5 +301,5 @@ def unserved(directory: Path) -> Iterator[None]:
         else:
             hold(file, directory)
         if (descriptor := hold_itself(directory, fcntl.LOCK_SH)) is not None:
-            held.callback(os.close, descriptor)
+            held.callback(_unlock, descriptor)
         yield

@@ -19,7 +19,7 @@ from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
 from ..disk.ballast import BALLAST, is_ballast, make_way
 from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold, hold_itself
-from ..disk.system import Disk, make_directory, private_opener, refusing
+from ..disk.system import Disk, make_directory, private_opener, refusal_of, refusing
 from ..home.copy_file import home_of
 from ..home.identifier import record_identifier
 from ..home.port import Home
@@ -123,10 +123,13 @@ def lock_directory(directory: Path) -> HeldLock:
         if lock.problem() is None:
             break
         lock.close()  # LOCK was replaced before it was locked
-    make_way(directory)
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
+    try:
+        make_way(directory)
+        file.truncate(0)
+        os.write(file.fileno(), b"%d\n" % os.getpid())
+    except OSError as error:
+        lock.close()
+        raise refusal_of(error, directory / LOCK, "the lock cannot be written") from None
     return lock
 
 
