@@ -16,7 +16,7 @@ import pytest
 from headwater.core.errors import Closed, DiskFull, OutcomeUnknown, StorageUnavailable
 from headwater.storage import Engine, backup, check_directory
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup, backing_up
-from headwater.storage.disk.locks import LOCK, InUse
+from headwater.storage.disk.locks import LOCK, InUse, unserved
 from headwater.storage.state import data_directory
 from headwater.storage.state.data_directory import open_state
 
@@ -242,6 +242,11 @@ def test_what_was_written_while_the_lock_was_lost_is_not_confirmed(data: Path) -
     appending.join()
     one.close()
     assert [type(each) for each in refusals] == [OutcomeUnknown]
+
+
+def test_a_directory_that_was_not_made_yet_is_not_served(data: Path) -> None:
+    with unserved(data):
+        assert not data.exists()
 
 
 def test_a_data_directory_without_logs_is_backed_up(data: Path, tmp_path: Path) -> None:

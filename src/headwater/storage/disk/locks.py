@@ -289,17 +289,16 @@ def hold(file: IO[str], directory: Path) -> None:
 def unserved(directory: Path) -> Iterator[None]:
     """While held, no process serves the directory. Writes nothing: it may be on a medium that takes none.
 
-    A directory that was never served, such as a backup, has no lock, and gets none. Raises StorageUnavailable.
+    A directory that was never served, such as a backup, has no LOCK, and gets none; one that is missing is not made.
+    Raises StorageUnavailable.
     """
     with ExitStack() as held:
         try:
-            file = held.enter_context(open(directory / LOCK, encoding="ascii"))
-        except FileNotFoundError:
-            pass
+            with suppress(FileNotFoundError):
+                hold(held.enter_context(open(directory / LOCK, encoding="ascii")), directory)
+            with suppress(FileNotFoundError):  # it may not have been made yet
+                if (descriptor := hold_itself(directory, fcntl.LOCK_SH)) is not None:
+                    held.callback(_unlock, descriptor)
         except OSError as error:
             raise refusal_of(error, directory / LOCK, "the lock cannot be read") from None
-        else:
-            hold(file, directory)
-        if (descriptor := hold_itself(directory, fcntl.LOCK_SH)) is not None:
-            held.callback(_unlock, descriptor)
         yield
