@@ -183,6 +183,25 @@ def test_an_entry_that_does_not_say_who_wrote_it_is_not_that_of_another_program(
         snapshot(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"version": 4, "operation": "OPTIMIZE", "clusterId": "trino-455-a", "readVersion": 3},
+        {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "clientVersion": "delta-rs.0.21.0"},
+    ],
+    ids=["Trino", "older delta-rs"],
+)
+def test_programs_that_do_not_name_their_engine_may_commit(tmp_path: Path, told: dict[str, object]) -> None:
+    """Delta's protocol leaves it to them how they say who they are."""
+    table = archive(tmp_path, 20, batches=2)
+    assert table.state.version == 3
+    actions = [{"commitInfo": told}, {"txn": {"appId": "theirs", "version": 1}}]
+    (tmp_path / "_delta_log" / f"{4:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert snapshot(tmp_path).unproved_since == 4
+    add(table, 10)
+    assert snapshot(tmp_path).archived == 30
+
+
 def test_an_entry_that_lacks_its_middle_is_not_that_of_another_program(tmp_path: Path) -> None:
     """What is left is JSON: the begin of the first line, and the end of the last one."""
     archive(tmp_path, 20)
