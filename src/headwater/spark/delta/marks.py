@@ -25,6 +25,10 @@ class DamagedEntry(ValueError):
     """An entry is not as it was written."""
 
 
+class NewerEntry(ValueError):
+    """An entry is as it was written, and says more than this version knows."""
+
+
 class Mark(NamedTuple):
     """What an entry says of the state that it makes."""
 
@@ -43,17 +47,16 @@ class Mark(NamedTuple):
 
 
 def mark_in(entry: bytes) -> Mark | None:
-    """The mark of an entry; None in one of another program. Raises DamagedEntry."""
+    """The mark of an entry; None in one of another program. Raises DamagedEntry, NewerEntry."""
     if not any(name.encode() in entry for name in (_STATE, _SEAL)):
         return None
     told = _commit_info(entry)
     state = told.get(_STATE)
     if state is None or told.get(_SEAL) != _seal(state):
         raise DamagedEntry("what it says of its state does not match its seal")
-    try:
-        return Mark(**state)
-    except TypeError:
-        raise DamagedEntry("it says of its state what this version does not know") from None
+    if set(state) != set(Mark._fields):
+        raise NewerEntry
+    return Mark(**state)
 
 
 def changes_state(entry: bytes) -> bool:
