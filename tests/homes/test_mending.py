@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.core.watch.notification_types import NotificationType
 from headwater.homes.postgres.home import PostgresHome
 from headwater.storage import Engine, check_directory
+from headwater.storage.disk.locks import HeldLock, LockLost
 from headwater.storage.disk.system import Disk
 from headwater.storage.home.replicated_log import MENDED
 from headwater.storage.log import StoredLog
@@ -333,6 +335,37 @@ def test_a_kill_at_any_step_leaves_the_damaged_file_or_the_whole_one(serve: Serv
         assert not list(image.rglob(MENDED))
         again.close()
         assert check_directory(image).is_sound
+
+
+def test_a_server_that_lost_its_directory_leaves_the_file_of_the_next_one(
+    one: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one may have proved it, and be about to let it take the place of the damaged file."""
+    segment, mending = one.orders.frames.segments[2], one.engine.scrub._mending
+    assert mending is not None
+    segment.distrust(24, 24, "a bit flipped")
+    file = segment.path.with_name(MENDED)
+    file.write_bytes(b"of the next server")
+
+    def lost(_: HeldLock) -> None:
+        raise LockLost(str(one.directory), "is another file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HeldLock, "check", lost)
+        with pytest.raises(LockLost):
+            mending.begin(segment.path)
+    assert file.read_bytes() == b"of the next server"
+
+
+def test_a_segment_whose_file_is_gone_leaves_no_file_open(one: Server) -> None:
+    segment, mending = one.orders.frames.segments[2], one.engine.scrub._mending
+    assert mending is not None
+    segment.distrust(24, 24, "a bit flipped")
+    segment.path.unlink()
+    opened = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        mending.begin(segment.path)
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 @pytest.mark.parametrize("step", ["allocate", "write", "sync", "rename"])

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import date, datetime
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
 
@@ -183,6 +184,25 @@ def test_an_entry_that_does_not_say_who_wrote_it_is_not_that_of_another_program(
         snapshot(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"version": 4, "operation": "OPTIMIZE", "clusterId": "trino-455-a", "readVersion": 3},
+        {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "clientVersion": "delta-rs.0.21.0"},
+    ],
+    ids=["Trino", "older delta-rs"],
+)
+def test_programs_that_do_not_name_their_engine_may_commit(tmp_path: Path, told: dict[str, object]) -> None:
+    """Delta's protocol leaves it to them how they say who they are."""
+    table = archive(tmp_path, 20, batches=2)
+    assert table.state.version == 3
+    actions = [{"commitInfo": told}, {"txn": {"appId": "theirs", "version": 1}}]
+    (tmp_path / "_delta_log" / f"{4:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert snapshot(tmp_path).unproved_since == 4
+    add(table, 10)
+    assert snapshot(tmp_path).archived == 30
+
+
 def test_an_entry_that_lacks_its_middle_is_not_that_of_another_program(tmp_path: Path) -> None:
     """What is left is JSON: the begin of the first line, and the end of the last one."""
     archive(tmp_path, 20)
@@ -193,6 +213,35 @@ def test_an_entry_that_lacks_its_middle_is_not_that_of_another_program(tmp_path:
         assert json.loads(newest.read_text())["commitInfo"]
         with pytest.raises(NotAnArchive, match="it does not say what which program did"):
             snapshot(tmp_path)
+
+
+def test_an_entry_of_a_newer_headwater_is_not_called_damaged(tmp_path: Path) -> None:
+    """Whoever restores an older log then loses what is archived since."""
+    archive(tmp_path, 20)
+    newest = entries(tmp_path)[-1]
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    (told,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    told["headwater.state"]["form"] = 2
+    text = json.dumps(told["headwater.state"], sort_keys=True)
+    told["headwater.seal"] = blake2b(text.encode(), digest_size=16).hexdigest()
+    newest.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(NotAnArchive, match=r"was written by a newer headwater; use a newer headwater$"):
+        snapshot(tmp_path)
+
+
+def test_a_commit_that_the_table_does_not_allow_is_no_conflict(tmp_path: Path) -> None:
+    """Another program has asked for features that our writer has not: trying again does not help."""
+    table = archive(tmp_path, 20)
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["appendOnly", "identityColumns"]}
+    told = {"operation": "UPGRADE PROTOCOL", "engineInfo": "another"}
+    actions = [{"commitInfo": told}, {"protocol": features}]
+    path = tmp_path / "_delta_log" / f"{table.state.version + 1:020d}.json"
+    path.write_text("\n".join(map(json.dumps, actions)))
+    assert snapshot(tmp_path).archived == 20
+    with pytest.raises(NotAnArchive, match=r"takes no commit: Unsupported table features required: .*IdentityColumns"):
+        add(table, 10)
+    with pytest.raises(NotAnArchive, match="takes no commit"):
+        table.follow_log("second-life")
 
 
 def test_a_lost_newest_entry_is_the_version_before(tmp_path: Path) -> None:

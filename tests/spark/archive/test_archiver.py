@@ -3,6 +3,7 @@ forgets none that it has not."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from headwater.spark.archive.errors import (
 )
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.table import ArchiveTable
+from headwater.spark.delta.table import Table
 from headwater.storage.memory import MemoryStore
 
 from ...builders import event
@@ -354,3 +356,39 @@ def test_files_of_a_commit_are_not_read_a_second_time_before_they_are_acknowledg
     archiver.release()  # somebody else has committed since
     assert read
     assert world.acknowledged() == 115
+
+
+def test_events_that_are_acknowledged_later_than_their_commit_are_read_again(world) -> None:
+    """With `keep`, days may have passed: a disk that rots changes no time of a file."""
+    world.append(100)
+    archiver = world.open(keeping=Keeping(numbers=10))
+    step(archiver, world.client)
+    assert world.acknowledged() == 90
+    path = Path(snapshot(world.path).files[0].path)
+    found = path.stat()
+    flip_in(path, "data")
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    archiver.keeping = Keeping()
+    with pytest.raises(ArchiveUnreadable, match="the file does not match its checksum"):
+        archiver.release()
+    assert world.acknowledged() == 90
+
+
+def test_files_that_another_program_puts_in_the_place_of_a_commit_at_once_are_read(world, monkeypatch) -> None:
+    read: list[str] = []
+    check, commit = module.check_file, Table.commit
+    monkeypatch.setattr(module, "check_file", lambda path: (read.append(path), check(path)))
+    world.append(100)
+    archiver = world.open()
+
+    def overtaken(table: Table, *arguments, **named) -> bool:
+        is_first = commit(table, *arguments, **named)
+        DeltaTable(world.path).alter.set_table_properties({"a.b": "c"}, raise_if_not_exists=False)
+        return is_first
+
+    with monkeypatch.context() as patch, archiver.adding():
+        patch.setattr(Table, "commit", overtaken)
+        stage_next(archiver, world.client)
+        archiver.commit()
+    archiver.release()
+    assert read == [file.path for file in snapshot(world.path).files]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -34,3 +35,21 @@ def test_what_was_never_written_at_the_end_is_left_out(tmp_path: Path) -> None:
     assert content.startswith(b"x" * 5000) and not content[5000:].strip(b"\0") and len(content) < 100_000
     assert copied == FileSum(len(content), google_crc32c.value(content))
     assert copy_summed(tmp_path / "a", tmp_path / "c").bytes == 4_000_000
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
+def test_a_file_system_that_does_not_tell_of_holes_has_its_files_copied_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    content = os.urandom(5000) + bytes(5000)
+    (tmp_path / "a").write_bytes(content)
+    seek = os.lseek
+
+    def without_holes(descriptor: int, at: int, whence: int) -> int:
+        if whence in (os.SEEK_DATA, os.SEEK_HOLE):
+            raise OSError(number, os.strerror(number))
+        return seek(descriptor, at, whence)
+
+    monkeypatch.setattr(os, "lseek", without_holes)
+    assert copy_summed(tmp_path / "a", tmp_path / "b", without_hole=True).bytes == 10_000
+    assert (tmp_path / "b").read_bytes() == content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core import Event
+from headwater.core.errors import DuplicateEventId
 from headwater.core.limits import check_append
 from headwater.core.settings import LogSettings
 from headwater.formats.arrow.columns import ArrowColumns, batch_of
+from headwater.storage import Engine
 from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index.ids import hash_ids, hashes_of
+from headwater.storage.segments import segment_log
 from headwater.storage.segments.places import FramePlaces, write_places
 
 
@@ -46,6 +50,21 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError):
             FramePlaces(path)
+
+
+def test_the_file_of_another_segment_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is whole, and in the wrong place; an id that it lacks would be taken twice."""
+    monkeypatch.setattr(segment_log, "SEGMENT_EVENTS_MAX", 10)
+    with closing(Engine(tmp_path)) as engine:
+        for number in range(1, 31):
+            engine.create("orders").append([Event("E", bytes(number), id=str(number))])
+        engine.maintain()
+    first, second, *_ = sorted(tmp_path.glob("logs/orders*/idx/*.places"))
+    first.write_bytes(second.read_bytes())
+    with closing(Engine(tmp_path)) as engine:
+        for number in range(1, 31):
+            with pytest.raises(DuplicateEventId):
+                engine.open("orders").append([Event("E", b"", id=str(number))])
 
 
 def test_hashes_tell_source_and_id_apart_and_are_never_zero() -> None:

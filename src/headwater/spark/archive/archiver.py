@@ -188,8 +188,8 @@ class Archiver:
         identities = {path: _identity(path) for path in paths}
         sync(paths, self.path)
         after = self.archived
-        self._table.commit(staged.files, after, staged.last, self.claim)
-        self._read_back = _ReadBack(after, self._table.state.version, identities)
+        version = self._table.commit(staged.files, after, staged.last, self.claim)
+        self._read_back = _ReadBack(after, version, identities)
         self.after = staged.last
         return staged
 
@@ -197,7 +197,7 @@ class Archiver:
         """Step 4; answers up to which number. May be called at any time, by any thread.
 
         Files are read back before their events are acknowledged: from then on they may be the only copy. `commit` has
-        read its own; these are not read a second time, unless they, or the table, have changed since.
+        read its own; the release that follows it does not read them again, unless they, or the table, have changed.
         Raises ArchiveUnreadable, if one of them is damaged; ConsumerFenced, if another archiver has registered; and
         what else the client raises.
         """
@@ -210,7 +210,7 @@ class Archiver:
             acknowledged = self._client.acknowledge(
                 self.log, self._consumer.owner, self._consumer.component, number, epoch=epoch
             ).acknowledged
-            self._acknowledged = acknowledged
+            self._acknowledged, self._read_back = acknowledged, None
             if self.keeping.is_trimming:
                 self._client.trim(self.log, acknowledged + 1)
             self._released_at = time.monotonic()

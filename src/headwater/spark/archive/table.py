@@ -97,8 +97,10 @@ class ArchiveTable:
             self.refresh()
         raise ArchiveError(f"{self.path}: {_BUSY}")
 
-    def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> None:
+    def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> int:
         """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
+
+        Answers the version of the table that this makes.
 
         Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
         """
@@ -111,6 +113,7 @@ class ArchiveTable:
             told = {"headwater.after": str(after), "headwater.upto": str(upto), "headwater.claim": str(claim),
                     **_metrics(numFiles=len(files), numOutputRows=sum(file.events for file in files),
                                numOutputBytes=sum(file.bytes for file in files))}  # fmt: skip
+            version = state.version + 1
             if self._table.commit(actions, transactions, told):
                 break
         state = self.refresh()
@@ -118,6 +121,7 @@ class ArchiveTable:
             raise ArchiveFenced(str(self.path), claim, state.claim)
         if self.state.version % CHECKPOINT_COMMITS == 0:
             self.sum_up()
+        return version
 
     def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedParquet]) -> None:
         """Put files with the same events of a date in the place of others (with their bytes), in one durable step.

@@ -16,11 +16,17 @@ from typing import Any, NamedTuple
 
 WRITER = "headwater"
 """The application transaction whose version is that of the newest entry of ours."""
+_PROGRAMS = frozenset({"engineInfo", "clientVersion", "clusterId"})
+"""Where other programs say who they are: most of them, delta-rs before 1.0, and Trino."""
 _STATE, _SEAL = "headwater.state", "headwater.seal"
 
 
 class DamagedEntry(ValueError):
     """An entry is not as it was written."""
+
+
+class NewerEntry(ValueError):
+    """An entry is as it was written, and says more than this version knows."""
 
 
 class Mark(NamedTuple):
@@ -41,27 +47,28 @@ class Mark(NamedTuple):
 
 
 def mark_in(entry: bytes) -> Mark | None:
-    """The mark of an entry; None in one of another program. Raises DamagedEntry."""
+    """The mark of an entry; None in one of another program. Raises DamagedEntry, NewerEntry."""
     if not any(name.encode() in entry for name in (_STATE, _SEAL)):
         return None
     told = _commit_info(entry)
     state = told.get(_STATE)
     if state is None or told.get(_SEAL) != _seal(state):
         raise DamagedEntry("what it says of its state does not match its seal")
-    try:
-        return Mark(**state)
-    except TypeError:
-        raise DamagedEntry("it says of its state what this version does not know") from None
+    if set(state) != set(Mark._fields):
+        raise NewerEntry
+    return Mark(**state)
 
 
 def changes_state(entry: bytes) -> bool:
     """Whether an entry of another program makes another state; that of a vacuum, say, does not.
 
     Raises DamagedEntry where it does not say what which program did: all do. One of ours that lacks its middle may look
-    like that; its `commitInfo` then ends as its last line did, with the version of our transaction.
+    like that; its `commitInfo` then ends as its last line did, with the version of our transaction. Trino's has a
+    version as well.
     """
     told = _commit_info(entry)
-    if not {"operation", "engineInfo"} <= told.keys() or "version" in told:
+    is_told = "operation" in told and not _PROGRAMS.isdisjoint(told)
+    if not is_told or ("version" in told and "clusterId" not in told):
         raise DamagedEntry("it does not say what which program did")
     return any(set(json.loads(line)) != {"commitInfo"} for line in entry.split(b"\n") if line)
 

@@ -21,7 +21,7 @@ from ...core.errors import EventLogError
 from ..durable import sync
 from .digest import Description, added_digests, file_digests, state_digest
 from .log import entries_after, entry, newest_checkpoint, read_entry
-from .marks import WRITER, DamagedEntry, Mark, changes_state, mark_in
+from .marks import WRITER, DamagedEntry, Mark, NewerEntry, changes_state, mark_in
 
 Refused = Callable[[str, str], EventLogError]
 """From the path of a table, and the problem there, to an error."""
@@ -125,6 +125,7 @@ class Table:
     ) -> bool:
         """One durable commit on top of just the version that is opened; False if another one was first.
 
+        Raises the error of `refused` where the table takes none, as where another program asks for features.
         With `is_proof` the state counts as proved from then on: see `is_ours_since`.
         """
         files = dict(self._files)
@@ -143,7 +144,8 @@ class Table:
                     commit_properties=_properties(mark, transactions, metadata),
                     post_commithook_properties=NO_HOOKS,
                 )
-            except CommitFailedError:
+            except CommitFailedError as error:
+                self._check_overtaken(error)
                 return False
         self.sync_log()
         return True
@@ -161,7 +163,8 @@ class Table:
                     commit_properties=_properties(self._next_mark(digest, {})),
                     post_commithook_properties=NO_HOOKS,
                 )
-            except CommitFailedError:
+            except CommitFailedError as error:
+                self._check_overtaken(error)
                 return False
         self.sync_log()
         return True
@@ -197,6 +200,11 @@ class Table:
         new = entries_after(path, self._synced)
         self._synced += len(new)
         sync([*entries, *new], path)
+
+    def _check_overtaken(self, error: CommitFailedError) -> None:
+        """Raises the error of `refused` where no other commit was first: the next try would fail like this one."""
+        if not entry(Path(self._path), self.version + 1).exists():
+            raise self._refused(str(self._path), f"the table takes no commit: {error}") from error
 
     def _told_of(self, transaction: str) -> int | None:
         with self._refusing():
@@ -278,6 +286,9 @@ class Table:
             raise self._refused(str(self._path), "there is no Delta table") from None
         except DeltaError as error:
             raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
+        except NewerEntry:
+            problem = f"version {self.version} of the table, or one before it, was written by a newer headwater"
+            raise self._refused(str(self._path), f"{problem}; use a newer headwater") from None
         except DamagedEntry as error:
             problem = f"version {self.version} of the table does not match its commit: {error}"
             where = f"_delta_log/{self.version:020d}.json, an entry before it or a checkpoint"

@@ -14,6 +14,8 @@ import numpy as np
 from .system import private_opener
 
 _PIECE_BYTES = 1024 * 1024
+_NO_HOLES_TOLD = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+"""From a file system that does not say where its files have holes."""
 
 
 class FileSum(NamedTuple):
@@ -78,11 +80,12 @@ def _end_of_data(file: IO[bytes]) -> int:
     descriptor, end, size = file.fileno(), 0, _size(file)
     while end < size:
         try:
-            data = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:
+            if error.errno in _NO_HOLES_TOLD:
+                end = size
+            elif error.errno != errno.ENXIO:
                 raise
             break
-        end = os.lseek(descriptor, data, os.SEEK_HOLE)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return end

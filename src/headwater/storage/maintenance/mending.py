@@ -69,6 +69,7 @@ class Mending:
             raise frames.home.away
         frames.wait_for_append()  # the next one goes into another segment
         self._check_room(segment)
+        self._disk.check()  # before the file of a server that has the directory by now is emptied
         target = path.with_name(MENDED)
         try:
             self._write(target, frames, segment)
@@ -104,11 +105,11 @@ class Mending:
 
     def _write(self, target: Path, frames: ReplicatedLog, segment: Segment) -> None:
         """Write the file, durably: trusted frames are copied. It has the other one's size, so it can take appends."""
-        fd, source = (
-            private_opener(str(target), os.O_RDWR | os.O_CREAT | os.O_TRUNC),
-            os.open(segment.path, os.O_RDONLY),
-        )
-        try:
+        with (
+            open(segment.path, "rb", buffering=0) as damaged,
+            open(target, "w+b", buffering=0, opener=private_opener) as mended,
+        ):
+            source, fd = damaged.fileno(), mended.fileno()
             self._disk.allocate(fd, segment.allocated)
             self._disk.write(fd, [frames.header_of(segment)], 0)
             at = SEGMENT_HEADER_BYTES
@@ -119,9 +120,6 @@ class Mending:
                 at = _offset(segment, stop)
             self._copy(source, fd, at, segment.end)
             self._disk.sync(fd)
-        finally:
-            os.close(fd)
-            os.close(source)
 
     def _copy(self, source: int, fd: int, start: int, end: int) -> None:
         while start < end:

@@ -158,7 +158,7 @@ class FollowedSegment:
             places = FramePlaces(index_directory / places_name(self.first))
         except (OSError, ValueError):
             return  # not made yet, or about to be made anew: the headers tell as well
-        if places.first == self.first and len(places.offsets) and places.end <= self._segment.size:
+        if len(places.offsets) and places.end <= self._segment.size:
             self._add(np.array(places.firsts, np.int64), np.array(places.offsets, np.int64))
             last = Frames(self.content, self._offsets[self._frames - 1 : self._frames])
             self.last, self.end = int(last.firsts[0] + last.counts[0]) - 1, places.end

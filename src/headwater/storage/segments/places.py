@@ -25,7 +25,7 @@ class FramePlaces:
     """A file of places."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError or OSError if it is not there, or not whole."""
+        """Raises ValueError or OSError if it is not there, not whole, or that of another segment."""
         content = path.read_bytes()
         buffer = memoryview(content)
         check_lead(content, MAGIC, _HEADER.size, path)
@@ -33,6 +33,8 @@ class FramePlaces:
         if len(buffer) != _BODY_AT + 16 * frames + 8 * events:
             raise ValueError(f"{path}: an incomplete file of places")
         check_rest(content, path)
+        if path.name != places_name(self.first):
+            raise ValueError(f"{path}: it has the places of the segment that begins with {self.first}")
         ends = (_BODY_AT, _BODY_AT + 8 * frames, _BODY_AT + 16 * frames)
         # As copies: who keeps them must not keep the hashes, which are most of the file.
         self.firsts: Sequence[int] = memoryview(content[ends[0] : ends[1]]).cast("Q")

@@ -98,7 +98,7 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
     path = index_directory / places_name(segment.first)
     try:
         places = FramePlaces(path)
-        if places.first == segment.first and places.end <= segment.size:
+        if places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
             if segment.end == places.end and highest_kept(gaps, last) <= segment.last <= last:
                 return
