@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 
 from headwater.spark.archive import table as archive_table
 from headwater.spark.archive.checks import adopt, check
+from headwater.spark.archive.columns import TABLE_SCHEMA
 from headwater.spark.archive.compaction import compact, vacuum
 from headwater.spark.archive.errors import ArchiveError, ArchiveUnreadable, CompactionOvertaken, NotAnArchive
 from headwater.spark.archive.snapshot import Archive, snapshot
 from headwater.spark.archive.table import ArchiveTable
 from headwater.spark.check_command import check_command
 from headwater.spark.delta import table as delta_table
-from headwater.spark.delta.digest import Description
+from headwater.spark.delta.digest import Description, added_digests, state_digest
 from headwater.spark.delta.table import Table, create_table
 
 from .archive_tables import CLAIM, add, archive
@@ -100,6 +101,22 @@ def test_a_writer_knows_the_digest_of_what_it_is_about_to_commit(
     assert table.commit_properties({"b": data.draw(TEXTS)})
     table.sum_up()
     assert Table(root, NotAnArchive).unproved_since is None
+
+
+def test_a_digest_is_the_same_whichever_versions_of_libraries_compute_it() -> None:
+    """If this fails after an update, that version would refuse each table there is."""
+    stats = {
+        "numRecords": 2,
+        "minValues": {"sequence_number": 1, "recorded_at": "2026-11-20T12:00:01.000Z", "type": "A\u00e9\U00020000"},
+        "maxValues": {"sequence_number": 2, "recorded_at": "2026-11-20T12:00:02.005Z", "type": "B"},
+        "nullCount": {"sequence_number": 0, "recorded_at": 0, "type": 0},
+    }
+    schema = Schema.from_arrow(TABLE_SCHEMA)
+    action = AddAction("a b.parquet", 3, {"date": "2026-11-20"}, 4, True, json.dumps(stats, ensure_ascii=False))
+    (digest,) = added_digests([action], schema).values()
+    description = Description(schema, ["date"], "orders", None, {"delta.appendOnly": "true", "a": "\u00e9"})
+    assert f"{digest:032x}" == "9d907b0818a29ff10df3716266b9b250"
+    assert state_digest([digest], description) == "24ca20ac533201dafcc4c667d4d540b5"
 
 
 def test_a_table_that_another_program_changed_says_so_until_it_is_checked(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -278,3 +279,31 @@ def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
         log = engine.open("orders")
         assert not batch_directory(log.directory, "w1", 1).exists()
         assert commit_staged(log, log.directory, "w2", 1, []).events == 1
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_last_event_that_ends_in_zeros_is_in_a_backup_where_these_are_a_hole(tmp_path: Path, is_served: bool) -> None:
+    """ZFS makes holes of zeros, and so do copies by `cp --sparse` and `rsync --sparse`."""
+    source, target, restored = tmp_path / "source", tmp_path / "backup", tmp_path / "restored"
+    served = Engine(source)
+    served.create("orders").append([event("E", data=b"first")])
+    served.open("orders").append([event("E", data=bytes(100_000))])
+    if not is_served:
+        served.close()
+    *_, segment = sorted(source.glob("logs/*/log/0*.log"))
+    content = segment.read_bytes()
+    with open(segment, "r+b") as file:
+        file.truncate(0)
+        for at in range(0, len(content), 4096):
+            if (block := content[at : at + 4096]).strip(b"\0"):
+                file.seek(at)
+                file.write(block)
+        file.truncate(len(content))
+    assert segment.read_bytes() == content
+    report = backup(source, target)
+    assert (report.logs, report.damaged) == ({"orders": 2}, {})
+    restore(target, restored)
+    with closing(Engine(restored)) as again:
+        assert [each.event.data for each in again.open("orders").read()] == [b"first", bytes(100_000)]
+    if is_served:
+        served.close()

@@ -420,13 +420,15 @@ class _Copy:
         """The newest segment, synced first, up to its last whole frame; answers the last number.
 
         A frame that the server writes during the copy may be there in part, with later frames behind it. In the next
-        copy it is whole; a damaged one is not.
+        copy it is whole; a damaged one is not. The first copy leaves out the room behind the last written block; where
+        that ends within a frame, the frame ends in zeros that are a hole, and the next copies are whole.
         """
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         target, bad_before, before = self._target / relative, -1, int(source.stem) - 1
+        without_hole = True
         while True:
-            copied = self.file(source, relative, without_hole=True)
+            copied = self.file(source, relative, without_hole=without_hole)
             if meta is None:
                 return before
             durable = max(before, known_durable(state, meta))
@@ -436,6 +438,9 @@ class _Copy:
                 return durable
             scan = SegmentScan(segment, meta.gaps)
             scan.run()
+            if without_hole and (scan.bad is not None or not scan.is_zero_behind()):
+                without_hole = False
+                continue
             if (known := scan.known_durable(durable)) < scan.bad_number:
                 if copied is not None:
                     self._cut(segment, relative, copied)

@@ -87,6 +87,18 @@ def test_files_whose_numbers_interleave_come_out_in_order(tmp_path):
     assert found == sorted(found) and len(found) == 100
 
 
+def test_files_that_another_program_has_joined_newest_first_come_out_in_order(tmp_path):
+    """An archiver that compacts went on to end with an error after each OPTIMIZE."""
+    table = archive(tmp_path, 20, batches=2)
+    DeltaTable(tmp_path).optimize.compact()
+    (joined,) = snapshot(tmp_path).files
+    assert pq.read_table(joined.path, partitioning=None)["sequence_number"][0].as_py() == 11
+    add(table, 5)
+    assert compact(tmp_path, before=DAY_AFTER).files_after == 1
+    (file,) = snapshot(tmp_path).files
+    assert pq.read_table(file.path, partitioning=None)["sequence_number"].to_pylist() == list(range(1, 26))
+
+
 def test_archiver_may_add_while_a_compaction_is_under_way(tmp_path, monkeypatch):
     table = archive(tmp_path, 100, batches=4)
     compacting = ArchiveTable.replace

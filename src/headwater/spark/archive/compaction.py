@@ -16,6 +16,7 @@ from datetime import date as Date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -164,7 +165,10 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
 
 
 def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
-    """All their events; files whose numbers interleave are sorted together, in memory, the others streamed."""
+    """All their events; files whose numbers interleave are sorted together, in memory, the others streamed.
+
+    A file that another program has joined out of order is sorted as well.
+    """
     group: list[ArchiveFile] = []
     for file in files:
         if group and file.first > max(each.last for each in group):
@@ -176,13 +180,19 @@ def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
 
 def _batches(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
     size = _row_group_events(files)
-    if len(files) == 1:
+    if len(files) == 1 and _is_rising(files[0]):
         with opened(files[0].path) as source:
             for batch in batches_of(source, size):
                 yield batch.cast(FILE_SCHEMA)
         return
     table = pa.concat_tables(map(_table, files))
     yield from table.sort_by("sequence_number").to_batches(max_chunksize=size)
+
+
+def _is_rising(file: ArchiveFile) -> bool:
+    with opened(file.path) as source:
+        numbers = table_of(source, ["sequence_number"])["sequence_number"].to_numpy()
+    return bool((np.diff(numbers) > 0).all())
 
 
 def _table(file: ArchiveFile) -> pa.Table:
