@@ -25,6 +25,8 @@ __all__ = ["database", "url"]
 
 Start = Callable[..., Member]
 MAIN = "from headwater.cli.main import main; main()"
+AN_HOUR_AHEAD = r"this clock is \+(3599|360\d)"
+"""A slow answer of the home makes some of the difference."""
 
 
 def on_a_disk_that_fills(full_while: Path, retry_s: float = COPY_RETRY_S) -> Sequence[str]:
@@ -144,8 +146,7 @@ def test_who_has_no_room_for_what_it_lacks_waits_until_it_has(start: Start, tmp_
 def test_a_server_whose_clock_is_an_hour_ahead_follows_and_takes_no_lease(start: Start, url: str) -> None:
     ahead = [sys.executable, "-c", f"import time; now = time.time; time.time = lambda: now() + 3600; {MAIN}"]
     second = start("b", program=ahead)
-    told = "this server cannot be it: this clock is +3600"
-    eventually(lambda: answers(second, told))
+    eventually(lambda: answers(second, "this server cannot be it: " + AN_HOUR_AHEAD))
     assert "at most 2 s are allowed" in second.unready()
     assert status(url)["primary"] is None
     first = start("a")
@@ -162,7 +163,7 @@ def test_a_primary_without_room_keeps_its_place_where_who_is_there_takes_no_leas
     ahead = [sys.executable, "-c", f"import time; now = time.time; time.time = lambda: now() + 3600; {MAIN}"]
     second = start("b", program=ahead)
     eventually(lambda: reads(second) and head(second) == 1)
-    eventually(lambda: any(re.search(r"this clock is \+(3599|360\d)", each) for each in troubles(second)))
+    eventually(lambda: any(re.search(AN_HOUR_AHEAD, each) for each in troubles(second)))
     full.touch()
     with pytest.raises(DiskFull):
         first.append(1)
@@ -172,7 +173,7 @@ def test_a_primary_without_room_keeps_its_place_where_who_is_there_takes_no_leas
     told = tmp_path / "b.log"
     assert "no primary" not in told.read_text()
     first.end(signal.SIGKILL)  # and no other follows
-    eventually(lambda: re.search(r"no primary.*this clock is \+3600", told.read_text()), told.read_text)
+    eventually(lambda: re.search("no primary.*" + AN_HOUR_AHEAD, told.read_text()), told.read_text)
 
 
 def troubles(member: Member) -> Sequence[str]:
@@ -180,10 +181,10 @@ def troubles(member: Member) -> Sequence[str]:
     return list(answer(member, "/health/ready?role=replica")[1].get("troubles", ()))
 
 
-def answers(member: Member, text: str) -> bool:
+def answers(member: Member, pattern: str) -> bool:
     """Whether a server that is not ready says so."""
     try:
-        return text in member.unready()
+        return re.search(pattern, member.unready()) is not None
     except OSError:
         return False
 
