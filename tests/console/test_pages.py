@@ -134,7 +134,7 @@ def test_all_of_it_is_small() -> None:
     found = pages.static()
     scripts = [name for name in pages.FILES if name.endswith(".js")]
     code = [re.sub(r"/\*.*?\*/", "", STATIC.joinpath(name).read_text(encoding="utf-8"), flags=re.S) for name in scripts]
-    assert sum(len("".join(text.split())) for text in code) <= 231_000, (
+    assert sum(len("".join(text.split())) for text in code) <= 232_000, (
         "characters of code, without blanks and comments"
     )
     assert sum(len(each.packed) for each in (found.page, *found.by_name.values())) <= 130_000

@@ -42,8 +42,13 @@ sys.stdin.read()
 def surroundings(pid: int) -> dict[str, Any]:
     """What a process has of the one that started it."""
     place = Path(f"/proc/{pid}")
-    eventually(lambda: not _status(place)["SigBlk"].startswith("ff"))  # as it is while a thread is started
-    status = _status(place)
+    status: dict[str, str] = {}
+
+    def is_at_rest() -> bool:
+        status.update(_status(place))
+        return not status["SigBlk"].startswith("ff")  # as it is while a thread is started
+
+    eventually(is_at_rest)
     numbers = (place / "stat").read_text().rpartition(")")[2].split()
     return {
         "group": int(numbers[2]),
