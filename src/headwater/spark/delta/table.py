@@ -134,40 +134,30 @@ class Table:
                 files.pop(action.path, None)
         files |= added_digests([action for action in actions if isinstance(action, AddAction)], self.schema)
         mark = self._next_mark(state_digest(files.values(), self._description()), transactions, is_proof)
-        with self._refusing():
-            try:
-                self._table.create_write_transaction(
-                    list(actions),
-                    "append",
-                    self.schema,
-                    self._table.metadata().partition_columns,
-                    commit_properties=_properties(mark, transactions, metadata),
-                    post_commithook_properties=NO_HOOKS,
-                )
-            except CommitFailedError as error:
-                self._check_overtaken(error)
-                return False
-        self.sync_log()
-        return True
+        return self._committed(
+            lambda: self._table.create_write_transaction(
+                list(actions),
+                "append",
+                self.schema,
+                self._table.metadata().partition_columns,
+                commit_properties=_properties(mark, transactions, metadata),
+                post_commithook_properties=NO_HOOKS,
+            )
+        )
 
     def commit_properties(self, properties: Mapping[str, str]) -> bool:
         """Like `commit`, for properties of the table."""
         description = self._description()
         description = description._replace(configuration={**description.configuration, **properties})
-        digest = state_digest(self._files.values(), description)
-        with self._refusing():
-            try:
-                self._table.alter.set_table_properties(
-                    dict(properties),
-                    raise_if_not_exists=False,
-                    commit_properties=_properties(self._next_mark(digest, {})),
-                    post_commithook_properties=NO_HOOKS,
-                )
-            except CommitFailedError as error:
-                self._check_overtaken(error)
-                return False
-        self.sync_log()
-        return True
+        mark = self._next_mark(state_digest(self._files.values(), description), {})
+        return self._committed(
+            lambda: self._table.alter.set_table_properties(
+                dict(properties),
+                raise_if_not_exists=False,
+                commit_properties=_properties(mark),
+                post_commithook_properties=NO_HOOKS,
+            )
+        )
 
     def vacuum(self, hours: float) -> int:
         """Remove the files that no version of the last so many hours needs; answers how many."""
@@ -200,6 +190,17 @@ class Table:
         new = entries_after(path, self._synced)
         self._synced += len(new)
         sync([*entries, *new], path)
+
+    def _committed(self, write: Callable[[], object]) -> bool:
+        """Whether the library's commit was made, durably; False if another one was first."""
+        with self._refusing():
+            try:
+                write()
+            except CommitFailedError as error:
+                self._check_overtaken(error)
+                return False
+        self.sync_log()
+        return True
 
     def _check_overtaken(self, error: CommitFailedError) -> None:
         """Raises the error of `refused` where no other commit was first: the next try would fail like this one."""
