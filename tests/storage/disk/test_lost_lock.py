@@ -80,9 +80,10 @@ def test_another_engine_is_refused_under_another_name(data: Path, tmp_path: Path
 
 
 def test_where_directories_have_no_locks_an_engine_that_lost_its_lock_writes_nothing(
-    data: Path, no_directory_locks: None
+    data: Path, no_directory_locks: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = engine(data)
+    assert f"{data / LOCK}: its file system locks no directories" in caplog.text
     log = one.create("orders")
     log.append([event("First")])
     (data / LOCK).unlink()
@@ -149,6 +150,15 @@ def test_where_directories_have_no_locks_a_lock_that_cannot_be_looked_at_is_lost
     with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at any more"):
         log.append([event("Lost")])
     one.close()
+
+
+def test_a_start_that_cannot_look_at_lock_keeps_no_lock(data: Path, looking: Looking) -> None:
+    engine(data).close()
+    looking.error = errno.EACCES
+    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at"):
+        engine(data)
+    looking.error = None
+    engine(data).close()
 
 
 def test_a_backup_is_known_though_its_lock_was_removed(data: Path) -> None:

@@ -50,7 +50,6 @@ def lock_itself(directory: Path, operation: int) -> int | None:
         os.close(descriptor)
         if error.errno not in _NO_LOCKS:
             raise
-        logger.debug("%s: directories cannot be locked here: %s", directory, error.strerror)
         return None
     return descriptor
 
@@ -127,6 +126,9 @@ class HeldLock:
         self._problem: str | None = None
         self._losing = threading.Lock()
         self._on_lost: Callable[[LockLost], None] | None = None
+        if descriptor is None:
+            problem = "%s: its file system locks no directories, so only the file tells which process has this one"
+            logger.warning(problem, self._path)
 
     @property
     def lost(self) -> LockLost | None:

@@ -18,7 +18,7 @@ from ...formats.newer import WrittenByNewer
 from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
 from ..disk.ballast import BALLAST, is_ballast, make_way
-from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, OwnedDisk, hold, hold_itself
+from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, LockUnseen, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusal_of, refusing
 from ..home.copy_file import home_of
 from ..home.identifier import record_identifier
@@ -120,7 +120,12 @@ def lock_directory(directory: Path) -> HeldLock:
             if isinstance(error, OSError):
                 raise DirectoryUnavailable(f"{directory}: {error.strerror}; the directory cannot be locked") from None
             raise
-        if lock.problem() is None:
+        try:
+            replaced = lock.problem()
+        except LockUnseen:
+            lock.close()
+            raise
+        if replaced is None:
             break
         lock.close()  # LOCK was replaced before it was locked
     try:
