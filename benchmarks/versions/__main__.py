@@ -1,7 +1,8 @@
 """`python -m benchmarks.versions CHECKOUT [PIECE ...]`: what this checkout takes of CPU, beside another one.
 
 Both do the same pieces in turn, each time in a fresh process: so what else the machine does hits both. A round's ratio
-is that of the least repeats. The other checkout needs its `.venv` (`make setup`).
+is that of the least repeats. The last column is the ratio of the time that went by, medians of all repeats: a person
+waits for that, the disk's share included. The other checkout needs its `.venv` (`make setup`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def main(checkout: Path, names: Sequence[str], rounds: int, directory: Path | No
     for name, value in machine.describe(parent).items():
         console.print(f"[bold]{name}[/]: {value}")
     pythons = [_python(ROOT), _python(checkout.absolute())]
-    table = Table("piece", "work", "ms here", "ms there", "ratio of least", "ratio of rounds", "median", "limit", "")
+    table = Table(
+        "piece", "work", "ms here", "ms there", "ratio of least", "ratio of rounds", "median", "limit", "", "elapsed"
+    )
     with console.status("") as status:
         for piece in map(piece_of, names or PIECES):
             status.update(piece.name)
@@ -56,20 +59,23 @@ def main(checkout: Path, names: Sequence[str], rounds: int, directory: Path | No
     console.print(table)
 
 
-def _rounds(piece: Piece, pythons: Sequence[Path], places: Sequence[Path], rounds: int) -> list[list[list[float]]]:
-    """CPU seconds of each repeat of each round of each version."""
+def _rounds(
+    piece: Piece, pythons: Sequence[Path], places: Sequence[Path], rounds: int
+) -> list[list[list[list[float]]]]:
+    """CPU seconds and elapsed ones of each repeat of each round of each version."""
     for python, place in zip(pythons, places, strict=True):
         place.mkdir()
         _run(python, piece.name, str(place), "prepare")
-    taken: list[list[list[float]]] = [[], []]
+    taken: list[list[list[list[float]]]] = [[], []]
     for number in range(rounds):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             taken[which].append(json.loads(_run(pythons[which], piece.name, str(places[which]))))
     return taken
 
 
-def _cells(piece: Piece, taken: Sequence[Sequence[Sequence[float]]]) -> list[str]:
-    here, there = ([min(repeats) for repeats in version] for version in taken)
+def _cells(piece: Piece, taken: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[str]:
+    here, there = ([min(cpu for cpu, _ in repeats) for repeats in version] for version in taken)
+    gone_by = [statistics.median(elapsed for repeats in version for _, elapsed in repeats) for version in taken]
     ratios = sorted(ours / theirs for ours, theirs in zip(here, there, strict=True))
     ratio, median = min(here) / min(there), statistics.median(ratios)
     is_bound = piece.limit != float("inf")
@@ -84,6 +90,7 @@ def _cells(piece: Piece, taken: Sequence[Sequence[Sequence[float]]]) -> list[str
         f"{median:.3f}",
         f"{piece.limit:.2f}" if is_bound else "",
         verdict,
+        f"{gone_by[0] / gone_by[1]:.3f}",
     ]
 
 

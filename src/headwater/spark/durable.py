@@ -12,10 +12,12 @@ from pathlib import Path
 
 def sync(paths: Iterable[Path], root: Path) -> None:
     """Make files durable, and the directories in which they are, up to the table's own and its parent."""
-    directories = {root, root.parent}
+    directories, parents = {root, root.parent}, set()
     for path in paths:
         sync_one(path)
-        directories.update(parent for parent in path.parents if parent.is_relative_to(root))
+        parents.add(path.parent)
+    for parent in parents:
+        directories.update(each for each in (parent, *parent.parents) if each.is_relative_to(root))
     for directory in sorted(directories, reverse=True):
         sync_one(directory)
 

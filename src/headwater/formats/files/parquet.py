@@ -46,7 +46,8 @@ def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iter
                 yield file
             return
         verified = VerifiedFile(content, checksums.footer)
-        with pq.ParquetFile(verified, metadata=verified.metadata, **_TIMES) as file:
+        with pq.ParquetFile(verified, **_TIMES) as file:
+            verified.know(file.metadata)
             yield file
 
 
@@ -79,9 +80,26 @@ def check_pages(file: pq.ParquetFile) -> None:
     _check_rows(file.scan_contents(), file.metadata.num_rows)
 
 
-def parquet_writer(target: str | Path | IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of a Parquet file with checksums of pages; to be closed."""
-    return pq.ParquetWriter(target, schema, compression="zstd", write_page_checksum=True)
+def parquet_writer(
+    target: str | Path | IO[bytes] | pa.NativeFile,
+    schema: pa.Schema,
+    written: list[pq.FileMetaData] | None = None,
+    *,
+    repeated: Sequence[str] | None = None,
+) -> pq.ParquetWriter:
+    """A writer of a Parquet file with checksums of pages; to be closed. `written` gets the file's metadata then.
+
+    `repeated`: the columns, by Parquet's paths, whose values repeat; by default any may. The others are written without
+    a dictionary: that is shorter, and costs less.
+    """
+    return pq.ParquetWriter(
+        target,
+        schema,
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=True if repeated is None else list(repeated),
+        metadata_collector=written,
+    )
 
 
 class NewParquet:
@@ -90,15 +108,16 @@ class NewParquet:
     Where it ends by an exception, there is no file.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        """`path` ends in `.parquet`; the checksums come before that."""
+    def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str] | None = None) -> None:
+        """`path` ends in `.parquet`; the checksums come before that. `repeated`: see `parquet_writer`."""
         self.path = path
-        self._schema = schema
+        self._schema, self._repeated = schema, repeated
 
     def __enter__(self) -> pq.ParquetWriter:
         self._file = SummedFile(self.path)
         self._stream = pa.output_stream(self._file, buffer_size=_BUFFER_BYTES)
-        self._writer = parquet_writer(self._stream, self._schema)
+        self._metadata: list[pq.FileMetaData] = []
+        self._writer = parquet_writer(self._stream, self._schema, self._metadata, repeated=self._repeated)
         return self._writer
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -107,7 +126,7 @@ class NewParquet:
             self._writer.close()
             self._stream.close()  # and the file below it
             if error is None:
-                self.path = add_checksums(self.path, self._file.crc)
+                self.path = add_checksums(self.path, self._file.crc, *self._metadata)
         finally:
             if checksums_in(self.path.name) is None:
                 self.path.unlink(missing_ok=True)

@@ -52,19 +52,19 @@ def checksums_in(name: str) -> Checksums | None:
     return None if found is None else Checksums(int(found[1], 16), int(found[2], 16))
 
 
-def add_checksums(path: Path, written: int | None = None) -> Path:
+def add_checksums(path: Path, written: int | None = None, metadata: pq.FileMetaData | None = None) -> Path:
     """Add checksums to a new file that no reader has open, and rename it; answers its new path.
 
-    `written` is the CRC32C of all bytes that were written to it.
+    `written` is the CRC32C of all bytes that were written to it, `metadata` what its writer has put into its footer.
     Raises ChecksumMismatch where the bytes that are read back have another.
     """
     with open(path, "r+b") as file:
-        read_at = partial(os.pread, file.fileno())
         size = os.fstat(file.fileno()).st_size
+        read_at = partial(os.pread, file.fileno()) if size > _BLOCK_BYTES else _slices(os.pread(file.fileno(), size, 0))
         tail = _tail(read_at, size)
         end = size - len(tail)
         crc, chunks = 0, []
-        for begin, length, is_chunk in _parts(_metadata_of(tail), end):
+        for begin, length, is_chunk in _parts(metadata or _metadata_of(tail), end):
             found = 0
             for at in range(begin, begin + length, _BLOCK_BYTES):
                 block = read_at(min(_BLOCK_BYTES, begin + length - at), at)
@@ -102,25 +102,35 @@ def verified_whole(content: pa.NativeFile, expected: int) -> pa.Buffer:
 
 
 class VerifiedFile:
-    """A file for the Parquet library to read: it gets no byte of a column chunk that was not verified."""
+    """A file for the Parquet library to read: it gets no byte of a column chunk that was not verified.
+
+    Until `know`, it gets the footer alone, verified, and zeros in the place of all before it.
+    """
 
     def __init__(self, content: pa.NativeFile, footer: int) -> None:
         """Raises ChecksumMismatch where the file's name has another checksum of block and footer."""
         self.closed = False
         self._content, self._at, self._size = content, 0, content.size()
-        tail, chunks = _verified_tail(content, self._size, footer)
-        self.metadata = _metadata_of(tail)
-        ranges = [(begin, begin + length) for begin, length in _chunks(self.metadata)]
-        if len(ranges) != len(chunks):
+        self._footer, self._chunks = _verified_tail(content, self._size, footer)
+        self._begins: list[int] = []
+        self._ranges: list[tuple[int, int, int]] | None = None
+
+    def know(self, metadata: pq.FileMetaData) -> None:
+        """What the library has found in the footer. Raises ChecksumMismatch where the block has other chunks."""
+        ranges = [(begin, begin + length) for begin, length in _chunks(metadata)]
+        if len(ranges) != len(self._chunks):
             raise ChecksumMismatch("the footer")
-        self._ranges = [(begin, end, crc) for (begin, end), crc in zip(ranges, chunks, strict=True)]
+        self._ranges = [(begin, end, crc) for (begin, end), crc in zip(ranges, self._chunks, strict=True)]
         self._begins = [begin for begin, _ in ranges]
 
     def read(self, count: int = -1) -> bytes:
         """The next bytes. Raises ChecksumMismatch where a column chunk among them has changed."""
         begin = self._at
-        content: bytes = self._content.read_at(self._size - begin if count < 0 else count, begin)
-        self._at = end = begin + len(content)
+        self._at = end = self._size if count < 0 else min(begin + count, self._size)
+        if self._ranges is None:
+            footer = self._size - len(self._footer)
+            return bytes(max(0, min(end, footer) - begin)) + self._footer[max(0, begin - footer) : max(0, end - footer)]
+        content: bytes = self._content.read_at(end - begin, begin)
         for chunk_begin, chunk_end, crc in self._ranges[max(0, bisect_right(self._begins, begin) - 1) :]:
             if chunk_begin >= end:
                 break
@@ -159,6 +169,11 @@ class VerifiedFile:
         """Close the file below."""
         self.closed = True
         self._content.close()
+
+
+def _slices(content: bytes) -> Callable[[int, int], bytes]:
+    """`os.pread` of a file that has been read."""
+    return lambda count, offset: content[offset : offset + count]
 
 
 def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:

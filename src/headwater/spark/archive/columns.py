@@ -18,5 +18,11 @@ def _archived(field: pa.Field) -> pa.Field:
 FILE_SCHEMA = pa.schema([pa.field("log", pa.string()), *map(_archived, SCHEMA)])
 """What is in each Parquet file."""
 
+REPEATED = (
+    "log", "partition", "type", "tags.list.element", "source", "attributes.key_value.key", "attributes.key_value.value",
+    "group_key", "envelope", "encoding",
+)  # fmt: skip
+"""Those whose values repeat, by Parquet's paths: numbers, times, ids and mostly data are there once each."""
+
 TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(DATE, pa.date32()))
 """What the table shows."""

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ...formats.files.parquet import NewParquet, batches_of, table_of
 from ..durable import sync
-from .columns import DATE, FILE_SCHEMA
+from .columns import DATE, FILE_SCHEMA, REPEATED
 from .errors import ArchiveIncomplete
 from .snapshot import ArchiveFile, check_file, opened, snapshot
 from .staging import StagedParquet, is_batch_directory, types_of
@@ -147,7 +147,7 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
     """
     events, newest = 0, 0
     expected = sum(file.events for file in files)
-    new = NewParquet(target, FILE_SCHEMA)
+    new = NewParquet(target, FILE_SCHEMA, REPEATED)
     with new as writer:
         for batch in _in_order(files):
             numbers = batch.column("sequence_number")

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Schema
@@ -57,9 +58,8 @@ def state_digest(files: Iterable[int], description: Description) -> str:
 def file_digests(actions: pa.Table) -> dict[str, int]:
     """The digest of each file, by path, from the library's own table of them."""
     names = sorted(name for name in actions.schema.names if name in _FILE or name.startswith(_PREFIXES))
-    texts = (_texts(name, actions[name]) for name in names)
     # No value, no text: so that it does not matter whether there is a column for it.
-    records = pc.binary_join_element_wise(*texts, "", null_handling="replace", null_replacement="")
+    records = pc.binary_join_element_wise(*_texts(actions, names), "", null_handling="replace", null_replacement="")
     hashes = (blake2b(record, digest_size=_BYTES).digest() for record in records.cast(pa.binary()).to_pylist())
     return dict(zip(actions["path"].to_pylist(), map(int.from_bytes, hashes), strict=True))
 
@@ -90,8 +90,23 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {key: [row.get(key) for row in rows] for key in sorted({key for row in rows for key in row})}
 
 
-def _texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Name and value; null for no value."""
+def _texts(actions: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+    """Of each column, name and value in each row; null for no value.
+
+    All columns are joined with their names at once: most tables have more columns than files.
+    """
+    columns = {name: _plain(actions[name].combine_chunks()) for name in names}
+    numbers = {name: column for name, column in columns.items() if pa.types.is_int64(column.type)}
+    others = {name: column.cast(pa.string()) for name, column in columns.items() if name not in numbers}
+    values = [pa.concat_arrays(list(numbers.values())).cast(pa.string()), *others.values()]
+    order = [*numbers, *others]
+    labels = pa.array([f"\x1f{name}=" for name in order]).take(pa.array(np.repeat(np.arange(len(order)), len(actions))))
+    texts = pc.binary_join_element_wise(labels, pa.concat_arrays(values), "")
+    return [texts.slice(order.index(name) * len(actions), len(actions)) for name in names]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Times as microseconds."""
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    return pc.binary_join_element_wise(f"\x1f{name}=", column.cast(pa.string()), "")
+        return column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())
+    return column

@@ -10,7 +10,7 @@ No Spark here.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -50,13 +50,17 @@ def mark_in(entry: bytes) -> Mark | None:
     """The mark of an entry; None in one of another program. Raises DamagedEntry, NewerEntry."""
     if not any(name.encode() in entry for name in (_STATE, _SEAL)):
         return None
-    told = _commit_info(entry)
+    actions = _actions(entry)
+    told = _commit_info(actions)
     state = told.get(_STATE)
     if state is None or told.get(_SEAL) != _seal(state):
         raise DamagedEntry("what it says of its state does not match its seal")
     if set(state) != set(Mark._fields):
         raise NewerEntry
-    return Mark(**state)
+    mark = Mark(**state)
+    if mark.version not in (each.get("version") for each in _transactions(actions) if each.get("appId") == WRITER):
+        raise DamagedEntry(f"its transaction is not that of version {mark.version}")
+    return mark
 
 
 def changes_state(entry: bytes) -> bool:
@@ -66,22 +70,34 @@ def changes_state(entry: bytes) -> bool:
     like that; its `commitInfo` then ends as its last line did, with the version of our transaction. Trino's has a
     version as well.
     """
-    told = _commit_info(entry)
+    actions = _actions(entry)
+    told = _commit_info(actions)
     is_told = "operation" in told and not _PROGRAMS.isdisjoint(told)
     if not is_told or ("version" in told and "clusterId" not in told):
         raise DamagedEntry("it does not say what which program did")
-    return any(set(json.loads(line)) != {"commitInfo"} for line in entry.split(b"\n") if line)
+    return any(set(action) != {"commitInfo"} for action in actions)
 
 
-def _commit_info(entry: bytes) -> dict[str, Any]:
+def _actions(entry: bytes) -> list[dict[str, Any]]:
+    """The lines of an entry. Raises DamagedEntry."""
     try:
         actions = [json.loads(line) for line in entry.split(b"\n") if line]
-        (told,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    except (ValueError, TypeError):
-        raise DamagedEntry("it does not say in JSON, just once, who wrote it") from None
-    if not isinstance(told, dict):
-        raise DamagedEntry("what it says of its writer is no object")
-    return told
+    except ValueError:
+        actions = [None]
+    if not all(isinstance(action, dict) for action in actions):
+        raise DamagedEntry("it is not a line of JSON for each action")
+    return actions
+
+
+def _commit_info(actions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    told = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    if len(told) != 1 or not isinstance(told[0], dict):
+        raise DamagedEntry("it does not say just once who wrote it")
+    return told[0]
+
+
+def _transactions(actions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [told for action in actions if isinstance(told := action.get("txn"), dict)]
 
 
 def _seal(state: object) -> str:

@@ -113,7 +113,8 @@ class Table:
         """Go on to the newest version. Raises the error of `refused`."""
         with self._refusing():
             self._table.update_incremental()
-        self._mark = self._verified()
+        if self.version != self._mark.version:  # else it is what was compared before
+            self._mark = self._verified()
 
     def commit(
         self,
@@ -174,8 +175,10 @@ class Table:
             self._table.create_checkpoint()
         version, files = newest_checkpoint(path)
         sync(files, path)
-        Table(path, self._refused, version)  # older entries go only when the checkpoint is read back as it should be
+        read_back = Table(path, self._refused, version)  # older entries go only when the checkpoint is as it should be
         with self._refusing():
+            if read_back._told_of(WRITER) != self._told_of(WRITER):
+                raise DamagedEntry("its checkpoint has another version as the newest one of ours")
             self._table.cleanup_metadata()
 
     def sync_log(self) -> None:
@@ -220,14 +223,14 @@ class Table:
             return self._compared()
 
     def _compared(self) -> Mark:
-        content, newest = read_entry(self.root, self.version), self._told_of(WRITER)
+        content = read_entry(self.root, self.version)
         mark = None if content is None else mark_in(content)
-        if mark is None and newest != self.version:
-            return self._of_another_program(newest)
         if mark is None:
+            if (newest := self._told_of(WRITER)) != self.version:
+                return self._of_another_program(newest)
             raise DamagedEntry("its entry is not there" if content is None else "its entry has no digest")
-        if (mark.version, newest) != (self.version, self.version):
-            raise DamagedEntry(f"its entry is that of version {mark.version}, the newest one of ours is {newest}")
+        if mark.version != self.version:
+            raise DamagedEntry(f"its entry is that of version {mark.version}")
         self._compare(mark)
         return mark
 

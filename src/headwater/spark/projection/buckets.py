@@ -58,7 +58,7 @@ def write(path: Path, rows: Mapping[str, Row]) -> Path:
         pa.array([row.events for row in kept], pa.int64()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = NewParquet(path, FILE_SCHEMA)
+    new = NewParquet(path, FILE_SCHEMA, repeated=())  # entities and numbers are there once each
     with new as writer:
         writer.write_table(pa.table(columns, schema=FILE_SCHEMA))
     return new.path

@@ -139,7 +139,7 @@ class Reader:
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()
-        events = PackedEvents() if bounds.packs else list[SequencedEvent]()
+        events: list[SequencedEvent] | PackedEvents = PackedEvents() if bounds.packs else []
         segments, count = self._segments.segments, len(wanted)
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:
