@@ -30,6 +30,7 @@ from headwater.spark.check_command import check_command
 from headwater.spark.delta import table as delta_table
 from headwater.spark.delta.digest import Description, added_digests, state_digest
 from headwater.spark.delta.table import Table, create_table
+from headwater.spark.projection.table import Definition, StateTable
 
 from .archive_tables import CLAIM, add, archive
 
@@ -134,6 +135,19 @@ def test_a_table_that_another_program_changed_says_so_until_it_is_checked(tmp_pa
     assert json.loads(told.output)["unproved_since"] is None
     assert snapshot(tmp_path).unproved_since is None
     assert snapshot(tmp_path).archived == 30
+
+
+def test_a_projection_that_another_program_changed_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    StateTable.create(tmp_path, Definition("orders", "first-life", "order", "totals", "", 1, 4))
+    assert caplog.messages == []
+    version = commit_of_another_program(tmp_path)
+    for _ in range(2):
+        StateTable(tmp_path)
+    (said,) = caplog.messages
+    assert f"{tmp_path}: since version {version} no digest proves the table's log" in said
+    assert "fold the log into a new table" in said
 
 
 def test_a_vacuum_by_another_program_changes_nothing(tmp_path: Path) -> None:

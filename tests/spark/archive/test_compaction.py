@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import UTC, date, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.spark.archive import compaction, staging
 from headwater.spark.archive.compaction import compact, vacuum
@@ -209,3 +212,29 @@ def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path, 
     with pytest.raises(expected[0], match=expected[1]):
         compact(tmp_path, before=DAY_AFTER)
     assert len(snapshot(tmp_path).files) == 4
+
+
+def test_a_file_with_other_columns_is_not_rewritten_without_them(tmp_path):
+    archive(tmp_path, 40, batches=2)
+    file = snapshot(tmp_path).files[0]
+    other = pq.ParquetFile(file.path).read().append_column("note", [["from elsewhere"] * file.events])
+    path = Path(file.path).with_name("other.parquet")
+    pq.write_table(other, path)
+    table = DeltaTable(tmp_path)
+    relative = os.path.relpath(file.path, tmp_path)
+    stats = next(each for each in pa.table(table.get_add_actions()).to_pylist() if each["path"] == relative)
+    bounds = {name: {"sequence_number": stats[name]["sequence_number"]} for name in ("min", "max")}
+    times = {"recorded_at": "2026-11-20T12:00:00.000Z"}
+    told = {"numRecords": file.events, "minValues": bounds["min"] | times, "maxValues": bounds["max"] | times}
+    actions = [
+        RemoveAction(relative, False, 0, partition_values={"date": "2026-11-20"}),
+        AddAction(
+            os.path.relpath(path, tmp_path), path.stat().st_size, {"date": "2026-11-20"}, 0, False, json.dumps(told)
+        ),
+    ]
+    table.create_write_transaction(actions, "append", table.schema(), ["date"])
+    with pytest.raises(
+        ArchiveUnreadable, match="its columns are not those of an archive: note is missing or was added"
+    ):
+        compact(tmp_path, before=DAY_AFTER)
+    assert path.is_file()

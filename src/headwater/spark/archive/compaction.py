@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import date as Date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from ...formats.files.parquet import NewParquet, batches_of, table_of
 from ..durable import sync
 from .columns import DATE, FILE_SCHEMA, REPEATED
-from .errors import ArchiveIncomplete
+from .errors import ArchiveIncomplete, ArchiveUnreadable
 from .snapshot import ArchiveFile, check_file, opened, snapshot
 from .staging import StagedParquet, is_batch_directory, types_of
 from .table import ArchiveTable
@@ -46,6 +46,9 @@ class Compacted:
     events: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+
+
+_Events = TypeVar("_Events", pa.RecordBatch, pa.Table)
 
 
 def compact(
@@ -183,7 +186,7 @@ def _batches(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
     if len(files) == 1 and _is_rising(files[0]):
         with opened(files[0].path) as source:
             for batch in batches_of(source, size):
-                yield batch.cast(FILE_SCHEMA)
+                yield _as_archived(batch, files[0].path)
         return
     table = pa.concat_tables(map(_table, files))
     yield from table.sort_by("sequence_number").to_batches(max_chunksize=size)
@@ -197,7 +200,15 @@ def _is_rising(file: ArchiveFile) -> bool:
 
 def _table(file: ArchiveFile) -> pa.Table:
     with opened(file.path) as source:
-        return table_of(source).cast(FILE_SCHEMA)
+        return _as_archived(table_of(source), file.path)
+
+
+def _as_archived(events: _Events, path: str) -> _Events:
+    """With the columns of an archive. Raises ArchiveUnreadable where a file has others, which would be lost."""
+    if other := set(events.schema.names) ^ set(FILE_SCHEMA.names):
+        problem = f"its columns are not those of an archive: {', '.join(sorted(other))} is missing or was added"
+        raise ArchiveUnreadable(path, f"{problem}; another program has written it, and it stays as it is")
+    return events.select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
 
 
 def _row_group_events(files: Sequence[ArchiveFile]) -> int:

@@ -6,6 +6,7 @@ No Spark here.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,10 @@ from .digest import Description, added_digests, file_digests, state_digest
 from .log import entries_after, entry, newest_checkpoint, read_entry
 from .marks import WRITER, DamagedEntry, Mark, NewerEntry, changes_state, mark_in
 
+logger = logging.getLogger("headwater.spark")
+
+_warned: set[str] = set()
+"""The tables that a warning was logged of."""
 Refused = Callable[[str, str], EventLogError]
 """From the path of a table, and the problem there, to an error."""
 COMMIT_TRIES = 25
@@ -64,6 +69,13 @@ class Table:
     def unproved_since(self) -> int | None:
         """The version since which no digest proves the state; None: it is proved."""
         return self._mark.unproved_since
+
+    def warn_if_unproved(self, remedy: str) -> None:
+        """Log a warning where no digest proves the state: once for a table and process."""
+        if self.unproved_since is not None and self.root not in _warned:
+            _warned.add(self.root)
+            problem = f"since version {self.unproved_since} no digest proves the table's log: another program committed"
+            logger.warning("%s: %s, or a headwater before 0.2; %s", self._path, problem, remedy)
 
     @cached_property
     def configuration(self) -> Mapping[str, str]:

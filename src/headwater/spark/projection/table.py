@@ -64,6 +64,7 @@ class StateTable:
             self.definition = _definition_of(self._table.configuration)
         except (KeyError, ValueError):
             raise NotAProjection(str(path), "the Delta table there is not a projection") from None
+        self._table.warn_if_unproved("fold the log into a new table to have one that is proved")
 
     @staticmethod
     def create(path: Path, definition: Definition) -> StateTable:

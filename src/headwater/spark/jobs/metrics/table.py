@@ -85,6 +85,7 @@ def _timestamp(found: pa.Scalar) -> str:
 
 
 def _check_definition(path: Path, table: Table, asked: Mapping[str, str]) -> None:
+    table.warn_if_unproved("begin a new table, with a new checkpoint, to have one that is proved")
     there = table.configuration
     for name, value in asked.items():
         found = there.get(_PREFIX + name)
