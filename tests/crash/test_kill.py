@@ -49,7 +49,7 @@ def test_losing_the_index_after_a_kill_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["sync:2", "sync:3", "sync:25", "write:0", "write:30", "write:30:100", "write:30:900"]
+    "fault", ["sync:2", "sync:3", "sync:25", "write:1", "write:30", "write:30:100", "write:30:900"]
 )
 def test_a_failed_write_or_sync_ends_the_process_and_loses_nothing_acknowledged(tmp_path: Path, fault: str) -> None:
     witness = Witness()

@@ -93,7 +93,7 @@ def test_the_record_says_all_that_was_done(recorded: Recorded, kind: Kind, tmp_p
 
 
 SEEN = {
-    "a segment begins": (Operation.RENAME, r"/orders\.\w+/log/prepared\.tmp$"),
+    "a segment begins": (Operation.RENAME, r"/orders\.\w+/log/prepared-\w+\.tmp$"),
     "a segment is cut to what is used": (Operation.TRUNCATE, r"/log/\d+\.log$"),
     "a segment is sealed": (Operation.SYNC, r"\.places\.\d+\.tmp$"),
     "its postings become history": (Operation.LINK, r"/trimmed\.\w+/idx/.*\.postings$"),
@@ -105,7 +105,7 @@ SEEN = {
     "rows are staged as segments": (Operation.RENAME, r"/staged/.*\.segment\.tmp$"),
     "they get their heads": (Operation.WRITE, r"/staged/.*\.segment$"),
     "they are taken into the log": (Operation.LINK, r"/staged/.*\.segment$"),
-    "and become segments": (Operation.RENAME, r"/log/adopted\.tmp$"),
+    "and become segments": (Operation.RENAME, r"/log/adopted-\w+\.tmp$"),
     "the table of writers is written": (Operation.RENAME, r"/WRITERS\.json.*tmp$"),
     "the state is written": (Operation.WRITE, r"/journal/log/\d+\.log$"),
     "and its image": (Operation.WRITE, r"/state\.sqlite-wal$"),
@@ -155,7 +155,7 @@ def _syncs(pattern: str) -> Callable[[Record], bool]:
 
 BROKEN = {
     "segments are not synced": (r"/logs/.*/log/\d+\.log$", list(Kind), "not there|where a frame was|damaged"),
-    "segments are not synced as they are made": (r"/logs/.*/prepared\.tmp$", [Kind.STRICT], "not there|check|Storage"),
+    "segments are not synced as they are made": (r"/logs/.*/prepared-.*tmp$", [Kind.STRICT], "not there|check|Storage"),
     "the directory of segments is not synced": (r"/logs/.*/log$", [Kind.STRICT], "not there|gone|a frame was|damaged"),
     "no directory is synced": (r"/(data|logs|log|idx|history|root|\w[\w-]*\.[0-9a-f]{8})$", [Kind.STRICT], "."),
     "the journal is not synced": (r"/journal/log/\d+\.log$", list(Kind), "log|user|subscription|consumer|state"),

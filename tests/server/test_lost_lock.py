@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,7 +14,16 @@ import pytest
 
 from headwater.cli.main import UNAVAILABLE
 from headwater.storage import Engine, check_directory
+from tests.night import IS_NIGHT
 from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
+
+ROUNDS = 20 if IS_NIGHT else 1
+_CODE = (
+    "import fcntl; from tests.storage.disks import without_directory_locks; fcntl.flock = without_directory_locks; "
+    "from headwater.cli.main import main; main()"
+)
+WITHOUT_DIRECTORY_LOCKS = (sys.executable, "-c", _CODE)
+"""`headwater` where the file system locks no directories."""
 
 
 def appended(server: RunningServer, id: str) -> bool:
@@ -51,6 +61,29 @@ def test_a_second_server_is_refused_after_the_lock_was_removed_and_the_first_one
             assert {each.id for each in engine.open("orders").read()} == acknowledged
         assert len(acknowledged) == 45
     assert check_directory(data).is_sound
+
+
+@pytest.mark.timeout(20 * ROUNDS + 120)
+def test_of_85_appends_to_two_servers_none_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    """LOCK is removed where directories have no locks: a second server starts, and both are appended to in turn."""
+    for number in range(ROUNDS):
+        data, places = tmp_path / f"data-{number}", [tmp_path / f"{number}-{server}" for server in ("first", "second")]
+        for place in places:
+            place.mkdir()
+        arguments = ("--data", str(data), "--log", "orders")
+        with RunningServer(*arguments, cwd=places[0], program=WITHOUT_DIRECTORY_LOCKS) as first:
+            acknowledged = {f"a-{each}" for each in range(5) if appended(first, f"a-{each}")}
+            (data / "LOCK").unlink()
+            with RunningServer(*arguments, cwd=places[1], program=WITHOUT_DIRECTORY_LOCKS) as second:
+                for each in range(40):
+                    acknowledged |= {id for server, id in ((first, f"b-{each}"), (second, f"c-{each}"))
+                                     if appended(server, id)}  # fmt: skip
+                assert second.terminate() == 0
+            assert first.process.wait(SILENCE_S_MAX) == UNAVAILABLE
+        assert len(acknowledged) == 45, "the first one refuses all 40"
+        assert check_directory(data).is_sound
+        with Engine(data, reserve_bytes=0) as engine:
+            assert sorted(each.id for each in engine.open("orders").read()) == sorted(acknowledged)
 
 
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "renamed"])

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headwater.storage.disk.free_space import TRIAL
 from headwater.storage.disk.system import Disk
 from headwater.storage.segments.segment_log import PREPARED
+
+_FLOCK = fcntl.flock
+
+
+def without_directory_locks(file: Any, operation: int) -> None:
+    """`flock` as of NFS, to be put in its place: it locks files, but no directory."""
+    if isinstance(file, int) and stat.S_ISDIR(os.fstat(file).st_mode):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    _FLOCK(file, operation)
 
 
 class SlowWriter(Disk):
@@ -81,7 +93,7 @@ class SmallDisk(Disk):
         used = 0
         for directory in self._directories:
             for path in directory.rglob("*"):
-                if path.suffix == ".log" or path.name in (PREPARED, TRIAL):
+                if path.suffix == ".log" or path.name.startswith(PREPARED) or path.name == TRIAL:
                     with contextlib.suppress(FileNotFoundError):
                         used += path.stat().st_size
         return self.size - used

@@ -40,7 +40,7 @@ from .index.postings import KEY, PARTITION, TAG, TYPE, write_postings
 from .read.frame_cache import DecodedFrames
 from .read.reader import Bounds, Reader
 from .segments.meta import FORMAT, FRAMES, INDEX, CleanStop, Meta
-from .segments.recovery import known_durable, open_segments
+from .segments.recovery import known_durable, leave_unended, open_segments
 from .segments.segment import Ranges, Segment, bytes_between
 from .segments.segment_log import SegmentLog
 from .staging.commit import drop_committed
@@ -114,6 +114,7 @@ class StoredLog(LocalLog):
             gaps=meta.gaps,
             disk=disk,
         )
+        leave_unended(segments, meta)
         self._begin_epoch(meta, max(meta.epoch, _last_epoch(segments)) + 1)
         return SegmentLog(
             directory / FRAMES,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,7 @@ from headwater.storage.state import data_directory
 from headwater.storage.state.data_directory import open_state
 
 from ..builders import engine, event
-from ..disks import HeldDisk
+from ..disks import HeldDisk, without_directory_locks
 
 LOST = "LOCK was (removed|replaced by another file)"
 
@@ -47,14 +46,7 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
 
 @pytest.fixture
 def no_directory_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    flock = fcntl.flock
-
-    def locked(file: Any, operation: int) -> None:
-        if isinstance(file, int) and stat.S_ISDIR(os.fstat(file).st_mode):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", locked)
+    monkeypatch.setattr(fcntl, "flock", without_directory_locks)
 
 
 def test_another_engine_is_refused_though_lock_was_removed(data: Path) -> None:

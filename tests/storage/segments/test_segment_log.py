@@ -337,15 +337,17 @@ def test_the_next_segment_is_prepared_ahead_and_used(logs: Logs, small_segments:
     append(log, frames[:1], 0)
     assert log._preparing is not None
     log._preparing.join()
-    prepared = (logs.directory / PREPARED).stat()
+    prepared = log.prepared.stat()
     assert prepared.st_size == 16 * 1024
     append(log, frames[1:2], 20)
     assert log.segments[1].path.stat().st_ino == prepared.st_ino
 
 
 def test_a_prepared_file_of_a_crashed_process_is_not_trusted(logs: Logs) -> None:
-    (logs.directory / PREPARED).write_bytes(b"garbage" * 10_000)
+    crashed = logs.directory / f"{PREPARED}-0badcafe.tmp"
+    crashed.write_bytes(b"garbage" * 10_000)
     log = logs.open()
+    assert not crashed.exists()
     append(log, chained([2]), 0)
     assert given_numbers(logs.reopen()) == [1, 2]
 

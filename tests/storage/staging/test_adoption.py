@@ -63,7 +63,7 @@ class WatchedDisk(FaultyDisk):
 
     def rename(self, source: Path, target: Path) -> None:
         super().rename(source, target)
-        if source.name == ADOPTED:
+        if source.name.startswith(ADOPTED):
             self.adopted.append(int(target.stem))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,9 +186,8 @@ class ReplicatedLog(SegmentLog):
         Readers of the damaged one keep its map. Raises StorageCorrupted, StorageUnavailable, OSError.
         """
         mended = Segment(file, self._log_id, damaged.first)
-        firsts, offsets = damaged.firsts, damaged.offsets
-        mended.adopt(*(each[:] if isinstance(each, array) else each for each in (firsts, offsets)))
-        mended.events, mended.is_indexed = damaged.events, damaged.is_indexed
+        mended.adopt_copied(damaged)
+        mended.is_indexed = damaged.is_indexed
         with self._writing:
             if damaged is self.segments[-1]:
                 mended.open_to_write()

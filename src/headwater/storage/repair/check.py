@@ -20,7 +20,7 @@ from ..catalog.trim_point import accept_witness, take_over
 from ..disk.locks import unserved
 from ..index.builder import frames_of, postings_ranges
 from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
-from ..segments.recovery import SegmentScan, highest_kept, known_durable
+from ..segments.recovery import SegmentScan, highest_kept, known_durable, scanned_segments
 from ..segments.segment import Segment, segment_paths
 from ..state.check import StateCheck, looking_at_state
 from ..state.data_directory import lock_directory, open_state, refuse_partial
@@ -136,9 +136,7 @@ def _mend_writers(directory: Path, meta: Meta) -> None:
         read_writers(directory)
     except StorageCorrupted:
         table, last = WriterTable(), 0
-        for path in segment_paths(directory / FRAMES):
-            segment = Segment(path, bytes.fromhex(meta.segments_id))
-            SegmentScan(segment, meta.gaps).run()
+        for segment in scanned_segments(directory / FRAMES, meta):
             for frame in frames_of(segment):
                 table.replay(frame)
             last = max(last, segment.last)

@@ -18,8 +18,7 @@ from ..catalog.identity import identified, record_identity
 from ..catalog.trim_point import take_over
 from ..index.builder import frames_of
 from ..segments.meta import FRAMES, Meta
-from ..segments.recovery import SegmentScan
-from ..segments.segment import Segment, segment_paths
+from ..segments.recovery import scanned_segments
 from ..state.data_directory import lock_directory, open_state
 
 
@@ -61,9 +60,7 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
 def _found(log_directory: Path, meta: Meta, now: int) -> Distrusted | None:
     """From the first event that is recorded after `now` to the last one: times never go back by themselves."""
     first = last = recorded_at = before = 0
-    for path in segment_paths(log_directory / FRAMES):
-        segment = Segment(path, bytes.fromhex(meta.segments_id))
-        SegmentScan(segment, meta.gaps).run()
+    for segment in scanned_segments(log_directory / FRAMES, meta):
         for frame in frames_of(segment):
             taken_as, last = meta.counts_as(frame.last), frame.last
             if first or taken_as is not None or frame.recorded_at <= now + TOLERANCE_MS:

@@ -300,7 +300,7 @@ def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> di
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
             continue
         segment = Segment(path, bytes.fromhex(meta.segments_id))
-        SegmentScan(segment, meta.gaps).run()
+        SegmentScan(segment, meta.gaps, ends_at=int(following.stem) - 1 if following else None).run()
         postings = ActivePostings(max(first, segment.first), has_partitions=meta.partitions > 1)
         for frame in frames_of(segment):
             start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ...core.consumer import stored_consumers
@@ -84,10 +84,36 @@ def open_segments(
     return segments
 
 
+def leave_unended(segments: Sequence[Segment], meta: Meta) -> None:
+    """Close the newest segment, unless the process that wrote its last frame has closed the log in order.
+
+    That process may be stopped before a write to the segment, and write when it goes on. Nothing that it writes behind
+    the last frame is read, once another segment follows. Raises StorageCorrupted.
+    """
+    if not segments:
+        return
+    newest = segments[-1]
+    has_ended = meta.clean == CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
+    if not newest.events or not has_ended or newest.frame(len(newest.firsts) - 1).epoch != meta.epoch:
+        newest.close()
+
+
 def known_durable(state: StateStore, meta: Meta) -> int:
     """What was durable for certain, whatever the frames say: acknowledged by a consumer, or the end of a clean stop."""
     acknowledged = (consumer.acknowledged for consumer in stored_consumers(state, meta.incarnation))
     return max(meta.clean.head if meta.clean else 0, *acknowledged, 0)
+
+
+def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
+    """All segments of a log, oldest first, each with its frames up to a bad one, or to where the next one begins.
+
+    Raises StorageCorrupted, WrittenByNewer.
+    """
+    paths = segment_paths(directory)
+    for path, following in zip_longest(paths, paths[1:]):
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+        SegmentScan(segment, meta.gaps, ends_at=int(following.stem) - 1 if following else None).run()
+        yield segment
 
 
 def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:

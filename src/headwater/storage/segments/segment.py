@@ -166,6 +166,12 @@ class Segment:
         self.last_crc, self.recorded_at = last.crc, last.recorded_at
         self.events = self.last - self.first + 1
 
+    def adopt_copied(self, other: Segment) -> None:
+        """Take over the places of another file's frames: this file is a copy of it. That one's do not change."""
+        firsts, offsets = (each[:] if isinstance(each, array) else each for each in (other.firsts, other.offsets))
+        self.adopt(firsts, offsets)
+        self.events = other.events
+
     def adopt_scanned(self, other: Segment) -> None:
         """Take over the places that were found in the same file before it was cut."""
         self.firsts, self.offsets, self._verified = other.firsts, other.offsets, other._verified
@@ -320,13 +326,13 @@ class Segment:
         return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
 
     def give_back_rest(self) -> None:
-        """It is full: what was allocated behind the last frame goes back to the file system.
+        """It is written no more: what was allocated behind the last frame goes back to the file system.
 
         A page of zeros stays, because a backup that maps the file at this moment looks for the end of the frames.
         """
         kept = min((self.end // 4096 + 2) * 4096, self.size)
         try:
-            os.ftruncate(self.fd, kept)
+            os.truncate(self.fd if self.fd >= 0 else self.path, kept)
             self.allocated = kept
         except OSError as error:  # it only takes more room than it needs
             logger.warning("%s: cannot be cut to its used part: %s", self.path, error)

@@ -1,6 +1,10 @@
 """The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default.
 
 A few bytes are written and synced in one call, where the file system is known to do so.
+
+A newest segment that is closed is never written again: the first append after that puts a new file in its place, or
+begins a new segment. Recovery leaves it so after an unclean end (`recovery.leave_unended`). A process that was stopped
+before a write then writes to a file to which no other process appends.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import secrets
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +37,10 @@ SEGMENT_EVENTS_MAX = 262_144
 """Bounds what is indexed at once, and what is looked at after a crash."""
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
 """So much at most is written and synced in one call: of more, the system writes larger pieces."""
-PREPARED = "prepared.tmp"
-ADOPTED = "adopted.tmp"
+COPIED_BYTES_MAX = 256 * 1024
+"""A closed newest segment of so many bytes at most is copied: else each unclean end would leave a segment behind."""
+PREPARED, ADOPTED = "prepared", "adopted"
+"""How the names of unfinished files begin. Each opening has names of its own: another process may yet rename its."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
@@ -65,8 +72,11 @@ class SegmentLog(FrameLog):
         self.has_links = True
         """Whether the file system gives a file another name, as far as is known: without it nothing is adopted."""
         self._preparing: threading.Thread | None = None
-        (directory / PREPARED).unlink(missing_ok=True)
-        (directory / ADOPTED).unlink(missing_ok=True)
+        for unfinished in (*directory.glob(f"{PREPARED}*.tmp"), *directory.glob(f"{ADOPTED}*.tmp")):
+            unfinished.unlink(missing_ok=True)
+        opening = secrets.token_hex(4)
+        self.prepared, self._adopted = (directory / f"{name}-{opening}.tmp" for name in (PREPARED, ADOPTED))
+        """The file of the next segment, and that of a staged file on its way to be one."""
 
     @property
     def head(self) -> int:
@@ -97,7 +107,7 @@ class SegmentLog(FrameLog):
     def prepared_bytes(self) -> int:
         """What the file of the next segment takes that was made ahead; 0 if none was."""
         try:
-            return (self._directory / PREPARED).stat().st_size
+            return self.prepared.stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -194,7 +204,7 @@ class SegmentLog(FrameLog):
             segment.close()
         with suppress(LockLost):  # it is another process's
             self._disk.check()
-            (self._directory / PREPARED).unlink(missing_ok=True)
+            self.prepared.unlink(missing_ok=True)
 
     def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
         """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain).
@@ -223,6 +233,8 @@ class SegmentLog(FrameLog):
         if not self.segments:
             return False
         segment = self.segments[-1]
+        if segment.fd < 0:
+            return False
         length = sum(each.length for each in run) + frame.length
         events = frame.last - segment.first + 1
         if not run and frame.first != segment.last + 1:  # numbers are contiguous in a segment
@@ -230,23 +242,35 @@ class SegmentLog(FrameLog):
         return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
 
     def _roll(self, frame: EncodedFrame) -> None:
-        """Begin a new segment with that frame. Raises DiskFull, StorageUnavailable: then nothing has changed."""
+        """Make a new file for that frame: the next segment, or one in the place of the newest, with its frames.
+
+        Raises DiskFull, StorageUnavailable: then nothing has changed.
+        """
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
         self._sync_files()  # only the newest segment may end in what is not durable
-        needed = SEGMENT_HEADER_BYTES + frame.length
+        copied = self._to_copy(frame)
+        needed = (SEGMENT_HEADER_BYTES if copied is None else copied.end) + frame.length
         try:
-            segment = self._make_segment(frame, needed)
+            segment = self._make_segment(frame.first, needed, copied)
         except OSError as error:
-            (self._directory / PREPARED).unlink(missing_ok=True)
+            self.prepared.unlink(missing_ok=True)
             raise self._refusal(error, needed) from error
         self._go_on_in(segment)
+
+    def _to_copy(self, frame: EncodedFrame) -> Segment | None:
+        """The newest segment, if it is closed, and small enough to go on in a copy of it; else None."""
+        if not self.segments or self.segments[-1].fd >= 0 or not self.segments[-1].events:
+            return None
+        newest = self.segments[-1]
+        is_small = newest.end <= COPIED_BYTES_MAX and frame.last - newest.first < SEGMENT_EVENTS_MAX
+        return newest if is_small and frame.first == newest.last + 1 and newest.damage is None else None
 
     def _go_on_in(self, segment: Segment) -> None:
         with self._replacing:
             kept = self.segments
-            if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
+            if kept and (not kept[-1].events or kept[-1].path == segment.path):  # the new one took its place
                 kept[-1].close()
                 kept = kept[:-1]
             self.segments = (*kept, segment)
@@ -261,7 +285,7 @@ class SegmentLog(FrameLog):
         two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: then nothing has changed.
         """
         self._sync_files()  # only the newest segment may end in what is not durable
-        first, adopted = staged.frames[0][1].first, self._directory / ADOPTED
+        first, adopted = staged.frames[0][1].first, self._adopted
         try:
             fd = os.open(staged.path, os.O_RDWR)
         except OSError as error:
@@ -316,21 +340,27 @@ class SegmentLog(FrameLog):
             self.has_links = error.errno not in _NO_LINKS
             raise NotAdopted(staged.path, f"it cannot be linked: {error.strerror}") from error
 
-    def _make_segment(self, frame: EncodedFrame, needed: int) -> Segment:
-        prepared = self._directory / PREPARED
+    def _make_segment(self, first: int, needed: int, copied: Segment | None) -> Segment:
+        """The file of a segment that begins with that number; with all frames of that one, in its place."""
         if self.prepared_bytes < needed:
             self._prepare(self._next_size(), needed)
-        fd = os.open(prepared, os.O_RDWR)
+        content = [segment_header(self._log_id, first, self.crc_seed)]
+        if copied is not None:
+            frames = bytes(copied.buffer[SEGMENT_HEADER_BYTES : copied.end])
+            content = [segment_header(self._log_id, copied.first, copied.crc_seed, whole_upto=copied.last), frames]
+        fd = os.open(self.prepared, os.O_RDWR)
         try:
-            self._disk.write(fd, [segment_header(self._log_id, frame.first, self.crc_seed)], 0)
+            self._disk.write(fd, content, 0)
             os.fsync(fd)
         finally:
             os.close(fd)
-        path = self._directory / segment_name(frame.first)
-        self._disk.rename(prepared, path)
+        path = self._directory / segment_name(first if copied is None else copied.first)
+        self._disk.rename(self.prepared, path)
         sync_directory(self._directory)
         segment = Segment(path, self._log_id)
         segment.open_to_write()
+        if copied is not None:
+            segment.adopt_copied(copied)
         return segment
 
     def _next_size(self) -> int:
@@ -340,7 +370,8 @@ class SegmentLog(FrameLog):
             return SEGMENT_BYTES_MIN
         newest = self.segments[-1]
         expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
-        return max(SEGMENT_BYTES_MIN, min(newest.size * 2, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
+        grown = newest.size * 2 if newest.fd >= 0 else newest.size  # a closed one is not full
+        return max(SEGMENT_BYTES_MIN, min(grown, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:
         if self._preparing is not None:
@@ -374,7 +405,7 @@ class SegmentLog(FrameLog):
         self._disk.check()  # before the file is emptied
         for size in self._room.sizes(wanted, needed):
             try:
-                self._allocate(self._directory / PREPARED, size)
+                self._allocate(self.prepared, size)
                 return
             except OSError as error:
                 if error.errno not in NO_SPACE:

@@ -44,8 +44,8 @@ from ..frames.frame_log import Head, HeadMoved, NotKept, Term, new_term
 from ..home.copy_file import mark_copy
 from ..home.port import JOURNAL_KEY, Home
 from ..home.replicated_log import Homed, ReplicatedLog, open_copy
-from ..segments.meta import FRAMES, Meta, read_meta
-from ..segments.recovery import SegmentScan, open_segments
+from ..segments.meta import FRAMES, CleanStop, Meta, read_meta
+from ..segments.recovery import SegmentScan, leave_unended, open_segments
 from ..segments.segment import Segment, id_in, segment_paths
 from ..segments.segment_log import SegmentLog
 from .last_confirmed import REMEDY
@@ -139,7 +139,7 @@ class Journal:
         room = _AllRoom(directory, disk, reserve_bytes=0)
         self.frames: SegmentLog
         if homed is None:
-            self.meta = meta.changed(epoch=meta.epoch + 1)
+            self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
             self.frames = _local_frames(directory, meta, confirmed, new_term(self.meta.epoch), disk, room)
         else:
             self.meta, self.frames = _copied_frames(directory, meta, homed, disk, room)
@@ -251,10 +251,23 @@ class Journal:
             self._is_closed = True
             try:
                 self.sync()
+                self._write_down_end()
             except (StorageUnavailable, OutcomeUnknown) as error:  # where it is homed
                 logger.warning("%s: changes that were not durable are lost: %s", self.directory, error)
             finally:
                 self.frames.close()
+
+    def _write_down_end(self) -> None:
+        """So that the next opening goes on in the newest segment: see `segments.recovery.leave_unended`."""
+        if self._homed is not None or not self.frames.segments:
+            return
+        newest = self.frames.segments[-1]
+        self.meta = self.meta.changed(clean=CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc))
+        try:
+            self._disk.check()
+            self.meta.write(self.directory)
+        except (StorageUnavailable, OSError) as error:
+            logger.warning("%s: its end could not be stored: %s", self.directory, error)
 
 
 @contextmanager
@@ -280,6 +293,7 @@ def _local_frames(directory: Path, meta: Meta, confirmed: int, term: Term, disk:
         gaps=meta.gaps,
         disk=disk,
     )
+    leave_unended(segments, meta)
     return SegmentLog(frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor, term=term, disk=disk,
                       room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
 
@@ -399,9 +413,12 @@ def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
     lost: list[str] = []
     with suppress(StorageCorrupted):  # a damaged one can be done without
         read_meta(directory)
-    for path in segment_paths(directory / FRAMES):
+    paths = segment_paths(directory / FRAMES)
+    for path, following in zip_longest(paths, paths[1:]):
         try:
             for frame in SegmentScan(Segment(path, id_in(path)), ()).good_frames():
+                if following is not None and frame.first >= int(following.stem):
+                    break  # a stopped process wrote it, after others had gone on
                 expected = found[-1].number + 1 if found else frame.first
                 if frame.first > expected:
                     lost.append(f"records {expected} to {frame.first - 1} of the journal")
