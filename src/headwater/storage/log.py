@@ -81,6 +81,8 @@ class StoredLog(LocalLog):
         check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
+        self.tended: object = None
+        """What maintenance saw when it last had nothing more to do: see `maintenance.tending`."""
         self._decoded = decoded or DecodedFrames()
         self._state, self._clock = state, clock
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
