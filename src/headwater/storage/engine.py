@@ -30,6 +30,7 @@ from ..formats.decoders import json_decoder
 from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
 from .append.sequencer import WAITING_BYTES_MAX, end_process
+from .append.writer_table import WriterLimits
 from .catalog.backup_lock import BACKUP_LOCK, NoBackup
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
 from .catalog.directories import (
@@ -99,6 +100,7 @@ class Engine(LogStore, Closing):
         on_lock_lost: Callable[[LockLost], None] | None = None,
         scrub_ms: int = PERIOD_MS,
         ballast_bytes: int = BALLAST_BYTES,
+        writers: WriterLimits | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -121,13 +123,15 @@ class Engine(LogStore, Closing):
 
         `ballast_bytes`: the size of the files that are given up when the disk is full (see `disk.ballast`); 0: none.
 
+        `writers`: how many exactly-once writers each log knows; None: the usual limits.
+
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal
-        self._ballast_bytes = ballast_bytes
+        self._ballast_bytes, self._writer_limits = ballast_bytes, writers
         self.bus = bus or Bus()
         self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
         if isinstance(clock, TrustedClock):
@@ -496,6 +500,7 @@ class Engine(LogStore, Closing):
             for log in self.opened()
             if log.damage is not None and log.name not in stopped
         ]
+        troubles += [f"log {log.name}: {each}" for log in self.opened() if (each := log.writer_table.trouble())]
         if self.is_following and self.follower is not None:
             troubles += [
                 f"log {name} cannot be followed, the others are: {each.why}"
@@ -638,6 +643,7 @@ class Engine(LogStore, Closing):
                 bus=None if is_own(entry.directory) else self.bus,
                 decoded=self._decoded,
                 homed=self._homed,
+                writers=self._writer_limits,
             )
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error

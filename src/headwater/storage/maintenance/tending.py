@@ -5,6 +5,7 @@ A log is passed over while it stays as it was when a round found nothing to do. 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from ..log import StoredLog
 from ..segments.segment import Segment
 from . import tasks
 from .worker import IndexWorker
+
+logger = logging.getLogger("headwater.storage")
 
 
 class Seen(NamedTuple):
@@ -64,6 +67,7 @@ class Tending:
         """A round for one log. `now`: the present time in ms if retention is due, else None."""
         if now is not None:
             self._try(log, "retention", lambda: tasks.apply_retention(log, now))
+        self._tell_of_writers(log)
         seen = Seen.of(log)
         if seen == log.tended:
             return
@@ -76,6 +80,13 @@ class Tending:
         is_done = [self._try(log, what, step) for what, step in steps.items()]
         if all([*is_done, self._give_space_back(log)]):
             log.tended = seen  # where a task changed something, the next round sees that
+
+    def _tell_of_writers(self, log: StoredLog) -> None:
+        """Warn once when a log knows almost as many writers as it can."""
+        trouble = log.writer_table.trouble()
+        if trouble is not None and not log.has_told_of_writers:
+            logger.warning("log %s: %s", log.name, trouble)
+        log.has_told_of_writers = trouble is not None
 
     def _give_space_back(self, log: StoredLog) -> bool:
         """Unlink files that are of no more use; False where that could not be done now."""
