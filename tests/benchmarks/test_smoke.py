@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
         "benchmarks append_batches append_conditional read_tag scan recovery trim --events 10000 --repeat 1 --quick",
         "benchmarks notifications --events 10000 --repeat 1 --quick",
         "benchmarks.profile_append 2000",
+        "benchmarks.idle_logs --logs 3 --seconds 0.1",
         "benchmarks.listeners --rounds 2 --slice-s 0.05",
         "benchmarks.client_http --rounds 2 --requests 20",
         "benchmarks.decisions --rounds 2 --decisions 5",
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
         "questions",
         "notifications",
         "profile",
+        "idle_logs",
         "listeners",
         "client_http",
         "decisions",
@@ -40,7 +42,8 @@ def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None
     arguments = command.split()
     where = (
         ["--directory", str(tmp_path)]
-        if arguments[0] in ("benchmarks", "benchmarks.hotpath", "benchmarks.versions", "benchmarks.homes")
+        if arguments[0]
+        in ("benchmarks", "benchmarks.idle_logs", "benchmarks.hotpath", "benchmarks.versions", "benchmarks.homes")
         else []
     )
     done = subprocess.run(

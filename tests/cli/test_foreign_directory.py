@@ -122,3 +122,14 @@ def test_a_setgid_directory_stays_open_to_its_group_and_that_is_told(data: Path,
         assert f"{data}: others have access to it (mode 2775), left so for its setgid bit" in server.errors
     assert looks(data)[0] == 0o2775
     assert {looks(path)[0] for path in data.iterdir() if path.is_dir()} == {0o700}
+
+
+def test_check_names_the_way_to_check_a_data_directory(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    Engine(data, maintains=False).close()
+    before = sorted(data.iterdir())
+    done = headwater("check", str(data), cwd=tmp_path)
+    assert (done.returncode, sorted(data.iterdir())) == (UNAVAILABLE, before)
+    assert (
+        f"{data}: not a complete backup, but a data directory: `headwater check --data {data}` checks it" in done.stderr
+    )

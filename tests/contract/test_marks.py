@@ -156,6 +156,21 @@ def test_the_number_of_writers_is_bounded(log: LocalLog, clock: ManualClock, mon
     assert log.append_columns(columns(1), mark=Mark("a", 1, 1, False)).was_stored
 
 
+def test_a_writer_that_never_finishes_a_batch_is_forgotten_in_the_end(
+    log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_table, "WRITERS_MAX", 2)
+    for name in ("a", "b"):
+        log.append_columns(columns(1), mark=Mark(name, 1, 1, is_last=False))
+        clock.now += 1
+    clock.now += writer_table.UNFINISHED_MS - 3
+    with pytest.raises(TooLarge):
+        log.append_columns(columns(1), mark=Mark("c", 1, 1, is_last=True))
+    clock.now += 1
+    log.append_columns(columns(1), mark=Mark("c", 1, 1, is_last=True))
+    assert [state.writer for state in log.writers()] == ["b", "c"]
+
+
 def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
     log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +195,7 @@ def test_writers_that_have_ended_do_not_count_and_go_after_an_hour(
 def test_of_too_many_that_have_ended_the_oldest_go_sooner(
     log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_table, "ENDED_MAX", 3)
+    monkeypatch.setattr(writer_table, "ENDED_BYTES_MAX", 3 * writer_table.entry_bytes("once 0"))
     for number in range(5):
         log.append_columns(columns(1), mark=Mark(f"once {number}", BATCH_MAX, 1, True))
         clock.now += 1

@@ -106,12 +106,12 @@ def test_a_segment_that_finds_no_room_later_refuses_what_does_not_fit(engine: En
     taken, refused = 1, 0
     while refused < 3:
         try:
-            taken = log.append([event("A", data=bytes(700_000))]).last
+            taken = log.append([event("A", data=bytes(8_000))]).last
         except DiskFull:
             refused += 1
     disk.can_allocate = True
     assert 1 < taken < 10
-    assert log.append([event("A", data=bytes(700_000))]).first == taken + 1
+    assert log.append([event("A", data=bytes(8_000))]).first == taken + 1
     assert numbers(log.read()) == list(range(1, taken + 2))
 
 

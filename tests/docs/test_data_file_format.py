@@ -92,7 +92,9 @@ def test_sizes_told_in_prose_are_those_of_the_code():
     assert segment.SEGMENT_HEADER_BYTES == 64 and "a header of 64 bytes" in TEXT
     assert HEADER_BYTES - 4 * DIRECTORY_SLOTS == 80 and "header of 80 bytes, a directory of 28 slots" in TEXT
     assert DIRECTORY_SLOTS == 28 and HEADER_BYTES == 192 and "at least 192" in TEXT
-    assert segment_log.SEGMENT_BYTES_MIN == 4 << 20 and "4 MiB at first" in TEXT
+    assert segment_log.SEGMENT_BYTES_FIRST == 64 << 10 and "64 KiB at first" in TEXT
+    assert segment_log.SEGMENT_GROWTH == 8 and "eight times as large" in TEXT
+    assert segment_log.SEGMENT_BYTES_MIN == 4 << 20 and "up to 4 MiB" in TEXT
     assert segment_log.SEGMENT_BYTES_MAX == 256 << 20 and "up to 256 MiB" in TEXT
     assert segment_log.SEGMENT_EVENTS_MAX == 262_144 and "262,144 events" in TEXT
 

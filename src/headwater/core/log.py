@@ -164,6 +164,10 @@ class LogStatistics:
     queued_requests: int = 0
     queued_bytes: int = 0
     segments: int = 0
+    writers: int = 0
+    """Exactly-once writers that have not ended."""
+    writers_max: int = 0
+    """New ones are refused above that; 0: not known."""
     clock_steps: int = 0
     """How often the wall clock went back behind the last recorded_at."""
 

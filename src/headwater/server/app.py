@@ -161,6 +161,7 @@ def open_store(
 
         return MemoryStore(bus=bus, clock_patience_ms=limits.clock_patience_ms)
     from ..storage import Engine
+    from ..storage.append.writer_table import WriterLimits
 
     return Engine(
         config.data,
@@ -169,6 +170,7 @@ def open_store(
         clock_patience_ms=limits.clock_patience_ms,
         scrub_ms=limits.scrub_ms,
         ballast_bytes=limits.disk_ballast_bytes,
+        writers=WriterLimits(limits.writers_max, limits.writer_unfinished_ms),
         bus=bus,
         threads=threads,
         home=None if membership is None else membership.home,

@@ -30,6 +30,7 @@ from ..formats.decoders import json_decoder
 from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
 from .append.sequencer import WAITING_BYTES_MAX, end_process
+from .append.writer_table import WriterLimits
 from .catalog.backup_lock import BACKUP_LOCK, NoBackup
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
 from .catalog.directories import (
@@ -56,11 +57,11 @@ from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
 from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
 from .log import StoredLog
-from .maintenance import tasks
 from .maintenance.follower import Follower
 from .maintenance.mending import HomedFrames, Mending
 from .maintenance.scrub import PERIOD_MS, Scrub, read_place
 from .maintenance.scrub_files import OpenFrames, ScrubFiles
+from .maintenance.tending import Tending
 from .maintenance.trash import Trash
 from .maintenance.worker import IndexWorker
 from .notifications import notify_changed, notify_created, notify_deleted
@@ -99,6 +100,7 @@ class Engine(LogStore, Closing):
         on_lock_lost: Callable[[LockLost], None] | None = None,
         scrub_ms: int = PERIOD_MS,
         ballast_bytes: int = BALLAST_BYTES,
+        writers: WriterLimits | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -121,13 +123,15 @@ class Engine(LogStore, Closing):
 
         `ballast_bytes`: the size of the files that are given up when the disk is full (see `disk.ballast`); 0: none.
 
+        `writers`: how many exactly-once writers each log knows; None: the usual limits.
+
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal
-        self._ballast_bytes = ballast_bytes
+        self._ballast_bytes, self._writer_limits = ballast_bytes, writers
         self.bus = bus or Bus()
         self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
         if isinstance(clock, TrustedClock):
@@ -148,6 +152,7 @@ class Engine(LogStore, Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = IndexWorker()
+        self._tending = Tending(self.directory, self._one_by_one, self._worker, self.state.flush)
         mending = Mending(self._homed_frames, self._opening, disk=self._disk, room=self.room)
         self.scrub = Scrub(
             self.directory,
@@ -393,8 +398,9 @@ class Engine(LogStore, Closing):
         self._has_landed = self._has_landed or self.state.take_landed()
         if self._has_landed:
             self._one_by_one("late changes", self._heed_landed)
+        now = self.clock() if retention and self.may_act() else None
         for log in self.opened():
-            self._maintain_log(log, retention)
+            self._tending.tend(log, now)
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
@@ -407,23 +413,28 @@ class Engine(LogStore, Closing):
                     self.scrub.suspect(segment.path)
         self.scrub.step()
 
-    def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
-        """Whatever a step raises, the others and the next round must have their turn. The same error is logged once."""
+    def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> bool:
+        """Whether a step succeeded: whatever it raises, the others and the next round must have their turn.
+
+        The same error is logged once.
+        """
         try:
             step()
             self._failures.pop(what, None)
+            return True
         except Exception as error:
             if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
-                return  # nothing is tried again; a lost lock is told by whoever closes the engine
+                return False  # nothing is tried again; a lost lock is told by whoever closes the engine
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
             is_known = isinstance(error, core.EventLogError)
             if self._failures.get(what) == (told := repr(error)):
-                return
+                return False
             self._failures[what] = told
             logger.error(
                 "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
             )
+            return False
 
     def _fill_ballast(self) -> None:
         fill(self.directory, self._disk, self.room.reserve_bytes, self._ballast_bytes)
@@ -440,24 +451,6 @@ class Engine(LogStore, Closing):
                 else:
                     log.follow_state(entry.settings, consumers=True)
         self._has_landed = False
-
-    def _maintain_log(self, log: StoredLog, retention: bool) -> None:
-        def tend(what: str, task: Callable[[], None]) -> None:
-            self._one_by_one(f"log {log.name}: {what}", task, log)
-
-        tend("sealing", partial(tasks.seal_segments, log, self._worker.run))
-        tend("indexing the newest segment", partial(tasks.index_newest, log, self._worker.run))
-        tend("merging postings", partial(tasks.merge_postings, log, self._worker.run))
-        tend("merging ids", partial(tasks.move_ids, log, self._worker.run))
-        if retention and self.may_act():
-            tend("retention", lambda: tasks.apply_retention(log, self.clock()))
-        tend("giving space back", partial(self._give_space_back, log))
-
-    def _give_space_back(self, log: StoredLog) -> None:
-        with NoBackup(self.directory) as may_unlink:
-            if may_unlink:
-                tasks.drop_leftovers(log)
-                tasks.reclaim(log, self.state.flush)
 
     def _maintain_state(self) -> None:
         with NoBackup(self.directory) as may_unlink:
@@ -507,6 +500,7 @@ class Engine(LogStore, Closing):
             for log in self.opened()
             if log.damage is not None and log.name not in stopped
         ]
+        troubles += [f"log {log.name}: {each}" for log in self.opened() if (each := log.writer_table.trouble())]
         if self.is_following and self.follower is not None:
             troubles += [
                 f"log {name} cannot be followed, the others are: {each.why}"
@@ -649,6 +643,7 @@ class Engine(LogStore, Closing):
                 bus=None if is_own(entry.directory) else self.bus,
                 decoded=self._decoded,
                 homed=self._homed,
+                writers=self._writer_limits,
             )
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error

@@ -22,7 +22,7 @@ from ..core.state import StateStore
 from ..core.watch.bus import Bus
 from .append.judge import LogJudge, Numbering
 from .append.sequencer import WAITING_BYTES_MAX, Sequencer
-from .append.writer_table import KeptMarks, load_writers, read_writers
+from .append.writer_table import KeptMarks, WriterLimits, load_writers, read_writers
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from
 from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
@@ -70,6 +70,7 @@ class StoredLog(LocalLog):
         bus: Bus | None = None,
         decoded: DecodedFrames | None = None,
         homed: Homed | None = None,
+        writers: WriterLimits | None = None,
     ) -> None:
         """`decoded` keeps decoded frames of this log, and of others. With a home the directory is a copy of its log.
 
@@ -81,11 +82,15 @@ class StoredLog(LocalLog):
         check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
+        self.tended: object = None
+        """What maintenance saw when it last had nothing more to do: see `maintenance.tending`."""
+        self.has_told_of_writers = False
+        """Whether the warning that it knows many writers was logged."""
         self._decoded = decoded or DecodedFrames()
         self._state, self._clock = state, clock
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
-        self._homed = homed
+        self._homed, self._writer_limits = homed, writers
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
             if isinstance(self.frames, ReplicatedLog) and not self.is_following:
@@ -174,7 +179,13 @@ class StoredLog(LocalLog):
         self._counting = Counting()
         kept = KeptMarks(self._state, meta.incarnation)
         self.writer_table = load_writers(
-            self.directory, self.frames, self.meta, self._begin_marks, kept, is_copy=self._homed is not None
+            self.directory,
+            self.frames,
+            self.meta,
+            self._begin_marks,
+            kept,
+            is_copy=self._homed is not None,
+            limits=self._writer_limits,
         )
         self.writer_table.has_all = not self.is_following
         judge = LogJudge(
@@ -411,6 +422,10 @@ class StoredLog(LocalLog):
     @property
     def statistics(self) -> LogStatistics:
         self._statistics.segments = len(self.frames.segments)
+        self._statistics.writers, self._statistics.writers_max = (
+            self.writer_table.open_count,
+            self.writer_table.limits.writers_max,
+        )
         return self._statistics
 
     def _begin_at(self, number: int) -> None:

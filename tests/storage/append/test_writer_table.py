@@ -25,6 +25,7 @@ from headwater.storage.append.writer_table import (
     WRITERS_NAME,
     KeptMarks,
     StoredWriterTable,
+    WriterLimits,
     WriterTable,
 )
 from headwater.storage.disk import checked_file
@@ -260,6 +261,37 @@ def test_writers_that_have_ended_are_forgotten_the_same_way_after_a_restart(
         assert names(engine.open("orders")) == ["nightly", "w", "x", "y"]
 
 
+def test_writers_with_long_names_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_table, "ENDED_BYTES_MAX", 2000)
+    table = WriterTable()
+    for letter in "abcdef":
+        table.record(Mark(letter * 256, BATCH_MAX, 0, is_last=True), 0, 0)
+    assert [state.writer[0] for state in table.all()] == ["e", "f"]
+    table.rollback()
+    table.record(Mark("g", BATCH_MAX, 0, is_last=True), 0, 0)
+    assert [state.writer[0] for state in table.all()] == ["f", "g"]
+
+
+def test_limits_of_writers_are_told_before_they_are_met(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Engine(data, maintains=False, writers=WriterLimits(5)) as engine:
+        log = engine.create("orders")
+        for name in "abc":
+            log.append_columns(**marked(1, name, 1, 1, True))
+        engine.maintain()
+        assert (engine.troubles(), caplog.text) == ([], "")
+        log.append_columns(**marked(1, "d", 1, 1, True))
+        for _ in range(2):
+            engine.maintain()
+        (trouble,) = engine.troubles()
+        assert "log orders: it knows 4 exactly-once writers of 5 (limits.writers_max)" in trouble
+        assert caplog.text.count("it knows 4 exactly-once writers of 5") == 1
+        assert (log.statistics.writers, log.statistics.writers_max) == (4, 5)
+        log.append_columns(**marked(1, "e", 1, 1, True))
+        with pytest.raises(TooLarge) as caught:
+            log.append_columns(**marked(1, "f", 1, 1, True))
+        assert (caught.value.given, caught.value.allowed) == (6, 5)
+
+
 def test_a_rollback_brings_back_what_was_forgotten() -> None:
     table = WriterTable()
     table.record(Mark("once", BATCH_MAX, 0, True), 0, 0)
@@ -316,7 +348,7 @@ def test_a_table_of_0_1_0_is_read_and_written_anew(data: Path) -> None:
 
 
 def test_what_is_kept_apart_from_frames_is_of_known_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_table, "ENDED_MAX", 2)
+    monkeypatch.setattr(writer_table, "ENDED_BYTES_MAX", 2 * writer_table.entry_bytes("w1"))
     kept = KeptMarks(MemoryState(), "0" * 32)
     table = StoredWriterTable(tmp_path, 0, (), None, kept)
     kept.keep(WriterState("elsewhere", 1, 0, 0, 0, 0, True), 1)

@@ -15,7 +15,7 @@ import pytest
 from headwater.core.errors import Closed, DiskFull, OutcomeUnknown, StorageUnavailable
 from headwater.storage import Engine, backup, check_directory
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup, backing_up
-from headwater.storage.disk.locks import LOCK, InUse, unserved
+from headwater.storage.disk.locks import LOCK, DirectoryUnavailable, InUse, unserved
 from headwater.storage.state import data_directory
 from headwater.storage.state.data_directory import open_state
 
@@ -61,6 +61,24 @@ def test_another_engine_is_refused_though_lock_was_removed(data: Path) -> None:
     one.close()
     with engine(data) as other:
         assert [each.type for each in other.open("orders").read()] == ["First"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ENOLCK])
+def test_a_lock_that_cannot_be_taken_is_not_called_in_use(
+    data: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine(data, maintains=False).close()
+
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refused)
+        for door in (engine, open_state, check_directory):
+            with pytest.raises(DirectoryUnavailable, match=os.strerror(number)) as caught:
+                door(data)
+            assert not isinstance(caught.value, InUse)
+    engine(data, maintains=False).close()
 
 
 def test_another_engine_is_refused_under_another_name(data: Path, tmp_path: Path) -> None:

@@ -139,6 +139,19 @@ class Limits:
         64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
     )
     """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
+    writers_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
+    )
+    """[Exactly-once writers](flight.md#writing) that have not ended, per log; a new one above that is refused,
+    unless another was silent for 7 days, and is forgotten for it. From 80 % on the server warns, in its log and in the
+    answer about its health. Each takes 0.6 to 1.8 KiB of memory."""
+    writer_unfinished_ms: int = setting(
+        30 * 86_400_000,
+        duration_ms(3_600_000, 10**12),
+        "how long a writer is known at least whose batch was never finished",
+    )
+    """How long a log knows a writer at least whose newest batch is not complete. If it is forgotten for a new one, and
+    goes on later, that batch is appended again from its beginning."""
     disk_reserve_bytes: int | None = setting(
         None,
         byte_count(0, 2**60),

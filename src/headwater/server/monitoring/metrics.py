@@ -95,6 +95,12 @@ LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
     ("bytes", "Bytes that the log's events take on its storage.", lambda sample: sample.info.bytes),
     ("allocated_bytes", "The same, with what was allocated ahead.", lambda sample: sample.info.allocated_bytes),
     ("segments", "Segments of the log.", lambda sample: sample.statistics.segments),
+    ("writers", "Exactly-once writers that have not ended.", lambda sample: sample.statistics.writers),
+    (
+        "writers_max",
+        "Exactly-once writers above which new ones are refused.",
+        lambda sample: sample.statistics.writers_max,
+    ),
     ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
     ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
     ("queued_bytes", "Bytes of the appends that wait.", lambda sample: sample.statistics.queued_bytes),

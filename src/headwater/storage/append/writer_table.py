@@ -6,6 +6,7 @@ The table follows from the frames. So that frames may go, it is also written to 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,13 +28,20 @@ from ..segments.meta import Meta
 from ..segments.segment_log import SegmentLog
 
 WRITERS_MAX = 10_000
-"""A log knows at most so many writers that have not ended. For a new one, it forgets the one that was idle longest."""
+"""A log knows at most so many writers that have not ended, unless a limit is given. For a new one, it forgets the one
+that was idle longest."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
-"""But none whose newest batch is not complete, or younger than that: then the new one is refused."""
+"""But none that was heard of later than that: then the new one is refused."""
+UNFINISHED_MS = 30 * 24 * 60 * 60 * 1000
+"""A writer whose newest batch is not complete is forgotten after that time at the earliest, unless a limit is given."""
+MANY = 0.8
+"""From this share of the limit on, a log warns."""
 ENDED_MS = 60 * 60 * 1000
 """A writer that has ended (`WriterState.is_ended`) is forgotten after that time,"""
-ENDED_MAX = 100_000
-"""or sooner, the oldest first, where more than that have ended."""
+ENDED_BYTES_MAX = 16 * 1024 * 1024
+"""or sooner, the oldest first, where ended writers take more memory than that."""
+ENTRY_BYTES = 524
+"""What a writer takes in memory, besides its name."""
 DROPPED_TOGETHER = 500
 """So many forgotten writers are dropped at once from the state: appends of the log wait meanwhile."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
@@ -41,6 +49,15 @@ WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
 _Row = tuple[str, int, int, int, int, int, bool, int]
 """A writer's state, in its own order, and when it was last heard of, as the file has them."""
+
+
+class WriterLimits(NamedTuple):
+    """How many writers a log knows."""
+
+    writers_max: int = WRITERS_MAX
+    """So many at most that have not ended."""
+    unfinished_ms: int = UNFINISHED_MS
+    """One whose newest batch is not complete may be forgotten for a new one when it was silent for so long."""
 
 
 class MarkedFrame(Protocol):
@@ -74,8 +91,11 @@ class _Pending(NamedTuple):
 class WriterTable:
     """The writers of one log. One thread applies and rolls back; `landed` and the look-ups may come from any."""
 
-    def __init__(self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = ()) -> None:
-        """`upto`: the table is exact for the events up to that number."""
+    def __init__(
+        self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = (), limits: WriterLimits | None = None
+    ) -> None:
+        """`upto`: the table is exact for the events up to that number. `limits` None: the usual ones."""
+        self._limits = limits
         self._durable = {state.writer: _Known(state, at) for state, at in known}
         self._applied = dict(self._durable)
         self._ended = _ended_of(self._applied)
@@ -83,6 +103,26 @@ class WriterTable:
         self._upto = upto
         self._lock = threading.Lock()
         """Guards `_durable`, `_pending` and `_upto`."""
+
+    @property
+    def limits(self) -> WriterLimits:
+        """How many writers it knows."""
+        return self._limits or WriterLimits(WRITERS_MAX, UNFINISHED_MS)
+
+    @property
+    def open_count(self) -> int:
+        """How many writers it knows that have not ended. Any thread may ask."""
+        return max(len(self._applied) - len(self._ended), 0)
+
+    def trouble(self) -> str | None:
+        """What to tell an operator while the log knows almost as many writers as it can; None before that."""
+        count, allowed = self.open_count, self.limits.writers_max
+        if count < allowed * MANY:
+            return None
+        return (
+            f"it knows {count} exactly-once writers of {allowed} (limits.writers_max); new ones are refused then, "
+            "unless one was silent for 7 days; raise the limit, or use fewer names (one for each job, not for each run)"
+        )
 
     def get(self, writer: str) -> WriterState | None:
         """What is durable of a writer."""
@@ -103,7 +143,7 @@ class WriterTable:
         if known is None:
             ends = mark.is_last and mark.batch == BATCH_MAX
             if not ends and self._is_full() and self._idlest(at) is None:
-                raise TooLarge(WRITERS_MAX + 1, WRITERS_MAX, "writers", "mark.writer")
+                raise TooLarge(self.open_count + 1, self.limits.writers_max, "writers", "mark.writer")
             return None
         if known.state.is_behind(mark, count):
             return None
@@ -172,8 +212,7 @@ class WriterTable:
         known = _Known(state, at)
         self._applied[state.writer] = known
         if state.is_ended:
-            self._ended[state.writer] = at
-            self._ended.move_to_end(state.writer)
+            self._ended.add(state.writer, at)
         forgotten.extend(self._forget_ended(at))
         with self._lock:
             self._pending.append(_Pending(number, known, tuple(forgotten)))
@@ -183,30 +222,57 @@ class WriterTable:
         forgotten: list[str] = []
         while self._ended:
             oldest = next(iter(self._ended))
-            if self._ended[oldest] > now - ENDED_MS and len(self._ended) <= ENDED_MAX:
+            if self._ended[oldest] > now - ENDED_MS and self._ended.bytes <= ENDED_BYTES_MAX:
                 break
-            del self._ended[oldest], self._applied[oldest]
+            self._ended.remove(oldest)
+            del self._applied[oldest]
             forgotten.append(oldest)
         return forgotten
 
     def _is_full(self) -> bool:
         """Whether there are as many writers that have not ended as a log knows."""
-        return len(self._applied) - len(self._ended) >= WRITERS_MAX
+        return self.open_count >= self.limits.writers_max
 
     def _idlest(self, now: int) -> str | None:
-        """The writer that may be forgotten for a new one: the longest idle of the complete, old ones."""
+        """The writer that may be forgotten for a new one: the longest idle of the old ones, the complete first."""
+        complete, unfinished = now - WRITER_IDLE_MS, now - self.limits.unfinished_ms
         old = [
-            (at, state.writer)
+            (not state.is_complete, at, state.writer)
             for state, at in self._applied.values()
-            if state.is_complete and not state.is_ended and at <= now - WRITER_IDLE_MS
+            if not state.is_ended and at <= (complete if state.is_complete else unfinished)
         ]
-        return min(old)[1] if old else None
+        return min(old)[2] if old else None
 
 
-def _ended_of(known: Mapping[str, _Known]) -> OrderedDict[str, int]:
+class _Ended(OrderedDict[str, int]):
     """The writers that have ended, and when; the oldest first."""
-    ended = [(at, state.writer) for state, at in known.values() if state.is_ended]
-    return OrderedDict((writer, at) for at, writer in sorted(ended))
+
+    bytes = 0
+    """What they take in memory, about."""
+
+    def add(self, writer: str, at: int) -> None:
+        """It has ended, then."""
+        if writer not in self:
+            self.bytes += entry_bytes(writer)
+        self[writer] = at
+        self.move_to_end(writer)
+
+    def remove(self, writer: str) -> None:
+        """It is forgotten."""
+        del self[writer]
+        self.bytes -= entry_bytes(writer)
+
+
+def entry_bytes(writer: str) -> int:
+    """What a writer takes in memory, about."""
+    return ENTRY_BYTES + sys.getsizeof(writer)
+
+
+def _ended_of(known: Mapping[str, _Known]) -> _Ended:
+    ended = _Ended()
+    for at, writer in sorted((at, state.writer) for state, at in known.values() if state.is_ended):
+        ended.add(writer, at)
+    return ended
 
 
 class KeptMarks:
@@ -243,9 +309,10 @@ class StoredWriterTable(WriterTable):
         known: Iterable[tuple[WriterState, int]],
         begin: Callable[[], None] | None,
         kept: KeptMarks,
+        limits: WriterLimits | None = None,
     ) -> None:
         """`begin`: what else is to be done before the log's first mark; None if it has marks. `kept`: those without."""
-        super().__init__(upto, known)
+        super().__init__(upto, known, limits)
         self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
@@ -348,7 +415,14 @@ def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
 
 
 def load_writers(
-    directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None], kept: KeptMarks, *, is_copy: bool
+    directory: Path,
+    frames: SegmentLog,
+    meta: Meta,
+    begin: Callable[[], None],
+    kept: KeptMarks,
+    *,
+    is_copy: bool,
+    limits: WriterLimits | None = None,
 ) -> StoredWriterTable:
     """The table of exactly-once writers: what is on file, the marks of the frames behind that, and those kept apart.
 
@@ -356,11 +430,11 @@ def load_writers(
     Raises StorageCorrupted, StorageUnavailable.
     """
     if not meta.has_marks:
-        return StoredWriterTable(directory, frames.head, (), begin, kept)
+        return StoredWriterTable(directory, frames.head, (), begin, kept, limits)
     if is_copy and not (directory / WRITERS_NAME).exists():
         write_writers(directory, 0, ())
     upto, known = read_writers(directory)
-    table = StoredWriterTable(directory, upto, known, None, kept)
+    table = StoredWriterTable(directory, upto, known, None, kept, limits)
     for frame in frames.read(upto):
         table.replay(frame)
     table.landed(frames.head)

@@ -273,11 +273,11 @@ def hold_itself(directory: Path, operation: int = fcntl.LOCK_EX) -> int | None:
 def hold(file: IO[str], directory: Path) -> None:
     """Take the lock of a data directory, whose file this is; closes it where that fails.
 
-    Raises InUse.
+    Raises InUse; DirectoryUnavailable, with the words of the system, where it cannot be locked.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.seek(0)
         holder = file.read().strip() or "unknown"
         file.close()
@@ -285,6 +285,10 @@ def hold(file: IO[str], directory: Path) -> None:
             f"{directory}: in use by another process (pid {holder}): a data directory belongs to one process; stop it, "
             "or run one server (`headwater serve`) and let every program use it through headwater.client"
         ) from None
+    except OSError as error:
+        file.close()
+        remedy = "; mount its file system with locks, or use a local disk" if error.errno in _NO_LOCKS else ""
+        raise DirectoryUnavailable(f"{directory / LOCK}: {error.strerror}; it cannot be locked{remedy}") from None
 
 
 @contextmanager

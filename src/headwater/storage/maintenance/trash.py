@@ -38,8 +38,10 @@ class Trash:
 
         No log is being made meanwhile. Raises NotPrimary, StorageUnavailable: the home does not forget a log.
         """
-        used = {entry.directory for entry in known_logs(self._state).values()}
         trash = dict(self._state.items(TRASH_KIND))
+        if not trash:  # each second, and there may be very many logs
+            return
+        used = {entry.directory for entry in known_logs(self._state).values()}
         gone = [each for each, entry in trash.items() if each in used or self.is_gone(each, entry.value)]
         if gone:
             sync_directory(self._logs)  # it must not come back when nobody knows it any more

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from shlex import quote
 
 import msgspec
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ..catalog.directories import LOGS
 from ..disk.checked_file import CheckedFile, earlier_struct
+from ..disk.locks import LOCK
 from ..disk.summed_copy import FileSum, sum_of
+from ..state.data_directory import has_data
 from ..state.files import SHARED_MEMORY, STATE_NAME, changes_path, files_of
 
 MANIFEST = "BACKUP.json"
@@ -65,6 +68,10 @@ def read_manifest(directory: Path) -> BackupManifest:
     try:
         return _FILE.read(directory)
     except (OSError, StorageCorrupted) as error:
+        if isinstance(error, FileNotFoundError) and (directory / LOCK).exists() and has_data(directory):
+            check, copy = (f"`headwater {each} --data {quote(str(directory))}`" for each in ("check", "backup TARGET"))
+            problem = f"not a complete backup, but a data directory: {check} checks it, and {copy} makes a backup of it"
+            raise StorageUnavailable(f"{directory}: {problem}") from None
         raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
 
 

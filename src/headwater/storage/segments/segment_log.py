@@ -31,7 +31,12 @@ from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 
 logger = logging.getLogger("headwater.storage")
 
+SEGMENT_BYTES_FIRST = 64 * 1024
+"""Of the first segment of a log: many logs have few events."""
+SEGMENT_GROWTH = 8
+"""So many times as large as the last is the next segment, up to the least usual size; then twice."""
 SEGMENT_BYTES_MIN = 4 * 1024 * 1024
+"""The least usual size."""
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds what is indexed at once, and what is looked at after a crash."""
@@ -367,8 +372,10 @@ class SegmentLog(FrameLog):
         if self._segment_bytes is not None:
             return self._segment_bytes
         if not self.segments:
-            return SEGMENT_BYTES_MIN
+            return min(SEGMENT_BYTES_FIRST, SEGMENT_BYTES_MIN)
         newest = self.segments[-1]
+        if newest.size < SEGMENT_BYTES_MIN:
+            return min(newest.size * SEGMENT_GROWTH, SEGMENT_BYTES_MIN) // 4096 * 4096
         expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
         grown = newest.size * 2 if newest.fd >= 0 else newest.size  # a closed one is not full
         return max(SEGMENT_BYTES_MIN, min(grown, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096

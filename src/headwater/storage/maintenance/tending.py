@@ -1,0 +1,101 @@
+"""Maintenance of open logs: which of them a round tends, and in what order the tasks come.
+
+A log is passed over while it stays as it was when a round found nothing to do. So an idle log opens and locks no file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ..catalog.backup_lock import NoBackup
+from ..index.id_files import IdFile
+from ..index.ids import Generation
+from ..index.postings import FilePostings
+from ..log import StoredLog
+from ..segments.segment import Segment
+from . import tasks
+from .worker import IndexWorker
+
+logger = logging.getLogger("headwater.storage")
+
+
+class Seen(NamedTuple):
+    """What tasks look at. While none of it changes, they have nothing to do, except retention."""
+
+    head: int
+    first_retained: int
+    known_from: int
+    segments: tuple[Segment, ...]
+    files: tuple[FilePostings, ...]
+    id_files: tuple[IdFile, ...]
+    generations: tuple[Generation, ...]
+
+    @staticmethod
+    def of(log: StoredLog) -> Seen:
+        """As a log is at present."""
+        ids, index = log.index.ids, log.index
+        return Seen(
+            log.head(),
+            log.first_retained,
+            log.known_from,
+            tuple(log.frames.segments),
+            index.files,
+            tuple(ids.files),
+            tuple(ids.generations),
+        )
+
+
+class Attempt(Protocol):
+    """Does a step of maintenance, and logs a failure."""
+
+    def __call__(self, what: str, step: Callable[[], None], log: StoredLog) -> bool:
+        """Whether it succeeded."""
+
+
+class Tending:
+    """Tends the open logs of one data directory. One thread at a time."""
+
+    def __init__(self, directory: Path, attempt: Attempt, worker: IndexWorker, flush_state: Callable[[], None]) -> None:
+        """`flush_state`: see `tasks.reclaim`."""
+        self._directory, self._attempt, self._worker, self._flush_state = directory, attempt, worker, flush_state
+
+    def tend(self, log: StoredLog, now: int | None) -> None:
+        """A round for one log. `now`: the present time in ms if retention is due, else None."""
+        if now is not None:
+            self._try(log, "retention", lambda: tasks.apply_retention(log, now))
+        self._tell_of_writers(log)
+        seen = Seen.of(log)
+        if seen == log.tended:
+            return
+        steps: dict[str, Callable[[], None]] = {
+            "sealing": partial(tasks.seal_segments, log, self._worker.run),
+            "indexing the newest segment": partial(tasks.index_newest, log, self._worker.run),
+            "merging postings": partial(tasks.merge_postings, log, self._worker.run),
+            "merging ids": partial(tasks.move_ids, log, self._worker.run),
+        }
+        is_done = [self._try(log, what, step) for what, step in steps.items()]
+        if all([*is_done, self._give_space_back(log)]):
+            log.tended = seen  # where a task changed something, the next round sees that
+
+    def _tell_of_writers(self, log: StoredLog) -> None:
+        """Warn once when a log knows almost as many writers as it can."""
+        trouble = log.writer_table.trouble()
+        if trouble is not None and not log.has_told_of_writers:
+            logger.warning("log %s: %s", log.name, trouble)
+        log.has_told_of_writers = trouble is not None
+
+    def _give_space_back(self, log: StoredLog) -> bool:
+        """Unlink files that are of no more use; False where that could not be done now."""
+        with NoBackup(self._directory) as may_unlink:
+            return may_unlink and self._try(log, "giving space back", partial(self._unlink, log))
+
+    def _unlink(self, log: StoredLog) -> None:
+        tasks.drop_leftovers(log)
+        tasks.reclaim(log, self._flush_state)
+
+    def _try(self, log: StoredLog, what: str, step: Callable[[], None]) -> bool:
+        return self._attempt(f"log {log.name}: {what}", step, log)
