@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
 from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
+from .index.backlog import UNINDEXED_BYTES_MAX, Backlog
 from .log import StoredLog
 from .maintenance import tasks
 from .maintenance.follower import Follower
@@ -74,6 +76,8 @@ logger = logging.getLogger("headwater.storage")
 
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
+NOT_DURABLE_YET_S = 0.02
+"""Urgent indexing looks again after so long, where the newest events were not durable yet."""
 
 
 class Engine(LogStore, Closing):
@@ -85,6 +89,7 @@ class Engine(LogStore, Closing):
         *,
         reserve_bytes: int | None = None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
+        unindexed_bytes_max: int = UNINDEXED_BYTES_MAX,
         clock: Callable[[], int] = shown_ms,
         clock_patience_ms: int = PATIENCE_MS,
         disk: Disk | None = None,
@@ -101,6 +106,9 @@ class Engine(LogStore, Closing):
         ballast_bytes: int = BALLAST_BYTES,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+
+        `unindexed_bytes_max`: bytes of index entries that all logs together may hold in memory only; from then on
+        appends wait for the index, or get Overloaded (see `index.backlog`).
 
         `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
         the file system (None: see `Room`).
@@ -126,6 +134,8 @@ class Engine(LogStore, Closing):
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
+        self.backlog = Backlog(unindexed_bytes_max)
+        """The unindexed bytes of all logs."""
         self._fatal = fatal
         self._ballast_bytes = ballast_bytes
         self.bus = bus or Bus()
@@ -307,7 +317,7 @@ class Engine(LogStore, Closing):
         assert self._homed is not None and self.follower is not None
         self._end_following()
         with self.follower.taking, self._opening:
-            self.follower.follow()
+            self.follower.follow(takes_over=True)
             self._refuse_moved_home()
             for name in self.follower.behind:  # damaged at the home: who opens it is told
                 if (log := self._logs.pop(name, None)) is not None:
@@ -445,13 +455,46 @@ class Engine(LogStore, Closing):
         def tend(what: str, task: Callable[[], None]) -> None:
             self._one_by_one(f"log {log.name}: {what}", task, log)
 
-        tend("sealing", partial(tasks.seal_segments, log, self._worker.run))
-        tend("indexing the newest segment", partial(tasks.index_newest, log, self._worker.run))
+        tend("indexing", partial(self._index, log))
         tend("merging postings", partial(tasks.merge_postings, log, self._worker.run))
         tend("merging ids", partial(tasks.move_ids, log, self._worker.run))
         if retention and self.may_act():
             tend("retention", lambda: tasks.apply_retention(log, self.clock()))
         tend("giving space back", partial(self._give_space_back, log))
+
+    def _index(self, log: StoredLog) -> None:
+        """Index the events of a log that are in no index file, and count failures, which end the waiting of appends."""
+        try:
+            tasks.seal_segments(log, self._worker.run)
+            tasks.index_newest(log, self._worker.run)
+        except (core.EventLogError, OSError) as error:
+            if not (isinstance(error, core.Closed | LockLost) or log.is_closed):
+                log.backlog.failed(error)
+            raise
+        log.backlog.succeeded()
+
+    def _keep_up(self, until: float) -> None:
+        """Wait until that time (monotonic, in s); index as soon as it is urgent."""
+        while not self._stopping.is_set() and (left_s := until - time.monotonic()) > 0:
+            self.backlog.wait_until_urgent(left_s)
+            if self.backlog.is_urgent and not self._index_urgently():
+                self._stopping.wait(min(max(until - time.monotonic(), 0), NOT_DURABLE_YET_S))
+
+    def _index_urgently(self) -> bool:
+        """Index the logs that have most, until it is not urgent any more; whether an index file was made.
+
+        A log whose indexing failed is tried again in the next round of maintenance.
+        """
+        has_made = False
+        with self._maintaining:
+            for log in sorted(self.opened(), key=lambda each: each.backlog.unindexed, reverse=True):
+                if self._stopping.is_set() or not self._lock.is_held() or not self.backlog.is_urgent:
+                    break
+                if not log.backlog.is_failing:
+                    files = log.index.files
+                    self._one_by_one(f"log {log.name}: indexing", partial(self._index, log), log)
+                    has_made = has_made or log.index.files is not files
+        return has_made
 
     def _give_space_back(self, log: StoredLog) -> None:
         with NoBackup(self.directory) as may_unlink:
@@ -512,6 +555,7 @@ class Engine(LogStore, Closing):
                 f"log {name} cannot be followed, the others are: {each.why}"
                 for name, each in sorted(self.follower.stuck.items())
             ]
+        troubles += [problem for log in self.opened() if (problem := log.backlog.problem) is not None]
         now = self.clock()
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log.name, log.recorded_at, now))]
 
@@ -524,6 +568,7 @@ class Engine(LogStore, Closing):
                 return
             self._is_closed = True
         self._stopping.set()
+        self.backlog.interrupt()
         self._end_following()
         if self._socket is not None:
             self._socket.close()
@@ -645,6 +690,7 @@ class Engine(LogStore, Closing):
                 clock=self.clock,
                 room=self.room,
                 waiting_bytes_max=self._waiting_bytes_max,
+                backlog=self.backlog,
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,
                 decoded=self._decoded,
@@ -696,7 +742,10 @@ class Engine(LogStore, Closing):
     def _tend(self) -> None:
         self._open_those_to_tend()
         since_retention = 0.0
-        while not self._stopping.wait(MAINTENANCE_INTERVAL_S):
+        while True:
+            self._keep_up(time.monotonic() + MAINTENANCE_INTERVAL_S)
+            if self._stopping.is_set():
+                return
             since_retention += MAINTENANCE_INTERVAL_S
             is_due = since_retention >= RETENTION_INTERVAL_S
             self.maintain(retention=is_due)

@@ -139,6 +139,14 @@ class Limits:
         64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
     )
     """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
+    unindexed_bytes_max: int = setting(
+        64 * MIB,
+        byte_count(MIB, 64 * GIB),
+        "bytes of new events, of all logs, that may be in no index file yet; from then on bulk loads get 503",
+    )
+    """Bytes that the newest events of all logs may take in the index in memory, until they are in index files; a start
+    reads as much again. [From half on bulk loads slow down, at this limit they get 503, and other appends at 1.25 times
+    it](../guides/operations.md#when-the-index-falls-behind)."""
     disk_reserve_bytes: int | None = setting(
         None,
         byte_count(0, 2**60),

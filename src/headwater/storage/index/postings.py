@@ -108,6 +108,8 @@ class ActivePostings:
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
+        self.weight = 0
+        """The bytes that its events count for, which `Index` adds: see `backlog`."""
         self.last = first - 1
         self._has_partitions = has_partitions
         self._tags: list[_TagTable] = [{}]
