@@ -55,7 +55,8 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         if covered and (log.directory / INDEX / places_name(segment.first)).exists():
             segment.is_indexed = True
             continue
-        if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
+        parts = _parts_of(log, segment)
+        if problem := run(Job(str(log.directory), segment.path.name, segment.last, parts=parts)):
             raise StorageUnavailable(f"{segment.path}: indexing failed: {problem}")
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
@@ -63,6 +64,16 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         log.bus.emit(
             NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
         )
+
+
+def _parts_of(log: StoredLog, segment: Segment) -> list[tuple[int, int]]:
+    """The adjacent ranges from the first number of a segment on whose postings were made while it was written."""
+    parts: list[tuple[int, int]] = []
+    for file in log.index.files:
+        first = parts[-1][1] + 1 if parts else segment.first
+        if file.first == first and file.last <= segment.last and file.path.parent.name == INDEX:
+            parts.append((file.first, file.last))
+    return parts
 
 
 def index_newest(log: StoredLog, run: RunJob) -> None:
