@@ -11,7 +11,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from headwater.core.errors import Closed, InvalidInput
+from headwater.core.errors import Closed, InvalidInput, Overloaded
 from headwater.flight.calls.address import BulkAddress
 from headwater.flight.calls.connection import FlightConnection
 from headwater.flight.client import BulkClient
@@ -137,6 +137,22 @@ def test_a_busy_server_is_asked_again(store, log):
             for thread in threads:
                 thread.join()
         assert len(stages) == 10
+
+
+def test_a_commit_that_the_index_cannot_keep_up_with_is_repeated(store, log, monkeypatch):
+    """It goes a bit further each time: more often than a call is repeated that fails."""
+    act, refusals = MemoryBackend.act, iter([Overloaded(2, 1, 0.0)] * 5)
+
+    def refusing(*arguments):
+        if arguments[2:3] == ("commit",) and (refusal := next(refusals, None)) is not None:
+            raise refusal
+        return act(*arguments)
+
+    monkeypatch.setattr(MemoryBackend, "act", refusing)
+    with serving(MemoryBackend(store)) as server, BulkClient(f"grpc://127.0.0.1:{server.port}", retries=1) as client:
+        stage = client.stage("orders", "w", 1, 0, 0, batch("A")).stage
+        assert client.commit("orders", "w", 1, [stage]).events == 1
+    assert next(refusals, None) is None
 
 
 def test_one_client_serves_many_threads(client, log):

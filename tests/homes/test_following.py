@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -29,6 +29,7 @@ from headwater.storage.frames.encoding import EncodedFrame
 from headwater.storage.home.port import HomeWentBack
 from headwater.storage.log import StoredLog
 from headwater.storage.maintenance.follower import Follower
+from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments.meta import Meta
 from headwater.storage.state import journal_snapshot
 
@@ -40,12 +41,18 @@ from .test_engine import Server, add, contents
 class Replica:
     """An engine that follows, as a server has it that is not the primary."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, **options: Any) -> None:
         self.home = PostgresHome(url)
         self.lost: list[Exception] = []
         try:
             self.engine = Engine(
-                directory, home=self.home, on_lost=self.lost.append, maintains=False, reserve_bytes=0, follows=True
+                directory,
+                home=self.home,
+                on_lost=self.lost.append,
+                maintains=False,
+                reserve_bytes=0,
+                follows=True,
+                **options,
             )
         except BaseException:
             self.home.close()
@@ -75,6 +82,12 @@ class Replica:
         self.home.close()
 
 
+@pytest.fixture(autouse=True)
+def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of the index are done at once, in this process."""
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+
+
 @pytest.fixture
 def url() -> str:
     return fresh_home()
@@ -88,7 +101,7 @@ def first(url: str, tmp_path: Path) -> Iterator[Server]:
     server.close()
 
 
-Join = Callable[[str], Replica]
+Join = Callable[..., Replica]
 
 
 @pytest.fixture
@@ -96,8 +109,8 @@ def join(url: str, tmp_path: Path) -> Iterator[Join]:
     """Has a server follow, its copy in the directory of that name."""
     replicas: list[Replica] = []
 
-    def joined(name: str) -> Replica:
-        replicas.append(Replica(url, tmp_path / name))
+    def joined(name: str, **options: Any) -> Replica:
+        replicas.append(Replica(url, tmp_path / name, **options))
         return replicas[-1]
 
     yield joined
@@ -119,6 +132,56 @@ def test_what_the_primary_appends_is_read_from_a_replica(first: Server, join: Jo
     assert replica.orders.info().events == 7
     assert replica.follower.behind == {}
     assert not replica.lost
+
+
+def fill_the_backlog(first: Server, replica: Replica) -> None:
+    """Have the copy of `orders` take all that may be unindexed there, until it is maintained."""
+    add(first.orders, 400)
+    replica.follow()
+    assert replica.orders.head() == 400 and not replica.orders.backlog.has_room
+
+
+def test_a_log_whose_index_falls_behind_is_passed_over_and_the_others_are_followed(first: Server, join: Join) -> None:
+    add(first.engine.create("others"), 1)
+    replica = join("a", unindexed_bytes_max=20_000)
+    fill_the_backlog(first, replica)
+    add(first.orders, 5, begin=400)
+    add(first.engine.open("others"), 5, begin=1)
+    replica.follow()
+    assert (replica.orders.head(), replica.engine.open("others").head()) == (400, 6)
+    assert replica.follower.behind == {"orders": 5}
+    assert "index does not keep up" in replica.follower.stuck["orders"].why
+    replica.engine.maintain()
+    replica.follow()
+    assert replica.orders.head() == 405
+    assert replica.follower.behind == {} and not replica.follower.stuck
+
+
+def test_a_frame_that_is_pushed_waits_for_the_index_too(first: Server, join: Join) -> None:
+    pushed: list[tuple[str, bytes]] = []
+    first.engine._homed.on_committed = lambda key, frames: pushed.extend(  # type: ignore[union-attr]
+        (key, b"".join(frame.buffers)) for frame in frames
+    )
+    replica = join("a", unindexed_bytes_max=20_000)
+    fill_the_backlog(first, replica)
+    pushed.clear()
+    add(first.orders, 2, begin=400)
+    assert all(replica.follower.take(*frame) for frame in pushed)
+    assert replica.orders.head() == 400
+    replica.engine.maintain()
+    assert [replica.follower.take(*frame) for frame in pushed] == [True, True]
+    assert replica.orders.head() == 402
+
+
+def test_a_take_over_does_not_wait_for_the_index(first: Server, join: Join) -> None:
+    replica = join("a", unindexed_bytes_max=20_000)
+    fill_the_backlog(first, replica)
+    add(first.orders, 500, begin=400)
+    replica.follow()
+    assert replica.orders.head() == 400
+    replica.take_over()
+    assert replica.orders.head() == 900
+    assert contents(replica.orders) == [str(number).encode() for number in range(900)]
 
 
 def test_a_copy_says_of_frames_what_the_home_says(first: Server, join: Join) -> None:

@@ -233,15 +233,21 @@ class WouldDrop(EventLogError):
 
 
 class Overloaded(EventLogError):
-    """More bytes wait to be written than the log admits; nothing of this call was taken."""
+    """More bytes wait to be written, or to be indexed, than the log admits; nothing of this call was taken."""
 
-    def __init__(self, waiting_bytes: int, allowed_bytes: int, retry_after_s: float = 1.0) -> None:
+    def __init__(
+        self, waiting_bytes: int, allowed_bytes: int, retry_after_s: float = 1.0, *, is_of_index: bool = False
+    ) -> None:
+        """`is_of_index`: the index falls behind, which may last longer than a commit."""
         self.waiting_bytes, self.allowed_bytes, self.retry_after_s = (
             waiting_bytes,
             allowed_bytes,
             retry_after_s,
         )
-        super().__init__(f"{waiting_bytes} bytes wait to be written, at most {allowed_bytes} may; try again later")
+        self.is_of_index = is_of_index
+        super().__init__(
+            f"{waiting_bytes} bytes wait to be written or indexed, at most {allowed_bytes} may; try again later"
+        )
 
 
 class DiskFull(EventLogError):

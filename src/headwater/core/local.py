@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -26,6 +27,8 @@ from .watch.notification_types import NotificationType
 
 APPEND_NEW_ATTEMPTS = 8
 """So often `append_new` looks again which ids are stored, when another append of one of them came between."""
+INDEX_WAIT_S = 60.0
+"""An append that blocks waits at most so long for the index: an engine may have no thread that makes it."""
 
 
 class LocalLog(PagedLog):
@@ -320,6 +323,7 @@ class LocalLog(PagedLog):
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
         mark: Mark | None = None,
+        is_bulk: bool = False,
     ) -> AppendRequest:
         """As `request`, of events that are columns already, and perhaps with the mark of an exactly-once writer.
 
@@ -331,7 +335,7 @@ class LocalLog(PagedLog):
             check_mark(mark, columns.count)
         elif not columns.count:
             raise InvalidEvent("an append needs at least one event", "events")
-        return AppendRequest(columns, condition, partition, deliver, context, mark)
+        return AppendRequest(columns, condition, partition, deliver, context, mark, is_bulk)
 
     def append(
         self,
@@ -340,7 +344,10 @@ class LocalLog(PagedLog):
         *,
         partition: int | None = None,
     ) -> AppendResult:
-        """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded."""
+        """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded.
+
+        For the index it waits a minute at most; then it raises Overloaded.
+        """
         done = threading.Lock()
         return self._await(self.request(events, condition, partition, _release_all, done), done)
 
@@ -361,8 +368,12 @@ class LocalLog(PagedLog):
         *,
         partition: int | None = None,
         mark: Mark | None = None,
+        is_bulk: bool = False,
     ) -> AppendResult:
         """As `append`, of checked columns, and exactly once with a mark.
+
+        `is_bulk`: part of a bulk load, which the index refuses before other appends when it falls behind. With a mark
+        it gets Overloaded at once instead of a wait, because its writer can go on where it stopped.
 
         If the mark is not ahead of its writer's newest, nothing is appended, and the condition is not looked at:
         `was_stored`. A mark is kept only together with events that are appended: where the events turn out to be
@@ -371,10 +382,16 @@ class LocalLog(PagedLog):
         Raises what `append` raises, InvalidInput (of the mark), and TooLarge for one writer too many.
         """
         done = threading.Lock()
-        return self._await(self.request_columns(columns, condition, partition, _release_all, done, mark), done)
+        request = self.request_columns(columns, condition, partition, _release_all, done, mark, is_bulk)
+        return self._await(request, done)
 
     def append_new(
-        self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
+        self,
+        columns: EventColumns,
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+        is_bulk: bool = False,
     ) -> tuple[AppendResult | None, int]:
         """Append those of the events whose ids are not stored yet, and how many that leaves out.
 
@@ -390,7 +407,7 @@ class LocalLog(PagedLog):
             if not left.count:
                 return None, skipped
             try:
-                result = self.append_columns(left, condition, partition=partition)
+                result = self.append_columns(left, condition, partition=partition, is_bulk=is_bulk)
             except DuplicateEventId:  # another append came between
                 if attempt == APPEND_NEW_ATTEMPTS - 1:
                     raise
@@ -414,12 +431,17 @@ class LocalLog(PagedLog):
     def _await(self, request: AppendRequest, done: threading.Lock) -> AppendResult:
         """Submit a request whose context is that lock, and wait until it is released."""
         done.acquire()
+        waits_until = 0.0
         while True:
             try:
                 self.submit(request)
                 break
-            except Overloaded:
-                self._await_commit()
+            except Overloaded as error:
+                if error.is_of_index:
+                    waits_until = waits_until or time.monotonic() + INDEX_WAIT_S
+                    if request.mark is not None or time.monotonic() >= waits_until:
+                        raise
+                self._await_room()
         done.acquire()
         if request.error is not None:
             raise request.error
@@ -482,7 +504,7 @@ class LocalLog(PagedLog):
         if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
             raise InvalidPosition(f"{show(partition)} given, 0 to {count - 1} is allowed", "partition")
 
-    def _await_commit(self) -> None:
+    def _await_room(self) -> None:
         woken = threading.Event()
         stop = self.watch(woken.set)
         try:

@@ -168,6 +168,8 @@ class LogStatistics:
     """Exactly-once writers that have not ended."""
     writers_max: int = 0
     """New ones are refused above that; 0: not known."""
+    unindexed_bytes: int = 0
+    """Memory of index entries that are in no index file yet."""
     clock_steps: int = 0
     """How often the wall clock went back behind the last recorded_at."""
 
@@ -288,7 +290,7 @@ class EventLog(Protocol):
 class AppendRequest:
     """One append on its way through a local log; `deliver` gets it back when `result` or `error` is set."""
 
-    __slots__ = ("columns", "condition", "context", "deliver", "error", "mark", "partition", "result")
+    __slots__ = ("columns", "condition", "context", "deliver", "error", "is_bulk", "mark", "partition", "result")
 
     def __init__(
         self,
@@ -298,6 +300,7 @@ class AppendRequest:
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
         mark: Mark | None = None,
+        is_bulk: bool = False,
     ) -> None:
         self.columns = columns
         self.condition = condition
@@ -307,6 +310,8 @@ class AppendRequest:
         self.context = context
         self.mark = mark
         """Of an exactly-once writer; with it the columns may be empty."""
+        self.is_bulk = is_bulk
+        """Whether it is part of a bulk load, which is refused first where the index does not keep up."""
         self.result: AppendResult | None = None
         self.error: EventLogError | None = None
 

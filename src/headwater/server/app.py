@@ -167,6 +167,7 @@ def open_store(
         config.data,
         reserve_bytes=limits.disk_reserve_bytes,
         waiting_bytes_max=limits.waiting_bytes_max,
+        unindexed_bytes_max=limits.unindexed_bytes_max,
         clock_patience_ms=limits.clock_patience_ms,
         scrub_ms=limits.scrub_ms,
         ballast_bytes=limits.disk_ballast_bytes,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,7 @@ from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
 from .home.port import Home, called
 from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
+from .index.backlog import UNINDEXED_BYTES_MAX, Backlog
 from .log import StoredLog
 from .maintenance.follower import Follower
 from .maintenance.mending import HomedFrames, Mending
@@ -75,6 +77,8 @@ logger = logging.getLogger("headwater.storage")
 
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
+NOT_DURABLE_YET_S = 0.02
+"""Urgent indexing looks again after so long, where the newest events were not durable yet."""
 
 
 class Engine(LogStore, Closing):
@@ -86,6 +90,7 @@ class Engine(LogStore, Closing):
         *,
         reserve_bytes: int | None = None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
+        unindexed_bytes_max: int = UNINDEXED_BYTES_MAX,
         clock: Callable[[], int] = shown_ms,
         clock_patience_ms: int = PATIENCE_MS,
         disk: Disk | None = None,
@@ -103,6 +108,9 @@ class Engine(LogStore, Closing):
         writers: WriterLimits | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+
+        `unindexed_bytes_max`: bytes of index entries that all logs together may hold in memory only; from then on
+        appends wait for the index, or get Overloaded (see `index.backlog`).
 
         `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
         the file system (None: see `Room`).
@@ -130,6 +138,8 @@ class Engine(LogStore, Closing):
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
+        self.backlog = Backlog(unindexed_bytes_max)
+        """The unindexed bytes of all logs."""
         self._fatal = fatal
         self._ballast_bytes, self._writer_limits = ballast_bytes, writers
         self.bus = bus or Bus()
@@ -312,7 +322,7 @@ class Engine(LogStore, Closing):
         assert self._homed is not None and self.follower is not None
         self._end_following()
         with self.follower.taking, self._opening:
-            self.follower.follow()
+            self.follower.follow(takes_over=True)
             self._refuse_moved_home()
             for name in self.follower.behind:  # damaged at the home: who opens it is told
                 if (log := self._logs.pop(name, None)) is not None:
@@ -452,6 +462,19 @@ class Engine(LogStore, Closing):
                     log.follow_state(entry.settings, consumers=True)
         self._has_landed = False
 
+    def _keep_up(self, until: float) -> None:
+        """Wait until that time (monotonic, in s); index as soon as it is urgent."""
+        while not self._stopping.is_set() and (left_s := until - time.monotonic()) > 0:
+            self.backlog.wait_until_urgent(left_s)
+            if self.backlog.is_urgent and not self._index_urgently():
+                self._stopping.wait(min(max(until - time.monotonic(), 0), NOT_DURABLE_YET_S))
+
+    def _index_urgently(self) -> bool:
+        with self._maintaining:
+            return self._tending.index_urgently(
+                self.opened(), self.backlog, lambda: self._lock.is_held() and not self._stopping.is_set()
+            )
+
     def _maintain_state(self) -> None:
         with NoBackup(self.directory) as may_unlink:
             self.state.maintain(may_unlink)
@@ -506,6 +529,7 @@ class Engine(LogStore, Closing):
                 f"log {name} cannot be followed, the others are: {each.why}"
                 for name, each in sorted(self.follower.stuck.items())
             ]
+        troubles += [problem for log in self.opened() if (problem := log.backlog.problem) is not None]
         now = self.clock()
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log.name, log.recorded_at, now))]
 
@@ -518,6 +542,7 @@ class Engine(LogStore, Closing):
                 return
             self._is_closed = True
         self._stopping.set()
+        self.backlog.interrupt()
         self._end_following()
         if self._socket is not None:
             self._socket.close()
@@ -639,6 +664,7 @@ class Engine(LogStore, Closing):
                 clock=self.clock,
                 room=self.room,
                 waiting_bytes_max=self._waiting_bytes_max,
+                backlog=self.backlog,
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,
                 decoded=self._decoded,
@@ -691,7 +717,10 @@ class Engine(LogStore, Closing):
     def _tend(self) -> None:
         self._open_those_to_tend()
         since_retention = 0.0
-        while not self._stopping.wait(MAINTENANCE_INTERVAL_S):
+        while True:
+            self._keep_up(time.monotonic() + MAINTENANCE_INTERVAL_S)
+            if self._stopping.is_set():
+                return
             since_retention += MAINTENANCE_INTERVAL_S
             is_due = since_retention >= RETENTION_INTERVAL_S
             self.maintain(retention=is_due)

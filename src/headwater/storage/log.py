@@ -33,6 +33,7 @@ from .frames.frame import Frame
 from .frames.frame_log import Head, new_term
 from .home.replicated_log import Homed, ReplicatedLog, open_copy
 from .index import id_files
+from .index.backlog import Backlog
 from .index.counts import Counting, events_with, terms_of
 from .index.ids import are_distinct, hash_ids, hashes_of
 from .index.loader import load_index
@@ -51,6 +52,9 @@ logger = logging.getLogger("headwater.storage")
 _KINDS = {TermKind.TYPE: TYPE, TermKind.TAG_KEY: KEY, TermKind.TAG: TAG}
 CLEAN_POSTINGS_MIN = 2000
 """So many events in memory are worth a file at a clean stop; fewer are read again at the next start."""
+CLEAN_BYTES_MAX = 8 * 1024 * 1024
+"""A clean stop writes index files if all logs together have at most so many bytes unindexed. Otherwise the next start
+reads their events again, so that no stop writes a large file."""
 
 
 class StoredLog(LocalLog):
@@ -66,13 +70,15 @@ class StoredLog(LocalLog):
         clock: Callable[[], int],
         room: Room,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
+        backlog: Backlog | None = None,
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
         decoded: DecodedFrames | None = None,
         homed: Homed | None = None,
         writers: WriterLimits | None = None,
     ) -> None:
-        """`decoded` keeps decoded frames of this log, and of others. With a home the directory is a copy of its log.
+        """`decoded` keeps decoded frames of this log, and of others; `backlog` counts their unindexed bytes (None: a
+        backlog of its own). With a home the directory is a copy of its log.
 
         Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
         """
@@ -91,6 +97,8 @@ class StoredLog(LocalLog):
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         self._homed, self._writer_limits = homed, writers
+        self.backlog = (backlog or Backlog()).share(meta.name, self._wake_all)
+        """Its share of the unindexed bytes."""
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
             if isinstance(self.frames, ReplicatedLog) and not self.is_following:
@@ -99,6 +107,7 @@ class StoredLog(LocalLog):
             if self.is_following:
                 self._sequencer.step_aside()
         except BaseException:
+            self.backlog.close()
             self.frames.close()
             raise
         self._closing = threading.Lock()
@@ -173,7 +182,7 @@ class StoredLog(LocalLog):
         origin = meta.origin
         self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._numbering.gaps = tuple(sorted(meta.gaps))
-        loaded = load_index(self.directory, self.frames, meta)
+        loaded = load_index(self.directory, self.frames, meta, self.backlog)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index, self._decoded)
         self._counting = Counting()
@@ -209,6 +218,7 @@ class StoredLog(LocalLog):
             self._statistics,
             self._published,
             waiting_bytes_max=waiting_bytes_max,
+            backlog=self.backlog,
             fatal=fatal,
         )
 
@@ -222,11 +232,16 @@ class StoredLog(LocalLog):
         """Where it ends: the number of the last event that was taken up, and the checksum of the last frame."""
         return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
-    def follow(self, head: Head) -> None:
-        """Take up what others appended, as far as the log ends there at its home. Raises as `ReplicatedLog.follow`."""
+    def follow(self, head: Head, *, waits_for_index: bool = False) -> None:
+        """Take up what others appended, as far as the log ends there at its home. Raises as `ReplicatedLog.follow`.
+
+        `waits_for_index`: no more than the index has room for; the rest is for the next time.
+        """
         assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             self._sequencer.follow()
+            if waits_for_index and not self.backlog.has_room:
+                return
         if self._sequencer.durable_head != self.frames.head:  # the copy has it since an earlier time, which failed
             self._sequencer.follow()
 
@@ -426,6 +441,7 @@ class StoredLog(LocalLog):
             self.writer_table.open_count,
             self.writer_table.limits.writers_max,
         )
+        self._statistics.unindexed_bytes = self.backlog.unindexed
         return self._statistics
 
     def _begin_at(self, number: int) -> None:
@@ -500,13 +516,15 @@ class StoredLog(LocalLog):
                     logger.warning(problem, self.name, error)
                 self.frames.close()
                 self._decoded.forget(self.frames)
+                self.backlog.close()
         self._wake_all()
 
     def _write_down_end(self) -> None:
         """So that the next opening need not look at every frame again. What is missing of it is made anew."""
         self._disk.check()
         index = self.directory / INDEX
-        for active in self.index.actives:
+        is_little = self.backlog.backlog.unindexed <= CLEAN_BYTES_MAX
+        for active in self.index.actives if is_little else ():
             if active.last - active.first + 1 >= CLEAN_POSTINGS_MIN:
                 write_postings(index, active.first, active.last, active.encoded_terms())
         if self._count(self._numbering.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:

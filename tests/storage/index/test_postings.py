@@ -9,10 +9,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headwater.storage.index import merging
 from headwater.storage.index import postings as postings_module
+from headwater.storage.index.merging import merge_postings
 from headwater.storage.index.postings import (
     KEY,
     PARTITION,
@@ -21,7 +23,6 @@ from headwater.storage.index.postings import (
     ActivePostings,
     FilePostings,
     Postings,
-    merge_postings,
     write_postings,
 )
 
@@ -229,3 +230,36 @@ def test_keys_follow_their_tags_through_appends_and_rollbacks() -> None:
     assert (numbers("order"), numbers("order/1"), numbers("none")) == ([1], [2], [])
     found.apply(3, ["A"], [("order:9",)], [0])
     assert numbers("order") == [1, 3]
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(rows, min_size=2, max_size=5))
+def test_merging_at_once_and_term_by_term_make_the_same_file(
+    tmp_path_factory: pytest.TempPathFactory, is_at_once: bool, parts: list[list[Row]]
+) -> None:
+    directory, first, paths = tmp_path_factory.mktemp("idx"), 5, []
+    for part in parts:
+        paths.append(write_postings(directory, first, first + len(part) - 1, active(part, first).encoded_terms()))
+        first += len(part)
+    whole = [row for part in parts for row in part]
+    with pytest.MonkeyPatch.context() as patched:
+        if not is_at_once:
+            patched.setattr(merging, "NUMBERS_AT_ONCE", 0)
+        merged = merge_postings(paths, directory).read_bytes()
+    made = write_postings(directory / "..", 5, first - 1, active(whole, 5).encoded_terms())
+    assert merged == made.read_bytes()
+
+
+def test_terms_that_share_a_hash_stay_apart_in_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings_module.xxhash, "xxh3_64_intdigest", lambda text: len(text))
+    parts: list[list[Row]] = [[("A", ("x:1", "x:2"), 0)], [("A", ("x:2", "y:1"), 0)]]
+    paths = [
+        write_postings(tmp_path, first, first, active(part, first).encoded_terms())
+        for first, part in enumerate(parts, 1)
+    ]
+    postings_module._hashed.cache_clear()
+    merged = FilePostings(merge_postings(paths, tmp_path))
+    assert found(merged, TAG, "x:1") == [1] and found(merged, TAG, "x:2") == [1, 2] and found(merged, TAG, "y:1") == [2]
+    monkeypatch.undo()
+    postings_module._hashed.cache_clear()

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -31,8 +32,10 @@ from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup
+from headwater.storage.frames.frame import Frame
 from headwater.storage.index import id_files, ids, index, loader
 from headwater.storage.index.index import Index
+from headwater.storage.index.postings import ActivePostings
 from headwater.storage.maintenance import tasks
 from headwater.storage.maintenance.worker import IndexWorker, Job, do
 from headwater.storage.segments import segment_log
@@ -716,3 +719,70 @@ def test_what_a_change_of_settings_would_drop_is_what_retention_drops(data: Path
         one.maintain()
         assert 0 < refused.value.drops < 300
         assert (log.first_retained, refused.value.last) == (refused.value.drops + 1, refused.value.drops)
+
+
+class Seal(NamedTuple):
+    """A job that sealed a segment, and the frames whose postings it made."""
+
+    job: Job
+    frames: list[int]
+
+
+def sealed(
+    log: StoredLog, engine: Engine, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None] = lambda path: None
+) -> list[Seal]:
+    """Have parts of a segment indexed, `spoil` the first one, and seal it."""
+    seals: list[Seal] = []
+    apply_frame = ActivePostings.apply_frame
+
+    def run(self: IndexWorker, job: Job) -> str:
+        if not job.segment or job.first:
+            return do(job).problem
+        seals.append(Seal(job, []))
+        with monkeypatch.context() as spied:
+            spied.setattr(ActivePostings, "apply_frame", apply)
+            return do(job).problem
+
+    def apply(self: ActivePostings, frame: Frame) -> None:
+        seals[-1].frames.append(frame.first)
+        apply_frame(self, frame)
+
+    monkeypatch.setattr(IndexWorker, "run", run)
+    while len(log.frames.segments) < 2:
+        fill(log, 7)
+        log.index.end_part()
+        if len(log.frames.segments) == 1:
+            tasks.index_newest(log, engine._worker.run)
+    spoil(log.index.files[0].path)
+    engine.maintain()
+    return seals
+
+
+def index_lost(data: Path) -> None:
+    for path in (log_directory(data) / "idx").iterdir():
+        path.unlink()
+
+
+def test_a_seal_merges_the_parts_that_are_indexed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(data) as store:
+        log = store.create("orders")
+        seals = sealed(log, store, monkeypatch)
+        parts = seals[0].job.parts
+        assert len(parts) > 1 and parts[0][0] == 1
+        assert (log.index.files[0].first, log.index.files[0].last) == (1, log.frames.segments[0].last)
+        assert seals[0].frames[0] == parts[-1][1] + 1, "what the parts have is not indexed again"
+        found = answers(log)
+    index_lost(data)
+    with engine(data) as store:
+        assert answers(store.open("orders")) == found
+
+
+def test_a_seal_with_a_damaged_part_indexes_the_segment_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(data) as store:
+        log = store.create("orders")
+        seals = sealed(log, store, monkeypatch, lambda path: change(path, 60, b"\xff" * 8))
+        assert seals[0].job.parts and 1 in seals[0].frames
+        found = answers(log)
+    index_lost(data)
+    with engine(data) as store:
+        assert answers(store.open("orders")) == found

@@ -290,6 +290,31 @@ def test_one_batch_that_many_stage_and_commit_goes_in_once(log: StoredLog, stagi
     assert rest == list(range(first + 1, first + 350)), "the rows of one of them"
 
 
+def test_a_commit_that_the_index_cannot_keep_up_with_is_refused_and_goes_on_where_it_stopped(
+    data: Path, monkeypatch: pytest.MonkeyPatch, in_line: None
+) -> None:
+    """It holds nothing meanwhile: an append passes, and the commit of another writer is told the same."""
+    monkeypatch.setattr(events_module, "APPEND_EVENTS_MAX", 100)
+    with Engine(data, maintains=False, unindexed_bytes_max=16_000) as engine:
+        log = engine.create("orders")
+        staging, heads = Staging(log.directory), []
+        stages = [stage(staging, 1, 0, 0, 950)]
+        with pytest.raises(Overloaded) as refused:
+            commit(log, 1, stages)
+        assert refused.value.is_of_index and refused.value.retry_after_s > 0
+        for _ in range(20):
+            engine.maintain()
+            heads.append(log.head())
+            try:
+                committed = commit(log, 1, stages)
+                break
+            except Overloaded:
+                assert not log.append([event(id=f"between {log.head()}")]).was_stored
+        assert heads[0] > 0 and len(set(heads)) == len(heads) > 1, "each call went on"
+        assert (committed.events, committed.was_applied) == (950, False)
+        assert [id for id in ids(log.read()) if id.isdecimal()] == [str(number) for number in range(950)]
+
+
 def test_how_much_is_staged_is_bounded(log: StoredLog) -> None:
     staging = Staging(log.directory, bytes_max=100_000)
     writer = staging.stage("w", 1, 0, 0, SCHEMA)

@@ -89,10 +89,11 @@ class Tries:
         return known
 
     def _repeat(self, known: core.EventLogError, is_idempotent: bool) -> None:
-        is_busy = isinstance(known, Busy)  # who is refused a place has done nothing yet
-        if not (is_idempotent or is_busy) or not isinstance(known, PASSING):
+        is_refused = isinstance(known, Busy)  # who is refused a place has done nothing yet
+        if not (is_idempotent or is_refused) or not isinstance(known, PASSING):
             raise known from None
-        self._attempts.failed(known, is_busy=is_busy)
+        # A commit goes a bit further with each attempt while the index of the log falls behind: none has failed.
+        self._attempts.failed(known, is_busy=is_refused or isinstance(known, core.Overloaded))
 
     def _turn(self, known: core.EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
         """Go on elsewhere."""

@@ -233,8 +233,8 @@ def _append(log: StoredLog, path: str, command: wire.AppendCommand) -> wire.Appe
     columns = log.columns_of(_batch_at(path))
     condition = wire.condition_of(command.condition)
     if command.on_duplicate == "fail":
-        return wire.Appended(*log.append_columns(columns, condition, partition=command.partition))
-    result, skipped = log.append_new(columns, condition, partition=command.partition)
+        return wire.Appended(*log.append_columns(columns, condition, partition=command.partition, is_bulk=True))
+    result, skipped = log.append_new(columns, condition, partition=command.partition, is_bulk=True)
     return wire.Appended(0, 0, skipped=skipped) if result is None else wire.Appended(*result, skipped=skipped)
 
 

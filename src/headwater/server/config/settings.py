@@ -152,6 +152,14 @@ class Limits:
     )
     """How long a log knows a writer at least whose newest batch is not complete. If it is forgotten for a new one, and
     goes on later, that batch is appended again from its beginning."""
+    unindexed_bytes_max: int = setting(
+        64 * MIB,
+        byte_count(MIB, 64 * GIB),
+        "bytes of new events, of all logs, that may be in no index file yet; from then on bulk loads get 503",
+    )
+    """Bytes that the newest events of all logs may take in the index in memory, until they are in index files; a start
+    reads as much again. [From half on bulk loads slow down, at this limit they get 503, and other appends at 1.25 times
+    it](../guides/operations.md#when-the-index-falls-behind)."""
     disk_reserve_bytes: int | None = setting(
         None,
         byte_count(0, 2**60),

@@ -26,13 +26,14 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded
+from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded, StorageUnavailable
 from ...core.limits import EventColumns
 from ...core.log import AppendRequest, LogStatistics
 from ..disk.locks import LockLostMeanwhile
 from ..frames.encoding import Chain, EncodedFrame, encode
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from ..frames.layout import FrameMark
+from ..index.backlog import Backlog, LogBacklog
 from .prepared import PreparedColumns
 
 logger = logging.getLogger("headwater.storage")
@@ -107,9 +108,12 @@ class Sequencer:
         publish: Callable[[int], None],
         *,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
+        backlog: LogBacklog | None = None,
         fatal: Callable[[str], None] | None = None,
     ) -> None:
         """`publish` gets each new durable head, from the writer thread. `fatal` ends the process.
+
+        `backlog` admits appends while the index keeps up (None: a backlog of its own).
 
         It writes in the term that the frame log is in now, and in no other.
         """
@@ -121,6 +125,7 @@ class Sequencer:
         self._stepped_down: NotPrimary | None = None
         """Why nothing is appended: the log is another's, which may be `follow`ed."""
         self._waiting_bytes_max = waiting_bytes_max
+        self._backlog = Backlog().share(name) if backlog is None else backlog
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
         """AppendRequests; None = stop, behind everything taken."""
@@ -161,12 +166,21 @@ class Sequencer:
             if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
                 self._statistics.refused += 1
                 raise Overloaded(self._waiting_bytes, self._waiting_bytes_max)
+            if request.columns.count:  # a mark alone is no event
+                self._reserve(request)
             self._waiting_bytes += size
             self._statistics.queued_bytes = self._waiting_bytes
             self._statistics.queued_requests += 1
             if not self._threads:
                 self._start()
             self._inbox.put(request)
+
+    def _reserve(self, request: AppendRequest) -> None:
+        try:
+            self._backlog.reserve(request.columns.count, is_bulk=request.is_bulk)
+        except (Overloaded, StorageUnavailable):
+            self._statistics.refused += 1
+            raise
 
     def step_aside(self) -> None:
         """Others append: what is to be appended here is refused until `begin_term`. Before anything was."""
@@ -506,10 +520,11 @@ class Sequencer:
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
         """Give requests back to whom they came from: one call for all of one caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
-        size = count = appends = events = appended = 0
+        size = count = appends = events = appended = reserved = 0
         for request in requests:
             columns, result = request.columns, request.result
             size += columns.bytes
+            reserved += columns.count
             count += 1
             if request.error is None:
                 appends += 1
@@ -529,6 +544,7 @@ class Sequencer:
             self._waiting_bytes -= size
             statistics.queued_bytes = self._waiting_bytes
             statistics.queued_requests -= count
+        self._backlog.give_back(reserved)
         for deliver, finished in by_caller.items():
             deliver(finished)
 

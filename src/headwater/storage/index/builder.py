@@ -20,23 +20,35 @@ from ..segments.segment import Segment
 from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
 from .ids import hashes_of_frame
-from .postings import ActivePostings, merge_postings, postings_name, write_postings
+from .merging import merge_postings
+from .postings import ActivePostings, postings_name, write_postings
 
 
-def seal(log_directory: Path, segment_name: str, last: int) -> None:
+def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tuple[int, int]] = ()) -> None:
     """Make the places and the postings of a segment that is not written any more; its last event has that number.
 
-    Raises StorageCorrupted if a frame of it is damaged.
+    `parts` are the adjacent ranges from its first number on whose postings are on file: they are merged, not made
+    again, unless one is damaged. Raises StorageCorrupted if a frame of it is damaged.
     """
     meta, segment = _scanned(log_directory, segment_name, last)
-    postings = ActivePostings(segment.first, has_partitions=meta.partitions > 1)
+    first = parts[-1][1] + 1 if parts else segment.first
+    postings = ActivePostings(first, has_partitions=meta.partitions > 1)
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
         id_hashes[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
-        postings.apply_frame(frame)
+        _apply(postings, frame)
     directory = log_directory / INDEX
-    write_postings(directory, segment.first, segment.last, postings.encoded_terms())
+    ranges = list(parts)
+    if first <= segment.last:
+        write_postings(directory, first, segment.last, postings.encoded_terms())
+        ranges.append((first, segment.last))
+    if len(ranges) > 1:
+        try:
+            merge(directory, ranges)
+        except (OSError, ValueError):
+            seal(log_directory, segment_name, last)
+            return
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
 
 
@@ -48,12 +60,18 @@ def index_part(log_directory: Path, segment_name: str, first: int, last: int) ->
     meta, segment = _scanned(log_directory, segment_name, last)
     postings = ActivePostings(first, has_partitions=meta.partitions > 1)
     for frame in frames_of(segment):
-        start, end = max(first - frame.first, 0), frame.count
-        if not start:
-            postings.apply_frame(frame)
-        elif start < end:
-            postings.apply(first, frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
+        _apply(postings, frame)
     write_postings(log_directory / INDEX, first, last, postings.encoded_terms())
+
+
+def _apply(postings: ActivePostings, frame: Frame) -> None:
+    """Take up the events of a frame, but for those numbered below the first of the postings."""
+    first = postings.first
+    start, end = max(first - frame.first, 0), frame.count
+    if not start:
+        postings.apply_frame(frame)
+    elif start < end:
+        postings.apply(first, frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
 
 
 class Sealed:

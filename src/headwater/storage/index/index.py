@@ -10,8 +10,9 @@ import threading
 from collections.abc import Sequence
 
 from ...core.limits import EventColumns
-from ...formats.arrow.columns import ArrowColumns
+from ...formats.arrow.columns import ArrowColumns, Coded
 from ..frames.frame import ARROW_MIN, Frame
+from .backlog import Backlog, LogBacklog, coded_weight, weight
 from .id_table import IdTable
 from .matches import PostingsPiece
 from .postings import ActivePostings, FilePostings, Postings
@@ -27,8 +28,19 @@ TABLE_EVENTS_MIN = 32 * 1024
 class Index:
     """What is known of the events of one log without reading them."""
 
-    def __init__(self, head: int, *, has_partitions: bool, files: Sequence[FilePostings] = ()) -> None:
-        """`files` cover everything up to `head`, from the first event that anything is known of."""
+    def __init__(
+        self,
+        head: int,
+        *,
+        has_partitions: bool,
+        files: Sequence[FilePostings] = (),
+        backlog: LogBacklog | None = None,
+    ) -> None:
+        """`files` cover everything up to `head`, from the first event that anything is known of.
+
+        `backlog` counts the bytes in memory (None: a backlog of its own).
+        """
+        self.backlog = Backlog().share("") if backlog is None else backlog
         self.ids = IdTable()
         self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
         """The postings files in use, by their first number."""
@@ -36,7 +48,7 @@ class Index:
         self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
         """The postings in memory, oldest first; the last one grows."""
         self._lock = threading.Lock()
-        """Guards the replacement of `_files` and `_actives`, never their use."""
+        """Held while the part in memory changes, and while files and parts are replaced; readers take none."""
 
     def apply(
         self,
@@ -46,30 +58,47 @@ class Index:
         partitions: Sequence[int],
     ) -> None:
         """Take up events numbered from `first` on; their ids go into `ids` apart."""
-        self._table_for(first).apply(first, types, tags, partitions)
+        with self._lock:
+            active = self._table_for(first)
+            active.apply(first, types, tags, partitions)
+            active.weight += weight(tags)
+        self._tell()
 
     def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
         """As `apply`, of columns: quickly where they are large, and Arrow's."""
         if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
-            self._coded_for(first).apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
+            self._apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
-            self._table_for(first).apply(first, columns.types, columns.tags, partitions)
+            self.apply(first, columns.types, columns.tags, partitions)
 
     def apply_run(self, first: int, columns: ArrowColumns, run: SortedRun) -> None:
         """As `apply_columns`, of a log with one partition, where the postings of these columns were made before."""
-        active = self._coded_for(first) if columns.count >= ARROW_MIN else None
-        if isinstance(active, RunPostings):
-            active.apply_run(run.at(first))
+        with self._lock:
+            active = self._coded_for(first) if columns.count >= ARROW_MIN else None
+            if is_run := isinstance(active, RunPostings):
+                active.apply_run(run.at(first))
+                active.weight += _weight_of(columns.type_terms, columns.tag_terms)
+        if is_run:
+            self._tell()
         else:
             self.apply_columns(first, columns, [])
 
     def apply_frame(self, frame: Frame) -> None:
         """As `apply`, of a frame that is in the log."""
         if frame.count >= ARROW_MIN:
-            coded = self._coded_for(frame.first)
-            coded.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
+            self._apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
         else:
-            self._table_for(frame.first).apply_frame(frame)
+            self.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+
+    def _apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
+        with self._lock:
+            active = self._coded_for(first)
+            active.apply_coded(first, types, tags, partitions)
+            active.weight += _weight_of(types, tags)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.backlog.count(sum([active.weight for active in self.actives]))
 
     def _table_for(self, first: int) -> ActivePostings:
         """What takes events from that number on, one by one."""
@@ -91,19 +120,26 @@ class Index:
         return active.last - active.first + 1 >= PART_EVENTS_MAX or first > active.last + 1
 
     def _add(self, active: ActivePostings | RunPostings) -> None:
+        kept = self.actives if self.actives[-1].last >= self.actives[-1].first else self.actives[:-1]
+        self.actives = (*kept, active)
+
+    def end_part(self) -> None:
+        """The newest part in memory grows no more, so that a file can take its place: another one begins."""
         with self._lock:
-            kept = self.actives if self.actives[-1].last >= self.actives[-1].first else self.actives[:-1]
-            self.actives = (*kept, active)
+            if (newest := self.actives[-1]).last >= newest.first:
+                self._add(self._new_active(newest.last + 1))
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""
-        kept = tuple(active for active in self.actives if active.first <= above + 1)
-        for active in kept:
-            if active.last > above:
-                active.rollback(above)
         with self._lock:
+            kept = tuple(active for active in self.actives if active.first <= above + 1)
+            for active in kept:
+                if active.last > above:
+                    active.weight = active.weight * (above + 1 - active.first) // (active.last + 1 - active.first)
+                    active.rollback(above)
             self.actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
+        self._tell()
 
     def pieces(self, low: int, high: int) -> list[PostingsPiece]:
         """The postings of these numbers (inclusive), ascending and disjoint."""
@@ -135,9 +171,13 @@ class Index:
                 file for file in self.files if file not in old and not new.first <= file.first <= file.last <= new.last
             ]
             self.files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
-            covered = self.files[-1].last
+            covered, newest = self.files[-1].last, self.actives[-1]
             older = tuple(active for active in self.actives[:-1] if active.last > covered)
-            self.actives = (*older, self.actives[-1])
+            is_covered = (
+                newest.first <= newest.last <= covered
+            )  # as of a segment that was sealed before a part was full
+            self.actives = (*older, self._new_active(newest.last + 1) if is_covered else newest)
+        self._tell()
 
     def drop(self, below: int) -> None:
         """Forget the files of which every number is below that."""
@@ -146,3 +186,7 @@ class Index:
 
     def _new_active(self, first: int) -> ActivePostings:
         return ActivePostings(first, has_partitions=self._has_partitions)
+
+
+def _weight_of(types: Coded, tags: Coded) -> int:
+    return coded_weight(len(types.codes), len(tags.codes), tags.terms.nbytes)

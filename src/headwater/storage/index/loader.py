@@ -22,6 +22,7 @@ from ..segments.places import FramePlaces, places_name
 from ..segments.segment import Segment
 from ..segments.segment_log import SegmentLog
 from . import id_files
+from .backlog import LogBacklog
 from .builder import Sealed, frames_of, range_of, seal
 from .id_table import IdTable
 from .ids import Hashes, hashes_of_frame
@@ -45,8 +46,11 @@ class LoadedIndex:
         return self._frames.read(self._replay_after)
 
 
-def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
-    """Load what is on file. Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged."""
+def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBacklog | None = None) -> LoadedIndex:
+    """Load what is on file; `backlog`: see `Index`.
+
+    Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged.
+    """
     for place in (directory, directory / INDEX, directory / HISTORY):
         for unfinished in place.glob("*.tmp"):
             unfinished.unlink(missing_ok=True)  # an indexing process that outlived its server may be at it
@@ -56,7 +60,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)
             seal(directory, segment.path.name, segment.last)
     replay_after, files = _usable_postings(directory, frames, meta)
-    index = Index(replay_after, has_partitions=meta.partitions > 1, files=files)
+    index = Index(replay_after, has_partitions=meta.partitions > 1, files=files, backlog=backlog)
     _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
     return LoadedIndex(index, frames, replay_after)
 

@@ -6,7 +6,6 @@ Terms are kept as they are, not as hashes only, so that conditions stay exact wh
 
 from __future__ import annotations
 
-import heapq
 import mmap
 import struct
 import threading
@@ -15,9 +14,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import xxhash
@@ -108,6 +107,8 @@ class ActivePostings:
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
+        self.weight = 0
+        """The bytes that its events count for, which `Index` adds: see `backlog`."""
         self.last = first - 1
         self._has_partitions = has_partitions
         self._tags: list[_TagTable] = [{}]
@@ -439,31 +440,17 @@ Entry = tuple[int, bytes, Sequence[int]]
 
 def write_postings(directory: Path, first: int, last: int, terms: Iterable[tuple[bytes, Sequence[int]]]) -> Path:
     """Write a file of postings, durably, under its final name or not at all."""
-    entries = sorted(((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms), key=_in_order)
-    return _write_entries(directory, first, last, entries)
+    entries = sorted(((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms), key=in_order)
+    return write_entries(directory, first, last, entries)
 
 
-def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
-    """One file of postings for adjacent ranges, oldest first. Streams: takes about the memory of the result.
-
-    Raises ValueError if one of them is damaged: what is wrong in it must not get a checksum that fits.
-    """
-    runs = [FilePostings(path) for path in paths]
-    for run in runs:
-        run.verify()
-    return _write_entries(directory, runs[0].first, runs[-1].last, _merged([run.entries() for run in runs]))
-
-
-def _merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:
-    for (digest, text), group in groupby(heapq.merge(*streams, key=_in_order), key=_in_order):
-        yield digest, text, [number for _, _, numbers in group for number in numbers]
-
-
-def _in_order(entry: Entry) -> tuple[int, bytes]:
+def in_order(entry: Entry) -> tuple[int, bytes]:
+    """The key by which a file has its terms in order."""
     return entry[:2]
 
 
-def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Entry]) -> Path:
+def write_entries(directory: Path, first: int, last: int, entries: Iterable[Entry]) -> Path:
+    """As `write_postings`, of terms in the order of the file."""
     hashes, values, texts = array("Q"), array("I"), bytearray()
     text_offsets, offsets = array("I", [0]), array("I", [0])
     for digest, text, numbers in entries:
@@ -472,6 +459,28 @@ def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Ent
         values.extend([number - first for number in numbers])
         text_offsets.append(len(texts))  # raises OverflowError rather than wrap
         offsets.append(len(values))
-    body = b"".join((hashes, text_offsets, offsets, values, texts))
-    header = _HEADER.pack(first, last, len(hashes), len(values), b"")
+    return write_columns(directory, first, last, Columns(hashes, text_offsets, offsets, values, texts))
+
+
+Column: TypeAlias = "bytes | bytearray | array[int]"
+
+
+class Columns(NamedTuple):
+    """The body of a file of postings."""
+
+    hashes: Column
+    """Of each term, 8 bytes; ascending."""
+    text_offsets: Column
+    """Where the text of each term begins, and where the last one ends, 4 bytes; likewise its numbers in `offsets`."""
+    offsets: Column
+    values: Column
+    """The numbers of all terms, less the first of the range, 4 bytes."""
+    texts: Column
+
+
+def write_columns(directory: Path, first: int, last: int, columns: Columns) -> Path:
+    """Write a file of postings, durably, under its final name or not at all."""
+    body = b"".join(columns)
+    terms, numbers = memoryview(columns.hashes).nbytes // 8, memoryview(columns.values).nbytes // 4
+    header = _HEADER.pack(first, last, terms, numbers, b"")
     return write_whole(directory / postings_name(first, last), lead_of(MAGIC, header, body), header, body)

@@ -187,6 +187,8 @@ class RunPostings:
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
+        self.weight = 0
+        """The bytes that its events count for, which `Index` adds: see `backlog`."""
         self._has_partitions = has_partitions
         self.runs: tuple[SortedRun, ...] = ()
         """Which postings there are, ascending and adjacent."""

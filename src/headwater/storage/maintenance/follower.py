@@ -79,7 +79,7 @@ class Follower:
         self.failure: str | None = None
         """Why they could not follow when they were to, last; None: they could."""
         self.stuck: dict[str, Stuck] = {}
-        """Logs that cannot be followed, by name: they are damaged, here or at the home."""
+        """Logs that cannot be followed, by name: they are damaged, here or at the home, or their index falls behind."""
         self.behind: dict[str, int] = {}
         """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
         self._unheeded: set[str] = set()
@@ -91,11 +91,14 @@ class Follower:
         the copies had when it was asked."""
         self._learn()
 
-    def follow(self) -> None:
-        """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack."""
+    def follow(self, *, takes_over: bool = False) -> None:
+        """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack.
+
+        A log is passed over while its index has no room (see `index.backlog`), unless this server `takes_over`.
+        """
         with self.taking:
             try:
-                self._follow()
+                self._follow(takes_over)
                 self.failure = None
             except (EventLogError, OSError) as error:
                 self.failure = shown(error)
@@ -115,7 +118,11 @@ class Follower:
             name = self._names.get(key)
             if name in self.stuck:
                 return True  # the home is asked for it once a second, and not for each frame
-            if name is None or not self._copies.open(name).take(content):
+            if name is None:
+                return False
+            if not (log := self._copies.open(name)).backlog.has_room:
+                return True  # as above
+            if not log.take(content):
                 return False
             self._ends[key] = self._copies.open(name).end
             return True
@@ -125,7 +132,7 @@ class Follower:
         with self.taking:
             self._has_ended = True
 
-    def _follow(self) -> None:
+    def _follow(self, takes_over: bool) -> None:
         asked_at = boot_time_s()
         heads = self._homed.home.kept_heads()
         if JOURNAL_KEY not in heads:
@@ -136,7 +143,7 @@ class Follower:
         lacking = {key: head for key, head in heads.items() if key in self._names and self._ends[key] != head[:2]}
         self.behind = {self._names[key]: head.number - self._ends[key][0] for key, head in lacking.items()}
         for key, head in lacking.items():
-            self._follow_log(key, head)
+            self._follow_log(key, head, takes_over)
         self.stuck = {name: each for name, each in self.stuck.items() if name in self.behind}
         if self.behind.keys() <= self.stuck.keys():
             self.asked_at = asked_at
@@ -164,22 +171,34 @@ class Follower:
                     logger.warning("the home cannot be followed: %s", told)
                 self._told = told
 
-    def _follow_log(self, key: str, head: Head) -> None:
+    def _follow_log(self, key: str, head: Head, takes_over: bool) -> None:
         name = self._names[key]
         try:
             log = self._copies.open(name)
+            if not takes_over and not log.backlog.has_room:
+                self._pass_over(name, log)
+                return
             try:
-                log.follow(head)
+                log.follow(head, waits_for_index=not takes_over)
             except CopyOutlived as error:
                 log = self._copies.fetch_anew(name, str(error))
-                log.follow(head)
+                log.follow(head, waits_for_index=not takes_over)
         except LogNotFound:
             return  # deleted this moment
         except StorageCorrupted as error:  # the others go on
             self._stick(name, error)
             return
         self._ends[key] = log.end
-        del self.behind[name]
+        if log.end[0] < head.number:
+            self._pass_over(name, log)
+        else:
+            del self.behind[name]
+
+    def _pass_over(self, name: str, log: StoredLog) -> None:
+        """It goes on when its index has room again; the others go on now."""
+        known = self.stuck.get(name)
+        why = log.backlog.problem or "its index does not keep up; the log goes on by itself when it does"
+        self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
 
     def _stick(self, name: str, error: StorageCorrupted) -> None:
         why = f"{error.problem}; {error.remedy}"

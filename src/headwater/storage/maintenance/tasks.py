@@ -55,7 +55,8 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         if covered and (log.directory / INDEX / places_name(segment.first)).exists():
             segment.is_indexed = True
             continue
-        if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
+        parts = _parts_of(log, segment)
+        if problem := run(Job(str(log.directory), segment.path.name, segment.last, parts=parts)):
             raise StorageUnavailable(f"{segment.path}: indexing failed: {problem}")
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
@@ -65,18 +66,33 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         )
 
 
+def _parts_of(log: StoredLog, segment: Segment) -> list[tuple[int, int]]:
+    """The adjacent ranges from the first number of a segment on whose postings were made while it was written."""
+    parts: list[tuple[int, int]] = []
+    for file in log.index.files:
+        first = parts[-1][1] + 1 if parts else segment.first
+        if file.first == first and file.last <= segment.last and file.path.parent.name == INDEX:
+            parts.append((file.first, file.last))
+    return parts
+
+
 def index_newest(log: StoredLog, run: RunJob) -> None:
-    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others."""
-    segments, files = log.frames.segments, log.index.files
-    full = [active for active in log.index.actives[:-1] if active.last >= active.first]
-    if not segments or not full or full[-1].last > log.head():
+    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others.
+
+    If indexing is urgent, index the newest part too: many logs may have a little each, and no full part.
+    """
+    if log.backlog.backlog.is_urgent:
+        log.index.end_part()
+    segments, files, head = log.frames.segments, log.index.files, log.head()
+    full = [active for active in log.index.actives[:-1] if active.first <= active.last <= head]
+    if not segments or not full:
         return
     newest, edge = segments[-1], files[-1].last if files else 0
     first = max(edge + 1, newest.first)
     if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # what is before it comes first
         return
     frame = newest.frame(newest.index_of(full[-1].last))
-    if frame.last > log.head():
+    if frame.last > head:
         return
     if problem := run(Job(str(log.directory), newest.path.name, frame.last, first)):
         raise StorageUnavailable(f"{newest.path}: indexing a part failed: {problem}")

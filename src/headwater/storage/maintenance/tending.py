@@ -6,12 +6,15 @@ A log is passed over while it stays as it was when a round found nothing to do. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ...core.errors import Closed, EventLogError
 from ..catalog.backup_lock import NoBackup
+from ..disk.locks import LockLost
+from ..index.backlog import Backlog
 from ..index.id_files import IdFile
 from ..index.ids import Generation
 from ..index.postings import FilePostings
@@ -72,8 +75,7 @@ class Tending:
         if seen == log.tended:
             return
         steps: dict[str, Callable[[], None]] = {
-            "sealing": partial(tasks.seal_segments, log, self._worker.run),
-            "indexing the newest segment": partial(tasks.index_newest, log, self._worker.run),
+            "indexing": partial(self._index, log),
             "merging postings": partial(tasks.merge_postings, log, self._worker.run),
             "merging ids": partial(tasks.move_ids, log, self._worker.run),
         }
@@ -87,6 +89,32 @@ class Tending:
         if trouble is not None and not log.has_told_of_writers:
             logger.warning("log %s: %s", log.name, trouble)
         log.has_told_of_writers = trouble is not None
+
+    def index_urgently(self, logs: Sequence[StoredLog], backlog: Backlog, goes_on: Callable[[], bool]) -> bool:
+        """Index the logs that have most, until it is not urgent any more; whether an index file was made.
+
+        A log whose indexing failed is tried again in the next round of maintenance.
+        """
+        has_made = False
+        for log in sorted(logs, key=lambda each: each.backlog.unindexed, reverse=True):
+            if not backlog.is_urgent or not goes_on():
+                break
+            if not log.backlog.is_failing:
+                files = log.index.files
+                self._try(log, "indexing", partial(self._index, log))
+                has_made = has_made or log.index.files is not files
+        return has_made
+
+    def _index(self, log: StoredLog) -> None:
+        """Index the events of a log that are in no index file, and count failures, which end the waiting of appends."""
+        try:
+            tasks.seal_segments(log, self._worker.run)
+            tasks.index_newest(log, self._worker.run)
+        except (EventLogError, OSError) as error:
+            if not (isinstance(error, Closed | LockLost) or log.is_closed):
+                log.backlog.failed(error)
+            raise
+        log.backlog.succeeded()
 
     def _give_space_back(self, log: StoredLog) -> bool:
         """Unlink files that are of no more use; False where that could not be done now."""

@@ -29,7 +29,7 @@ _prover = FileProver()
 
 
 class Job(msgspec.Struct, omit_defaults=True):
-    """Seal a log's segment, up to its last number, or index its events from `first` on.
+    """Seal a log's segment, up to its last number, of which `parts` are indexed; or index its events from `first` on.
 
     Or merge the postings, or the ids, of some ranges in a directory. Or go on with proving a file.
     """
@@ -38,6 +38,7 @@ class Job(msgspec.Struct, omit_defaults=True):
     segment: str = ""
     last: int = 0
     first: int = 0
+    parts: list[tuple[int, int]] = []
     merge: list[tuple[int, int]] = []
     merge_ids: list[tuple[int, int]] = []
     proving: FileToProve | None = None
@@ -153,7 +154,7 @@ def do(job: Job) -> Answer:
         elif job.first:
             index_part(Path(job.directory), job.segment, job.first, job.last)
         else:
-            seal(Path(job.directory), job.segment, job.last)
+            seal(Path(job.directory), job.segment, job.last, job.parts)
         return Answer()
     except Exception as error:  # told to the server, which logs it and goes on
         return Answer(f"{type(error).__name__}: {error}")

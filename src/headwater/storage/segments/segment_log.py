@@ -374,10 +374,11 @@ class SegmentLog(FrameLog):
         if not self.segments:
             return min(SEGMENT_BYTES_FIRST, SEGMENT_BYTES_MIN)
         newest = self.segments[-1]
+        is_full = newest.fd >= 0  # else it was closed by `leave_unended`
         if newest.size < SEGMENT_BYTES_MIN:
-            return min(newest.size * SEGMENT_GROWTH, SEGMENT_BYTES_MIN) // 4096 * 4096
+            return min(newest.size * (SEGMENT_GROWTH if is_full else 1), SEGMENT_BYTES_MIN) // 4096 * 4096
         expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
-        grown = newest.size * 2 if newest.fd >= 0 else newest.size  # a closed one is not full
+        grown = newest.size * (2 if is_full else 1)
         return max(SEGMENT_BYTES_MIN, min(grown, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:

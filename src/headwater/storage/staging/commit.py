@@ -26,6 +26,7 @@ from ...core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, sh
 from ...core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ...core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
 from ..frames.frame_log import NotAdopted
+from ..index.backlog import LogBacklog
 from ..segments.meta import read_meta
 from . import batches, reader
 from .adoption import SegmentColumns, takes_segments
@@ -66,7 +67,8 @@ def commit_staged(
     told of each step that is done, for tests. What has segments is committed inside `around_segments`, with others.
 
     Raises InvalidInput (a stage that is not there), TooLarge (with a condition), StorageCorrupted (a part is not as
-    it was staged: nothing more of the batch is appended), and as `append_columns`.
+    it was staged: nothing more of the batch is appended), Overloaded (the index does not keep up; the same call goes on
+    later), and as `append_columns`.
     """
     check_writer(writer)
     _check_arguments(batch, stages, on_duplicate)
@@ -361,7 +363,8 @@ def _append(
         if not new.count and not mark.is_last:
             return  # the next mark tells of these rows too
         try:
-            result = log.append_columns(new, condition, partition=manifest.partition, mark=mark)
+            _pause(log)
+            result = log.append_columns(new, condition, partition=manifest.partition, mark=mark, is_bulk=True)
         except DuplicateEventId:
             if manifest.on_duplicate == "fail" or attempt == APPEND_NEW_ATTEMPTS - 1:
                 raise
@@ -369,6 +372,12 @@ def _append(
         if result.was_stored and mark.is_last:  # the events were, by their ids: the mark is still to be kept
             log.append_columns(EventColumns.none(), mark=mark)
         return
+
+
+def _pause(log: LocalLog) -> None:
+    """Slow down as the index falls behind: see `index.backlog`. A log in memory has none."""
+    if isinstance(backlog := getattr(log, "backlog", None), LogBacklog):
+        backlog.pause()
 
 
 def _append_segment(
@@ -384,7 +393,8 @@ def _append_segment(
 
     mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
     try:
-        log.append_columns(segment, partition=manifest.partition, mark=mark)
+        _pause(log)
+        log.append_columns(segment, partition=manifest.partition, mark=mark, is_bulk=True)
     except NotAdopted as refusal:
         logger.info("%s", refusal)
         rows -= segment.count

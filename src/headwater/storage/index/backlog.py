@@ -1,0 +1,244 @@
+"""Back-pressure: how many bytes of index entries the logs of one process hold in memory only, and which appends pass.
+
+One worker makes the index files, behind the appends. Entries that it has not reached are in memory, and a start after a
+crash reads their events again. So their bytes have a ceiling, for all logs together:
+
+    unindexed bytes         a bulk load (staged batches, Flight)      all other appends
+    ----------------------  ----------------------------------------  --------------------------------------------
+    below half              passes                                    pass
+    half to the ceiling     pauses before each append                 pass
+    ceiling to 1.25 times   Overloaded                                pass
+    from 1.25 times on      Overloaded                                Overloaded
+
+A caller that gets Overloaded waits or answers; the index wakes waiting ones. Frames that a log reads at a start or
+fetches from its home, and marks without events, are never refused. A log whose indexing fails again and again counts
+for no other log; its own appends get StorageUnavailable instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+from ...core.errors import EventLogError, Overloaded, StorageUnavailable
+
+UNINDEXED_BYTES_MAX = 64 * 1024 * 1024
+"""About 550,000 events with two short tags: a start indexes so many in less than 5 s."""
+FAILURES_MAX = 3
+"""So many failures in a row end the waiting."""
+PAUSE_S_MAX = 0.25
+"""How long a bulk load pauses before an append, just below the ceiling."""
+EVENT_BYTES = 32
+TAG_BYTES = 32
+"""Memory of an event, and of each of its tags besides the text of the tag."""
+EXPECTED_EVENT_BYTES = 128
+"""An event counts for so many from its submission to its answer, whatever its tags."""
+
+
+def weight(tags: Sequence[tuple[str, ...]]) -> int:
+    """The bytes that events with these tags count for."""
+    return EVENT_BYTES * len(tags) + TAG_BYTES * sum(map(len, tags)) + _text(chain.from_iterable(tags))
+
+
+def coded_weight(events: int, tags: int, text_bytes: int) -> int:
+    """As `weight`, of events that have so many tags, whose distinct ones take so many bytes."""
+    return EVENT_BYTES * events + TAG_BYTES * tags + text_bytes
+
+
+def _text(tags: Iterable[str]) -> int:
+    return sum(map(len, tags))
+
+
+class Backlog:
+    """The account of one process. Safe to use from any thread; its lock is held for moments only."""
+
+    def __init__(self, bytes_max: int = UNINDEXED_BYTES_MAX) -> None:
+        """`bytes_max` is the ceiling."""
+        self.bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._urgent = threading.Condition(self._lock)
+        """Notified when indexing becomes urgent."""
+        self._eased = threading.Condition(self._lock)
+        """Notified when the index has made progress."""
+        self._shares: set[LogBacklog] = set()
+        self._stuck: set[LogBacklog] = set()
+        """The shares of logs whose indexing fails again and again."""
+        self._bytes = 0
+        self._is_awaited = False
+        """Whether an append was refused since the last wake."""
+
+    @property
+    def bytes(self) -> int:
+        """The unindexed bytes of all logs, and of appends on their way."""
+        return self._bytes
+
+    @property
+    def unindexed(self) -> int:
+        """The unindexed bytes of all logs."""
+        with self._lock:
+            return sum([share._unindexed for share in self._shares])
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether half of the ceiling is reached: then index every part, however small."""
+        return self._bytes * 2 >= self.bytes_max
+
+    def share(self, name: str, wake: Callable[[], None] = lambda: None) -> LogBacklog:
+        """The share of the log of that name. `wake` is called, from any thread, when there is room again."""
+        share = LogBacklog(self, name, wake)
+        with self._lock:
+            self._shares.add(share)
+        return share
+
+    def wait_until_urgent(self, timeout_s: float) -> None:
+        """Return at once if indexing is urgent, or when it becomes so, or after that time, or at `interrupt`."""
+        with self._lock:
+            if not self.is_urgent:
+                self._urgent.wait(timeout_s)
+
+    def interrupt(self) -> None:
+        """End the waits that go on now."""
+        with self._lock:
+            self._urgent.notify_all()
+            self._eased.notify_all()
+
+    # For the shares, who hold the lock
+
+    def _add(self, change: int) -> None:
+        was_urgent = self.is_urgent
+        self._bytes += change
+        if self.is_urgent and not was_urgent:
+            self._urgent.notify_all()
+
+    def _wakes(self) -> list[Callable[[], None]]:
+        """The callbacks for when the lock is released: none, unless an append was refused and there is room again."""
+        if not self._is_awaited or self._bytes >= self.bytes_max:
+            return []
+        self._is_awaited = False
+        return [share.wake for share in self._shares]
+
+
+class LogBacklog:
+    """The share of one log."""
+
+    def __init__(self, backlog: Backlog, name: str, wake: Callable[[], None]) -> None:
+        self.backlog, self._name, self.wake = backlog, name, wake
+        self._unindexed = 0
+        self._reserved = 0
+        self._failures = 0
+        self._problem: str | None = None
+
+    @property
+    def unindexed(self) -> int:
+        """The unindexed bytes of the log."""
+        return self._unindexed
+
+    @property
+    def problem(self) -> str | None:
+        """Why indexing fails, and how to mend it, after FAILURES_MAX failures in a row; None otherwise."""
+        return self._problem
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to index the log failed."""
+        return self._failures > 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a copy may take more of the log: the ceiling is not reached, or the log has less than an even share.
+
+        So a copy passes over the logs that fill the backlog, and takes the others.
+        """
+        backlog = self.backlog
+        with backlog._lock:
+            return self._counted() < backlog.bytes_max or self._unindexed * len(backlog._shares) < backlog.bytes_max
+
+    def reserve(self, events: int, *, is_bulk: bool) -> None:
+        """Admit an append of so many events. Raises Overloaded, or StorageUnavailable with the `problem`.
+
+        An append that is larger than the ceiling passes while less than half of it is taken.
+        """
+        backlog, wanted = self.backlog, events * EXPECTED_EVENT_BYTES
+        with backlog._lock:
+            counted, allowed = self._counted(), backlog.bytes_max if is_bulk else backlog.bytes_max * 5 // 4
+            if counted * 2 >= backlog.bytes_max and counted + wanted > allowed:
+                if self._problem is not None:
+                    raise StorageUnavailable(self._problem, reason=f"the events of log {self._name} cannot be indexed")
+                backlog._is_awaited = True
+                raise Overloaded(counted, allowed, is_of_index=True)
+            self._reserved += wanted
+            backlog._add(wanted)
+
+    def give_back(self, events: int) -> None:
+        """Release the reservation of so many events: they are in the index, or refused."""
+        with self.backlog._lock:
+            self._reserved -= events * EXPECTED_EVENT_BYTES
+            self.backlog._add(-events * EXPECTED_EVENT_BYTES)
+            wakes = self.backlog._wakes()
+        _call(wakes)
+
+    def count(self, unindexed: int) -> None:
+        """The log has so many bytes unindexed now."""
+        with self.backlog._lock:
+            change, self._unindexed = unindexed - self._unindexed, unindexed
+            self.backlog._add(change)
+            if change < 0:
+                self.backlog._eased.notify_all()
+            wakes = self.backlog._wakes()
+        _call(wakes)
+
+    def pause_s(self) -> float:
+        """How long a bulk load pauses before its next append."""
+        half = self.backlog.bytes_max / 2
+        return PAUSE_S_MAX * min(max(self._counted() / half - 1, 0), 1)
+
+    def pause(self) -> None:
+        """Pause so long, or until there is less."""
+        if (seconds := self.pause_s()) > 0:
+            with self.backlog._lock:
+                self.backlog._eased.wait(seconds)
+
+    def failed(self, error: EventLogError | OSError) -> None:
+        """An attempt to index the log failed."""
+        with self.backlog._lock:
+            self._failures += 1
+            if self._failures < FAILURES_MAX:
+                return
+            self._problem = (
+                f"log {self._name}: its events could not be indexed {self._failures} times in a row ({error}); appends "
+                "are refused until it succeeds, and it is tried again each second: make room on the disk if it is "
+                "full, or run headwater check to find damage"
+            )
+            self.backlog._stuck.add(self)
+            wakes = [share.wake for share in self.backlog._shares]
+        _call(wakes)
+
+    def succeeded(self) -> None:
+        """An attempt to index the log succeeded."""
+        if self._failures:
+            with self.backlog._lock:
+                self._failures, self._problem = 0, None
+                self.backlog._stuck.discard(self)
+
+    def close(self) -> None:
+        """The log is closed, and its bytes count no more."""
+        with self.backlog._lock:
+            self.backlog._shares.discard(self)
+            self.backlog._stuck.discard(self)
+            self.backlog._add(-self._unindexed - self._reserved)
+            self._unindexed = self._reserved = 0
+            wakes = self.backlog._wakes()
+        _call(wakes)
+
+    def _counted(self) -> int:
+        """The bytes that count for an append to this log: without those of other logs whose indexing fails."""
+        backlog = self.backlog
+        if not backlog._stuck:
+            return backlog._bytes
+        return backlog._bytes - sum([each._unindexed for each in tuple(backlog._stuck) if each is not self])
+
+
+def _call(wakes: Sequence[Callable[[], None]]) -> None:
+    for wake in wakes:
+        wake()
