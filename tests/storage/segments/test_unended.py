@@ -14,7 +14,7 @@ from headwater.storage.frames.encoding import Chain
 from headwater.storage.read.mapped_log import MappedLog
 from headwater.storage.segments import segment_log
 from headwater.storage.segments.segment import segment_paths
-from headwater.storage.segments.segment_log import PREPARED
+from headwater.storage.segments.segment_log import PREPARED, SEGMENT_BYTES_FIRST
 from headwater.storage.state import journal
 from headwater.storage.state.journal import read_journal, salvaged
 
@@ -75,7 +75,7 @@ def test_a_small_segment_is_copied_so_that_restarts_leave_no_segments_behind(tmp
         assert segments_of(data) == [f"{1:020d}.log"]
         assert not list((log_directory(data) / "log").glob(f"{PREPARED}*"))
     assert check_directory(data).is_sound
-    assert sum(path.stat().st_size for path in segment_paths(log_directory(data) / "log")) == 4 * 1024 * 1024
+    assert sum(path.stat().st_size for path in segment_paths(log_directory(data) / "log")) == SEGMENT_BYTES_FIRST
 
 
 def newest_inode(data: Path) -> int:
@@ -126,7 +126,7 @@ def test_a_larger_segment_is_left_to_its_end_and_not_grown_for_it(data: Path, be
         log = one.open("orders")
         fill(log, 1)
         first, second = log.frames.segments
-        assert (first.last, second.first, second.size) == (3, 4, 4 * 1024 * 1024)
+        assert (first.last, second.first, second.size) == (3, 4, SEGMENT_BYTES_FIRST)
         assert first.path.stat().st_size < 16 * 1024, "the rest of it is given back"
         assert ids(log) == ["1", "2", "3", "4"]
 
