@@ -17,6 +17,10 @@ from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.performatives import Accepted, Rejected
 from headwater.cli.main import UNAVAILABLE
+from headwater.core import Event
+from headwater.core.errors import DiskFull
+from headwater.storage import Engine
+from headwater.storage.disk.ballast import give_up
 from tests.amqp.asking import message
 from tests.waiting import eventually
 
@@ -156,7 +160,7 @@ def test_what_frees_space_works_on_a_disk_that_others_have_filled(full_disk: Pat
             assert server.ask("/logs/orders/append", ONE)[0] == 200
         eventually(lambda: len(list((data / "ballast").glob("0?"))) == 5, lambda: server.errors)
         take_all(full_disk, what)
-        status, text = server.ask("/logs/orders/append", LARGE)
+        status, text = server.ask("/logs/orders/append", LARGE if what == "blocks" else ONE)
         assert (status == 507) is (what == "blocks"), text
         refused = headwater("logs", "create", "new", "--url", server.url, cwd=tmp_path)
         assert refused.returncode == UNAVAILABLE
@@ -177,3 +181,27 @@ def test_what_frees_space_works_on_a_disk_that_others_have_filled(full_disk: Pat
         assert json.loads(server.ask("/logs/orders/head")[1])["head"] >= 8
         assert server.ask("/logs/gone/head")[0] == 404
         assert server.terminate() == 0
+
+
+def test_without_a_reserve_appends_leave_what_the_ballast_gave_up(full_disk: Path) -> None:
+    data, other = full_disk / "data", full_disk / "other-0-blocks"
+    with Engine(data, reserve_bytes=0, ballast_bytes=4 * MIB, maintains=False) as engine:
+        log = engine.create("orders")
+        log.append([Event("Placed")])
+        for _ in range(5):
+            engine.maintain()
+        assert len(list((data / "ballast").glob("0?"))) == 4
+        take_all(full_disk, "blocks")
+        assert give_up(data) and give_up(data)
+        before = os.statvfs(data).f_bfree
+        for size in (10, 100_000, 1_000_000):
+            with pytest.raises(DiskFull):
+                log.append([Event("Placed", bytes(size))])
+        assert os.statvfs(data).f_bfree >= before - 4
+        log.trim(2)
+        assert engine.unready() is not None
+        other.unlink()
+        for _ in range(5):
+            engine.maintain()
+        assert (engine.unready(), len(list((data / "ballast").glob("0?")))) == (None, 4)
+        assert log.append([Event("Placed", bytes(100_000))]).first == 2

@@ -147,7 +147,7 @@ class Engine(LogStore, Closing):
         if isinstance(clock, TrustedClock):
             self.clock = clock
         disk = disk or Disk()
-        self.room = Room(self.directory, disk, reserve_bytes, self.bus)
+        self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
         """What says whether there is room for appends."""
         self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
         self._lock = lock_directory(self.directory)

@@ -166,7 +166,8 @@ class Limits:
         "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
     )
     """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Without it 256 MiB, but
-    no more than a tenth of the file system, so that a small one can be used too."""
+    no more than a tenth of the file system, so that a small one can be used too. Space for missing ballast is
+    kept too."""
     disk_ballast_bytes: int = setting(
         16 * MIB,
         byte_count(0, GIB),

@@ -112,6 +112,12 @@ def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) ->
     return True
 
 
+def missing_bytes(directory: Path, disk: Disk, ballast_bytes: int) -> int:
+    """The size of the files that are not there, because they were given up or not made yet. Raises OSError."""
+    wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
+    return max(wanted - len(_files(directory)), 0) * FILE_BYTES
+
+
 def is_ballast(name: str) -> bool:
     """Whether a file of that name in the folder is ballast, or an unfinished one. All others stay as they are."""
     return _NAME.fullmatch(name) is not None

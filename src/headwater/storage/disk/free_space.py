@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ...core.errors import DiskFull
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
+from .ballast import missing_bytes
 from .system import NO_SPACE, Disk, has_inodes, refusal_of, refusing
 
 RESERVE_BYTES = 256 * 1024 * 1024
@@ -59,9 +60,19 @@ class Room:
     """The room for the logs of one data directory. Any thread may ask; whoever looks keeps the alarm up to date."""
 
     def __init__(
-        self, directory: Path, disk: Disk | None = None, reserve_bytes: int | None = None, bus: Bus | None = None
+        self,
+        directory: Path,
+        disk: Disk | None = None,
+        reserve_bytes: int | None = None,
+        bus: Bus | None = None,
+        *,
+        ballast_bytes: int = 0,
     ) -> None:
-        """`reserve_bytes` None: RESERVE_BYTES, but no more than a tenth of the file system. `bus` gets the alarm."""
+        """`reserve_bytes` None: RESERVE_BYTES, but no more than a tenth of the file system. `bus` gets the alarm.
+
+        `ballast_bytes`: the size of the directory's ballast. The space of its missing files is kept free at least.
+        """
+        self._ballast_bytes = ballast_bytes
         self._directory, self._disk, self._bus = directory, disk or Disk(), bus or Bus()
         self._given_reserve = reserve_bytes
         self._reserve: int | None = reserve_bytes
@@ -84,7 +95,15 @@ class Room:
 
     def standing(self) -> Standing:
         """How much there is now; nothing is told. Raises OSError."""
-        return Standing(self._disk.free_bytes(self._directory), self.reserve_bytes, self._withheld)
+        free = self._disk.free_bytes(self._directory)
+        return Standing(free, max(self.reserve_bytes, self._for_ballast(free)), self._withheld)
+
+    def _for_ballast(self, free: int) -> int:
+        """What appends must leave for the ballast that is missing: else they use up the space that it gave up."""
+        if self.reserve_bytes > self._ballast_bytes or free > self._ballast_bytes + BLOCK_BYTES:
+            return 0
+        missing = missing_bytes(self._directory, self._disk, self._ballast_bytes)
+        return missing + BLOCK_BYTES if missing else 0
 
     def look(self) -> Standing:
         """How much there is now. Tells (`disk.low`, `disk.recovered`) if that is news. Raises StorageUnavailable."""
@@ -117,6 +136,9 @@ class Room:
                 yield size
             size = size // 2 // BLOCK_BYTES * BLOCK_BYTES
         if needed:
+            kept = self._for_ballast(standing.free_bytes - needed)
+            if standing.free_bytes - needed < kept:
+                raise DiskFull(str(self._directory), standing.free_bytes, needed + kept)
             yield needed
 
     def refused(self, needed: int) -> DiskFull:
