@@ -49,6 +49,7 @@ from .catalog.directories import (
 )
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import losses_to_heed, renew_after_loss
+from .catalog.location import ServedIdentity
 from .disk.ballast import BALLAST, BALLAST_BYTES, fill
 from .disk.free_space import Room
 from .disk.locks import LockLost, OwnedDisk
@@ -156,6 +157,12 @@ class Engine(LogStore, Closing):
             place = read_place(self.directory)
             self._state = self._open_state()
         except BaseException:
+            self._lock.close()
+            raise
+        try:
+            self._identity = self._served_identity()
+        except BaseException:
+            self._state.close()
             self._lock.close()
             raise
         self._logs: dict[str, StoredLog] = {}
@@ -559,6 +566,8 @@ class Engine(LogStore, Closing):
                     self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
         finally:
+            if self._identity is not None:
+                self._identity.close()
             self._lock.close()
 
     def _open_state(self) -> JournalState:
@@ -576,6 +585,13 @@ class Engine(LogStore, Closing):
         for problem in state.mended:
             logger.error("%s", problem)
         return state
+
+    def _served_identity(self) -> ServedIdentity | None:
+        """What other processes see of this one; None for the copy of a home. Raises StorageUnavailable."""
+        if self._homed is not None:
+            return None
+        with refusing(self.directory, "the data directory cannot be looked at"):
+            return ServedIdentity(self.directory, self._state.journal.meta.incarnation)
 
     def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
         """What follows when the state is there; with `on_lost` another server appends. Raises StorageUnavailable."""

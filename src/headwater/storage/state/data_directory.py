@@ -17,6 +17,7 @@ from ...core.quoting import show
 from ...formats.newer import WrittenByNewer
 from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
+from ..catalog.location import LOCATION_NAME
 from ..disk.ballast import BALLAST, is_ballast, make_way
 from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, LockUnseen, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusal_of, refusing
@@ -43,10 +44,10 @@ _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
     {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
-     BALLAST, "state.sock", "state.new", "room.tmp", *(path.name for path in files_of(Path(STATE_NAME)))}
+     BALLAST, "state.sock", "state.new", "room.tmp", LOCATION_NAME, *(path.name for path in files_of(Path(STATE_NAME)))}
 )  # fmt: skip
 _OURS_LEFT = re.compile(
-    r"(COPY|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
+    r"(COPY|LOCATION|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
 )
 """What an interrupted start, or a repair, leaves."""
 

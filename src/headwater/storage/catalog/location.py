@@ -1,0 +1,179 @@
+"""LOCATION: the file by which a data directory says where it was served last. So a copy, or a move, is noticed.
+
+A copied directory has the identity of the first one (the incarnation of its journal). If both are served, both give
+the same numbers to different events. A location is the directory's inode and its file system's id, which stay through
+a rename and a restart of the machine. The device number does not.
+
+Other processes of this machine see which identities are served by a name in Linux's abstract namespace of sockets.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ...core.errors import EventLogError
+from ...formats.newer import WrittenByNewer
+from ..disk.ballast import with_ballast
+from ..disk.checked_file import CheckedFile
+from ..disk.locks import InUse
+
+logger = logging.getLogger("headwater.storage")
+
+LOCATION_NAME = "LOCATION"
+"""The file, in the data directory."""
+LOCATION_FORMAT = 1
+_REMEDY = (
+    "`headwater backup BACKUP --data {0}`, then `headwater restore BACKUP DIR`, make a directory DIR of it whose logs "
+    "are new incarnations"
+)
+
+
+class Location(msgspec.Struct, frozen=True):
+    """LOCATION."""
+
+    format: int
+    identity: str
+    """The incarnation of the journal."""
+    inode: int
+    file_system: int
+    """`f_fsid` of statvfs."""
+    path: str
+    """Where it was found, for people."""
+
+    def is_same_directory(self, other: Location) -> bool:
+        """Whether both are one directory, whatever its name."""
+        return (self.inode, self.file_system) == (other.inode, other.file_system)
+
+
+def location_of(directory: Path, identity: str) -> Location:
+    """Where a directory is at this moment. Raises OSError."""
+    inode, file_system = os.stat(directory).st_ino, os.statvfs(directory).f_fsid
+    return Location(LOCATION_FORMAT, identity, inode, file_system, os.path.abspath(directory))
+
+
+class ServedIdentity:
+    """The identity of a data directory that this process serves, until `close`."""
+
+    def __init__(self, directory: Path, identity: str) -> None:
+        """Says once if the directory is found elsewhere than it was, and stores its location.
+
+        Raises InUse: it is found elsewhere, and another process of this machine serves the same identity. Raises
+        StorageUnavailable: a newer headwater wrote the file; OSError: the directory cannot be looked at.
+        """
+        found, known = location_of(directory, identity), _known(directory)
+        is_elsewhere = known is not None and known.identity == identity and not known.is_same_directory(found)
+        self._identity = identity
+        self._is_held = _hold(identity)
+        if is_elsewhere and known is not None:
+            if not self._is_held:
+                raise InUse(
+                    f"{directory}: it was made from {known.path}, and another process on this machine serves the same "
+                    f"directory, or a copy; stop that one, or keep both: {_REMEDY.format(directory)}"
+                )
+            logger.warning("%s", _told(directory, known, identity))
+        if found != known:
+            _store(directory, found)
+
+    def close(self) -> None:
+        """Another process may serve it."""
+        if self._is_held:
+            self._is_held = False
+            _let_go(self._identity)
+
+
+def _known(directory: Path) -> Location | None:
+    try:
+        return _FILE.read(directory)
+    except FileNotFoundError:
+        return None
+    except WrittenByNewer:
+        raise
+    except (EventLogError, OSError) as error:
+        logger.warning("%s; where the directory was is not known", error)
+        return None
+
+
+def _told(directory: Path, known: Location, identity: str) -> str:
+    try:
+        is_there = location_of(Path(known.path), identity).is_same_directory(known)
+    except OSError:
+        is_there = False
+    if is_there:
+        what = f"it is a copy of {known.path}, which is still there: served both, they give the same numbers"
+    else:
+        what = f"it was moved here from {known.path}, or copied: a copy gives the same numbers as the first one"
+    return f"{directory}: {what}; to keep both, {_REMEDY.format(directory)}"
+
+
+def _store(directory: Path, found: Location) -> None:
+    try:
+        with_ballast(directory, partial(_FILE.write, directory, found))
+    except OSError as error:
+        logger.warning("%s: it cannot be written: %s", directory / LOCATION_NAME, error.strerror)
+
+
+_names: dict[str, tuple[socket.socket | None, int]] = {}
+"""Of each identity that this process serves: the socket that has its name, and how often it is served here."""
+_changing = threading.Lock()
+
+
+def _hold(identity: str) -> bool:
+    """Whether no other process serves the identity, as far as this machine can tell; then others see that this does."""
+    with _changing:
+        name, times = _names.get(identity, (None, 0))
+        if not times and sys.platform == "linux":
+            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                name.bind(f"\0headwater/{identity}")
+            except OSError as error:
+                name.close()
+                if error.errno == errno.EADDRINUSE:
+                    return False
+                logger.warning("%s: other processes cannot see that it is served: %s", identity, error.strerror)
+                name = None
+        _names[identity] = name, times + 1
+        return True
+
+
+def _let_go(identity: str) -> None:
+    with _changing:
+        name, times = _names.pop(identity)
+        if times > 1:
+            _names[identity] = name, times - 1
+        elif name is not None:
+            name.close()
+
+
+def _leave_to_parent() -> None:
+    """A forked child serves nothing, and must not keep a name."""
+    for name, _ in _names.values():
+        if name is not None:
+            name.close()
+    _names.clear()
+    _changing.release()
+
+
+os.register_at_fork(before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_leave_to_parent)
+
+
+def _earlier(_: bytes) -> Location:
+    raise ValueError("the checksum is missing")
+
+
+_FILE = CheckedFile(
+    LOCATION_NAME,
+    Location,
+    newest=LOCATION_FORMAT,
+    checked_from=LOCATION_FORMAT,
+    earlier=_earlier,
+    remedy="the next start makes the file again",
+)
