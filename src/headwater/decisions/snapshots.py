@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,10 +20,13 @@ import msgspec
 
 from ..core.event import SequencedEvent
 from ..formats.decoders import msgpack_decoder
+from ..formats.files.own_directory import check_own
 from .events import EventType
 
 EVERY = 1000
 _DIGEST_BYTES = 16
+_OURS = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?")
+"""Names of snapshots in a directory, and of unfinished ones."""
 _logger = logging.getLogger(__name__)
 
 
@@ -54,7 +58,9 @@ class DirectorySnapshots(SnapshotStore):
     """A file for each, in a directory that is made when it is needed. For any thread and process."""
 
     def __init__(self, directory: Path | str) -> None:
+        """Raises InvalidInput for a directory with other files."""
         self.directory = Path(directory)
+        check_own(self.directory, _OURS.fullmatch)
 
     def load(self, key: str) -> bytes | None:
         with suppress(FileNotFoundError):

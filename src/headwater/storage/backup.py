@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
+from ..formats.files.own_directory import LOST_AND_FOUND
 from .append.writer_table import WRITERS_NAME, write_writers
 from .catalog.backup_lock import backing_up
 from .catalog.directories import LOGS, known_logs
@@ -58,7 +59,7 @@ from .segments.recovery import SegmentScan, highest_kept, known_durable
 from .segments.segment import Segment, segment_name, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
-from .state.data_directory import LOST_AND_FOUND, PARTIAL, is_empty, refuse_partial
+from .state.data_directory import PARTIAL, is_empty, refuse_partial
 from .state.files import PLAIN_SCHEMA_VERSION, STATE_NAME, prove, witness_path
 from .state.journal import JOURNAL, read_journal
 from .state.journal_snapshot import replay

@@ -16,6 +16,7 @@ from typing import Any
 from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from ...formats.files.own_directory import foreign_name
 from ..delta.digest import Description
 from ..delta.log import CHECKPOINT_COMMITS
 from ..delta.table import COMMIT_TRIES, Table, create_table
@@ -183,7 +184,7 @@ class ArchiveTable:
 
 
 def _create(path: Path, properties: dict[str, str]) -> None:
-    if path.exists() and any(not other.name.startswith("_") for other in path.iterdir()):
+    if foreign_name(path, lambda name: name.startswith("_")) is not None:
         raise NotAnArchive(str(path), "a new archive needs an empty directory, and there are other files")
     path.mkdir(parents=True, exist_ok=True)
     log = properties[LOG]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from ...formats.files.own_directory import foreign_name
 from ..delta.digest import Description
 from ..delta.log import CHECKPOINT_COMMITS
 from ..delta.table import COMMIT_TRIES, Table, create_table, is_table
@@ -142,7 +143,7 @@ def _definition_of(properties: Mapping[str, str]) -> Definition:
 
 
 def _create(path: Path, definition: Definition) -> None:
-    if path.exists() and any(path.iterdir()):
+    if foreign_name(path) is not None:
         raise NotAProjection(str(path), "a new projection needs an empty directory, and there are other files")
     path.mkdir(parents=True, exist_ok=True)
     properties = {_PREFIX + name: str(value) for name, value in definition._asdict().items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.quoting import show
+from ...formats.files.own_directory import foreign_name, names_in
 from ...formats.newer import WrittenByNewer
 from ..catalog.backup_lock import BACKUP_LOCK
 from ..catalog.directories import LOGS, is_of_a_log
@@ -37,13 +38,11 @@ PARTIAL = "BACKUP.partial"
 """In a backup, or a restored directory, that is not finished: nobody may take it for a data directory."""
 STARTING_S = 5.0
 """A command waits so long for a server that has the directory and does not answer yet, or no more."""
-LOST_AND_FOUND = "lost+found"
-"""A new file system has it at its top. A folder with nothing else is empty."""
 _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 """What the file of a state has in its first page; `entry` in the first versions."""
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
-    {LOST_AND_FOUND, LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
+    {LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
      BALLAST, "state.sock", "state.new", "room.tmp", LOCATION_NAME, *(path.name for path in files_of(Path(STATE_NAME)))}
 )  # fmt: skip
 _OURS_LEFT = re.compile(
@@ -173,15 +172,17 @@ def _is_marked(directory: Path) -> bool:
 
 def is_empty(directory: Path) -> bool:
     """Whether nothing is in it, or it is no directory. Raises OSError."""
-    return not _names(directory) - {LOST_AND_FOUND}
+    return foreign_name(directory) is None
 
 
 def refuse_foreign(directory: Path) -> None:
     """Raises StorageUnavailable if a folder is neither empty nor a data directory, nor the beginning of one."""
     try:
-        others = sorted(name for name in _names(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
-        others += sorted(f"{LOGS}/{name}" for name in _names(directory / LOGS) if not _may_be_of_a_log(directory, name))
-        others += sorted(f"{BALLAST}/{name}" for name in _names(directory / BALLAST) if not is_ballast(name))
+        others = sorted(name for name in names_in(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
+        others += sorted(
+            f"{LOGS}/{name}" for name in names_in(directory / LOGS) if not _may_be_of_a_log(directory, name)
+        )
+        others += sorted(f"{BALLAST}/{name}" for name in names_in(directory / BALLAST) if not is_ballast(name))
         is_foreign = bool(others) and not has_data(directory)
     except OSError as error:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
@@ -193,14 +194,7 @@ def refuse_foreign(directory: Path) -> None:
 
 def _may_be_of_a_log(directory: Path, name: str) -> bool:
     path = directory / LOGS / name
-    return name == LOST_AND_FOUND or is_of_a_log(path) or (path.is_dir() and not _names(path))
-
-
-def _names(directory: Path) -> set[str]:
-    try:
-        return {each.name for each in directory.iterdir()}
-    except (FileNotFoundError, NotADirectoryError):  # whoever makes it is told
-        return set()
+    return is_of_a_log(path) or (path.is_dir() and not names_in(path))
 
 
 def accept_move(home: Home, directory: Path) -> None:

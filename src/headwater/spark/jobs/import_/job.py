@@ -26,7 +26,7 @@ from ...pipeline.run import Ending, Run, Summary
 from ...pipeline.stop import StoppedAtOnce
 from .files import InputFile, find_files, fingerprint, look_at, unpacked
 from .pieces import PIECE_BYTES, FilePiece, batches_of, bytes_done, pieces_of
-from .quarantine import count_bad_rows, count_unexpected, none_upto, note_none
+from .quarantine import check_quarantine, count_bad_rows, count_unexpected, none_upto, note_none
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +81,7 @@ class Import:
         for directory, flag in ((self.quarantine, "--quarantine"), (self.work, "--work")):
             if directory is not None:
                 check_directory(directory, flag)
+        check_quarantine(self.quarantine)
         self.batch_bytes()
 
     def batch_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....core.errors import InvalidInput
+from ....formats.files.own_directory import check_own
 from ....formats.files.parquet import open_parquet, parquet_writer, refusing_damage, table_of
 
 RAW_BYTES_MAX = 64 * 1024
@@ -26,6 +28,14 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
+
+
+_OURS = re.compile(r"\.?.+-\d{6,}-\d{3,}\.parquet(\.\d+\.part)?|_.+-none")
+
+
+def check_quarantine(directory: str) -> None:
+    """Raises InvalidInput for a directory with other files than this keeps."""
+    check_own(Path(directory), _OURS.fullmatch, "--quarantine")
 
 
 class BadRow(NamedTuple):

@@ -1,0 +1,35 @@
+"""The one look at a directory before anything is made in it: is it empty, or does it hold our own files only?
+
+A user may give the wrong path. So no directory with files of other programs is taken, and its modes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ...core.errors import InvalidInput
+from ...core.quoting import show
+
+LOST_AND_FOUND = "lost+found"
+"""A new file system has it at its top. A directory with nothing else is empty."""
+
+
+def names_in(directory: Path) -> set[str]:
+    """The names in a directory, except `lost+found`; none if it does not exist. Raises OSError."""
+    try:
+        return {each.name for each in directory.iterdir()} - {LOST_AND_FOUND}
+    except (FileNotFoundError, NotADirectoryError):  # the call that makes it fails
+        return set()
+
+
+def foreign_name(directory: Path, is_ours: Callable[[str], object] = lambda name: False) -> str | None:
+    """The first name in a directory that is not ours; None if the directory can be taken. Raises OSError."""
+    return min((name for name in names_in(directory) if not is_ours(name)), default=None)
+
+
+def check_own(directory: Path, is_ours: Callable[[str], object], where: str = "") -> None:
+    """Raises InvalidInput for a directory with a name that is not ours. `where`: the option that gave the directory."""
+    if (name := foreign_name(directory, is_ours)) is not None:
+        problem = f"it holds {show(name)}, which Headwater did not make; name a new directory, or an empty one"
+        raise InvalidInput(f"{directory}: {problem}" if where else problem, where or str(directory))
