@@ -10,6 +10,7 @@ unclean stops (automq 525).
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 
 from headwater.core import Event, Query, local
 from headwater.core.errors import Overloaded, StorageUnavailable
+from headwater.core.loop.async_log import AsyncLog
+from headwater.http.errors import headers_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage import log as log_module
 from headwater.storage.index.backlog import EXPECTED_EVENT_BYTES, PAUSE_S_MAX, Backlog, LogBacklog
@@ -156,6 +159,24 @@ def test_who_waits_is_woken_by_the_index(store: Engine, monkeypatch: pytest.Monk
     store.maintain()
     thread.join(60)
     assert woken.is_set() and other.head() == 200 and len(asleep) == 1
+
+
+def test_an_event_loop_does_not_wait_for_the_index(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets Overloaded, and its client 503 with Retry-After."""
+    log = store.create("orders")
+    fill(log, CEILING * 6 // 5, is_bulk=False)
+    monkeypatch.setattr(local, "INDEX_WAIT_S", 60.0)
+
+    async def scenario() -> None:
+        face = AsyncLog(log)
+        with pytest.raises(Overloaded) as refused:
+            await face.append([given(number) for number in range(200)])
+        assert (b"retry-after", b"1") in headers_of(refused.value)
+        await asyncio.to_thread(store.maintain)
+        assert (await face.append([given(number) for number in range(200)])).last == log.head()
+        face.close()
+
+    asyncio.run(scenario())
 
 
 def test_an_append_that_waits_does_not_wait_for_ever(store: Engine) -> None:
