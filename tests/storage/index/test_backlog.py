@@ -377,3 +377,18 @@ def test_the_index_is_called_when_half_of_the_ceiling_is_reached() -> None:
     share.count(500)
     waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_what_is_on_its_way_does_not_make_indexing_urgent() -> None:
+    """There is nothing to index yet."""
+    share = share_with(0)
+    share.reserve(100, is_bulk=False)
+    assert share.backlog.bytes > share.backlog.bytes_max and not share.backlog.is_urgent
+
+
+def test_an_answer_after_the_log_was_closed_counts_nothing() -> None:
+    share = share_with(100)
+    share.reserve(2, is_bulk=False)
+    share.close()
+    share.give_back(2)
+    assert share.backlog.bytes == share.backlog.unindexed == 0
