@@ -471,10 +471,12 @@ class Engine(LogStore, Closing):
 
     def _keep_up(self, until: float) -> None:
         """Wait until that time (monotonic, in s); index as soon as it is urgent."""
+        pause_s = NOT_DURABLE_YET_S
         while not self._stopping.is_set() and (left_s := until - time.monotonic()) > 0:
             self.backlog.wait_until_urgent(left_s)
             if self.backlog.is_urgent and not self._index_urgently():
-                self._stopping.wait(min(max(until - time.monotonic(), 0), NOT_DURABLE_YET_S))
+                self._stopping.wait(min(max(until - time.monotonic(), 0), pause_s))
+                pause_s *= 2
 
     def _index_urgently(self) -> bool:
         with self._maintaining:

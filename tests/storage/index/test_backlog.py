@@ -10,6 +10,7 @@ unclean stops (automq 525).
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 
 from headwater.core import Event, Query, local
 from headwater.core.errors import Overloaded, StorageUnavailable
+from headwater.core.loop.async_log import AsyncLog
+from headwater.http.errors import headers_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage import log as log_module
 from headwater.storage.index.backlog import EXPECTED_EVENT_BYTES, PAUSE_S_MAX, Backlog, LogBacklog
@@ -156,6 +159,24 @@ def test_who_waits_is_woken_by_the_index(store: Engine, monkeypatch: pytest.Monk
     store.maintain()
     thread.join(60)
     assert woken.is_set() and other.head() == 200 and len(asleep) == 1
+
+
+def test_an_event_loop_does_not_wait_for_the_index(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets Overloaded, and its client 503 with Retry-After."""
+    log = store.create("orders")
+    fill(log, CEILING * 6 // 5, is_bulk=False)
+    monkeypatch.setattr(local, "INDEX_WAIT_S", 60.0)
+
+    async def scenario() -> None:
+        face = AsyncLog(log)
+        with pytest.raises(Overloaded) as refused:
+            await face.append([given(number) for number in range(200)])
+        assert (b"retry-after", b"1") in headers_of(refused.value)
+        await asyncio.to_thread(store.maintain)
+        assert (await face.append([given(number) for number in range(200)])).last == log.head()
+        face.close()
+
+    asyncio.run(scenario())
 
 
 def test_an_append_that_waits_does_not_wait_for_ever(store: Engine) -> None:
@@ -356,3 +377,18 @@ def test_the_index_is_called_when_half_of_the_ceiling_is_reached() -> None:
     share.count(500)
     waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_what_is_on_its_way_does_not_make_indexing_urgent() -> None:
+    """There is nothing to index yet."""
+    share = share_with(0)
+    share.reserve(100, is_bulk=False)
+    assert share.backlog.bytes > share.backlog.bytes_max and not share.backlog.is_urgent
+
+
+def test_an_answer_after_the_log_was_closed_counts_nothing() -> None:
+    share = share_with(100)
+    share.reserve(2, is_bulk=False)
+    share.close()
+    share.give_back(2)
+    assert share.backlog.bytes == share.backlog.unindexed == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,16 @@ from headwater.storage.index import index as index_module
 from headwater.storage.index import runs as runs_module
 from headwater.storage.index.index import Index
 from headwater.storage.index.matches import PostingsPiece, matching
-from headwater.storage.index.postings import KEY, PARTITION, TAG, TYPE, ActivePostings, Postings
+from headwater.storage.index.postings import (
+    KEY,
+    PARTITION,
+    TAG,
+    TYPE,
+    ActivePostings,
+    Postings,
+    write_columns,
+    write_postings,
+)
 from headwater.storage.index.runs import MERGED_RUNS, RunPostings, SortedRun
 
 from ...builders import event
@@ -147,6 +157,37 @@ def test_what_goes_to_file_is_the_same() -> None:
     (runs,) = both.index.actives
     terms = {term: list(numbers) for term, numbers in runs.encoded_terms()}
     assert terms == {term: list(numbers) for term, numbers in both.table.encoded_terms()}
+
+
+@pytest.mark.parametrize(("batches", "above"), [(1, ARROW_MIN), (3, 2 * ARROW_MIN + 1), (9, 9 * ARROW_MIN), (1, 1)])
+def test_a_file_that_is_made_in_arrays_is_the_same(tmp_path: Path, batches: int, above: int) -> None:
+    both = Both()
+    for seed in range(batches):
+        columns = some(ARROW_MIN, seed)
+        both.append(columns, arrow(columns))
+    both.rollback(above)
+    (runs,) = both.index.actives
+    assert isinstance(runs, RunPostings)
+    columns_of_file = runs.columns()
+    assert columns_of_file is not None
+    made = write_columns(tmp_path, runs.first, runs.last, columns_of_file).read_bytes()
+    assert made == write_postings(tmp_path, runs.first, runs.last, both.table.encoded_terms()).read_bytes()
+
+
+def test_events_without_tags_go_to_file_in_arrays_too(tmp_path: Path) -> None:
+    columns = arrow(check_append([event("A")] * 3 + [event("B")], LogSettings().event_bytes_max))
+    run = SortedRun.of(7, columns.type_terms, columns.tag_terms, None)
+    columns_of_file = run.columns()
+    assert columns_of_file is not None
+    made = write_columns(tmp_path, 7, 10, columns_of_file).read_bytes()
+    assert made == write_postings(tmp_path, 7, 10, run.encoded_terms()).read_bytes()
+
+
+def test_terms_of_one_hash_are_not_made_in_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = arrow(some(ARROW_MIN, 1))
+    run = SortedRun.of(1, columns.type_terms, columns.tag_terms, None)
+    monkeypatch.setattr(runs_module.xxhash, "xxh3_64_intdigest", lambda text: len(text))
+    assert run.columns() is None
 
 
 def test_tags_of_one_hash_are_told_by_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
 from headwater.storage.catalog.backup_lock import BACKUP_LOCK, NoBackup
-from headwater.storage.frames.frame import Frame
+from headwater.storage.frames.frame import ARROW_MIN, Frame
 from headwater.storage.index import id_files, ids, index, loader
 from headwater.storage.index.index import Index
 from headwater.storage.index.postings import ActivePostings
@@ -42,7 +42,7 @@ from headwater.storage.segments import segment_log
 from tests.management.told import Told
 from tests.waiting import eventually
 
-from ..builders import change, crashed, engine, event, log_directory, numbers
+from ..builders import change, columns, crashed, engine, event, log_directory, numbers
 
 pytestmark = pytest.mark.usefixtures("small_segments")
 
@@ -786,3 +786,18 @@ def test_a_seal_with_a_damaged_part_indexes_the_segment_again(data: Path, monkey
     index_lost(data)
     with engine(data) as store:
         assert answers(store.open("orders")) == found
+
+
+def test_large_appends_are_indexed_in_arrays_and_answer_as_memory_does(data: Path, in_line: None) -> None:
+    def batch(first: int) -> list[Event]:
+        return [given(number) for number in range(first, first + ARROW_MIN)]
+
+    with engine(data) as store:
+        log = store.create("orders")
+        for first in range(4):
+            log.append_columns(columns(batch(1 + first * ARROW_MIN)))
+        in_memory = [numbers(log.read(query)) for query in QUERIES]
+        log.index.end_part()
+        store.maintain()
+        assert log.index.files[-1].last == log.head()
+        assert [numbers(log.read(query)) for query in QUERIES] == in_memory

@@ -5,14 +5,14 @@ Runs in a worker process (file names in, file names out), or in line where a log
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from ..frames.frame import Frame
+from ..frames.frame import ARROW_MIN, Frame
 from ..segments.meta import FRAMES, INDEX, Meta, read_meta
 from ..segments.places import places_name, write_places
 from ..segments.recovery import SegmentScan
@@ -21,7 +21,8 @@ from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
 from .ids import hashes_of_frame
 from .merging import merge_postings
-from .postings import ActivePostings, postings_name, write_postings
+from .postings import ActivePostings, postings_name, write_columns, write_postings
+from .runs import RunPostings
 
 
 def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tuple[int, int]] = ()) -> None:
@@ -32,7 +33,7 @@ def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tupl
     """
     meta, segment = _scanned(log_directory, segment_name, last)
     first = parts[-1][1] + 1 if parts else segment.first
-    postings = ActivePostings(first, has_partitions=meta.partitions > 1)
+    postings = _postings_from(first, segment, meta)
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
@@ -41,7 +42,7 @@ def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tupl
     directory = log_directory / INDEX
     ranges = list(parts)
     if first <= segment.last:
-        write_postings(directory, first, segment.last, postings.encoded_terms())
+        _write(directory, segment.last, postings)
         ranges.append((first, segment.last))
     if len(ranges) > 1:
         try:
@@ -58,17 +59,35 @@ def index_part(log_directory: Path, segment_name: str, first: int, last: int) ->
     Raises StorageCorrupted if a frame up to there is damaged.
     """
     meta, segment = _scanned(log_directory, segment_name, last)
-    postings = ActivePostings(first, has_partitions=meta.partitions > 1)
+    postings = _postings_from(first, segment, meta)
     for frame in frames_of(segment):
         _apply(postings, frame)
-    write_postings(log_directory / INDEX, first, last, postings.encoded_terms())
+    _write(log_directory / INDEX, last, postings)
 
 
-def _apply(postings: ActivePostings, frame: Frame) -> None:
+def _postings_from(first: int, segment: Segment, meta: Meta) -> ActivePostings | RunPostings:
+    """Empty postings for the events of a segment from that number on: runs, if each of its frames is large."""
+    edges = [*segment.firsts[bisect_left(segment.firsts, first) :], segment.last + 1]
+    are_large = edges[0] == first and all(end - begin >= ARROW_MIN for begin, end in pairwise(edges))
+    return (RunPostings if are_large else ActivePostings)(first, has_partitions=meta.partitions > 1)
+
+
+def _write(directory: Path, last: int, postings: ActivePostings | RunPostings) -> None:
+    columns = postings.columns() if isinstance(postings, RunPostings) else None
+    if columns is not None:
+        write_columns(directory, postings.first, last, columns)
+    else:
+        write_postings(directory, postings.first, last, postings.encoded_terms())
+
+
+def _apply(postings: ActivePostings | RunPostings, frame: Frame) -> None:
     """Take up the events of a frame, but for those numbered below the first of the postings."""
     first = postings.first
     start, end = max(first - frame.first, 0), frame.count
-    if not start:
+    if isinstance(postings, RunPostings):
+        if not start:
+            postings.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
+    elif not start:
         postings.apply_frame(frame)
     elif start < end:
         postings.apply(first, frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))

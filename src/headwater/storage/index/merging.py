@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,32 +42,57 @@ def _merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:
 
 
 def _merged_at_once(runs: Sequence[FilePostings]) -> Columns | None:
-    """None if two terms share a hash, which is as good as never so."""
+    """None if two terms share a hash."""
+    base = runs[0].first
     hashes = np.concatenate([np.frombuffer(run.hashes, np.uint64) for run in runs])
-    order = np.argsort(hashes, kind="stable")  # of one term, the numbers of older runs come first
-    hashes = hashes[order]
+    texts = np.concatenate([np.frombuffer(run.texts, np.uint8) for run in runs])
+    values = np.concatenate([np.frombuffer(run.values, np.uint32) + np.uint32(run.first - base) for run in runs])
+    return grouped(
+        hashes,
+        Pieces(texts, *_extents([run.text_offsets for run in runs])),
+        Pieces(values, *_extents([run.offsets for run in runs])),
+    )
+
+
+class Pieces(NamedTuple):
+    """Pieces of an array, one for each term."""
+
+    content: Array
+    starts: Array
+    lengths: Array
+
+    def taken(self, indexes: Array) -> Pieces:
+        """Those at the indexes."""
+        return Pieces(self.content, self.starts[indexes], self.lengths[indexes])
+
+    def joined(self) -> Array:
+        """One after the other."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        where = np.repeat(self.starts - begins, self.lengths) + np.arange(int(self.lengths.sum()))
+        taken: Array = self.content[where]
+        return taken
+
+
+def grouped(hashes: Array, texts: Pieces, numbers: Pieces) -> Columns | None:
+    """The body of a file with these terms; the numbers of equal terms are joined in their order.
+
+    None if two different terms share a hash, which the caller has to write term by term.
+    """
+    order = np.argsort(hashes, kind="stable")
+    hashes, texts, numbers = hashes[order], texts.taken(order), numbers.taken(order)
     is_first = np.ones(len(hashes), bool)
     is_first[1:] = hashes[1:] != hashes[:-1]
-    firsts = np.flatnonzero(is_first)
-    texts = np.concatenate([np.frombuffer(run.texts, np.uint8) for run in runs])
-    starts, lengths = _extents([run.text_offsets for run in runs])
-    starts, lengths = starts[order], lengths[order]
-    again = np.flatnonzero(~is_first)
-    known = firsts[np.cumsum(is_first)[again] - 1]
-    if not np.array_equal(lengths[again], lengths[known]) or not np.array_equal(
-        _gathered(texts, starts[again], lengths[again]), _gathered(texts, starts[known], lengths[known])
-    ):
+    firsts, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+    same, known = texts.taken(again), texts.taken(firsts[np.cumsum(is_first)[again] - 1])
+    if not np.array_equal(same.lengths, known.lengths) or not np.array_equal(same.joined(), known.joined()):
         return None
-    base = runs[0].first
-    values = np.concatenate([np.frombuffer(run.values, np.uint32) + np.uint32(run.first - base) for run in runs])
-    value_starts, counts = _extents([run.offsets for run in runs])
-    value_starts, counts = value_starts[order], counts[order]
+    texts = texts.taken(firsts)
     return Columns(
         hashes[firsts].tobytes(),
-        _offsets(lengths[firsts]),
-        _offsets(np.add.reduceat(counts, firsts)),
-        _gathered(values, value_starts, counts).tobytes(),
-        _gathered(texts, starts[firsts], lengths[firsts]).tobytes(),
+        _offsets(texts.lengths),
+        _offsets(np.add.reduceat(numbers.lengths, firsts)),
+        numbers.joined().tobytes(),
+        texts.joined().tobytes(),
     )
 
 
@@ -80,12 +105,6 @@ def _extents(offsets: Sequence[memoryview]) -> tuple[Array, Array]:
         lengths.append(np.diff(ends))
         base += int(ends[-1])
     return np.concatenate(starts), np.concatenate(lengths)
-
-
-def _gathered(content: Array, starts: Array, lengths: Array) -> Array:
-    """Pieces of an array, one after the other."""
-    begins = np.cumsum(lengths) - lengths
-    return content[np.repeat(starts - begins, lengths) + np.arange(int(lengths.sum()))]
 
 
 def _offsets(lengths: Array) -> bytes:

@@ -19,7 +19,8 @@ import xxhash
 from ...core.event import tag_key
 from ...formats.arrow.columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
 from ...formats.arrow.lazy import pa
-from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
+from .merging import Pieces, grouped
+from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
 
 MERGED_RUNS = 8
 """So many runs that were merged equally often are merged into one: each number moves a few times at most."""
@@ -157,6 +158,35 @@ class SortedRun:
             if (found := self._numbers_of_key(key)) is not None:
                 yield (KEY + key).encode(), [value + found.base for value in found.values]
 
+    def columns(self) -> Columns | None:
+        """The body of its file, made in arrays; None if two terms share a hash, or there are none."""
+        of_tags = np.diff(self._ends).astype(np.int64)
+        keys, key_rows, of_keys = self._by_key(of_tags)
+        names = [term.encode() for term in (*self._few, *(KEY + key for key in keys))]
+        texts = np.concatenate([np.frombuffer(b"".join(names), np.uint8), _with_kind(TAG, self._tags)])
+        lengths = np.concatenate(
+            [np.array([len(name) for name in names], np.int64), np.diff(offsets_of(self._tags)) + 1]
+        )
+        counts = np.concatenate([np.array([len(rows) for rows in self._few.values()], np.int64), of_keys, of_tags])
+        rows = np.concatenate([*self._few.values(), key_rows, self._rows]).astype(np.uint32)
+        there = np.flatnonzero(counts)
+        if not len(there):
+            return None
+        terms = Pieces(texts, np.cumsum(lengths) - lengths, lengths).taken(there)
+        view, ends = memoryview(terms.content), (terms.starts + terms.lengths).tolist()  # type: ignore[arg-type]
+        pieces = [view[start:end] for start, end in zip(terms.starts.tolist(), ends, strict=True)]
+        hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, pieces), np.uint64, len(pieces))
+        return grouped(hashes, terms, Pieces(rows, np.cumsum(counts) - counts, counts).taken(there))
+
+    def _by_key(self, counts: npt.NDArray[np.int64]) -> tuple[list[str], Rows, npt.NDArray[np.int64]]:
+        """The keys of its tags, the rows of each key, one after the other, and how many each has."""
+        known: dict[str, int] = {}
+        tags = chain.from_iterable(parts_of(self._tags))
+        key_of = np.fromiter((known.setdefault(tag_key(tag), len(known)) for tag in tags), np.int64, len(self._tags))
+        pairs = np.unique(np.repeat(key_of, counts) << 32 | self._rows.astype(np.int64))
+        rows = (pairs & 0xFFFFFFFF).astype(np.uint32)
+        return list(known), rows, np.bincount(pairs >> 32, minlength=len(known))
+
     def _numbers_of_key(self, key: str) -> Numbers | None:
         """Found when a key is first asked for, and kept."""
         if key not in self._asked_keys:
@@ -221,6 +251,22 @@ class RunPostings:
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """Every term, in bytes, with its numbers."""
         return SortedRun.merged(self.runs).encoded_terms() if self.runs else iter(())
+
+    def columns(self) -> Columns | None:
+        """See SortedRun."""
+        return SortedRun.merged(self.runs).columns() if self.runs else None
+
+
+def _with_kind(kind: str, terms: pa.StringArray) -> npt.NDArray[np.uint8]:
+    """The texts of terms as a file has them, one after the other: each behind its kind."""
+    offsets = offsets_of(terms).astype(np.int64)
+    starts = offsets[:-1] - offsets[0] + np.arange(len(terms))
+    joined = np.empty(int(offsets[-1] - offsets[0]) + len(terms), np.uint8)
+    is_text = np.ones(len(joined), bool)
+    is_text[starts] = False
+    joined[starts] = ord(kind)
+    joined[is_text] = np.frombuffer(buffer_of(terms), np.uint8)
+    return joined
 
 
 def _grouped(codes: Codes, rows: Rows, count: int) -> tuple[Rows, Rows]:

@@ -29,7 +29,7 @@ _prover = FileProver()
 
 
 class Job(msgspec.Struct, omit_defaults=True):
-    """Seal a log's segment, up to its last number, from `parts` that are indexed; or index its events from `first` on.
+    """Seal a log's segment, up to its last number, with `parts` that are on file; or index its events from `first` on.
 
     Or merge the postings, or the ids, of some ranges in a directory. Or go on with proving a file.
     """
