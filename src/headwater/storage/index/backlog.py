@@ -32,6 +32,8 @@ PAUSE_S_MAX = 0.25
 EVENT_BYTES = 32
 TAG_BYTES = 32
 """Memory of an event, and of each of its tags besides the text of the tag."""
+_STEPS = 16 * 1024
+"""The account of a log grows by this part of the ceiling: so not every event takes the lock of the process."""
 EXPECTED_EVENT_BYTES = 128
 """An event counts for so many from its submission to its answer, whatever its tags."""
 
@@ -180,7 +182,9 @@ class LogBacklog:
         _call(wakes)
 
     def count(self, unindexed: int) -> None:
-        """The log has so many bytes unindexed now."""
+        """The log has so many bytes unindexed now. A small rise is counted with the next one: see _STEPS."""
+        if 0 <= unindexed - self._unindexed < self.backlog.bytes_max // _STEPS:
+            return
         with self.backlog._lock:
             change, self._unindexed = unindexed - self._unindexed, unindexed
             self.backlog._add(change)
