@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from headwater.storage.catalog.location import LOCATION_NAME
 from tests.server import running
 
 from .check import Check
@@ -171,6 +172,8 @@ def _check_some(
 def _recovery(directory: Path, seed: int) -> list[Record]:
     """What a process does that opens the directory, tends its logs, and ends, every other time not in order."""
     file = directory.with_name(f"{directory.name}.records")
+    # A machine finds its directory where it was. This is a copy, and other processes open copies of their own.
+    (directory / "data" / LOCATION_NAME).unlink(missing_ok=True)
     command = [sys.executable, "-m", "tests.power.recovering", str(directory / "data"), str(seed % 2)]
     subprocess.run(
         command,
