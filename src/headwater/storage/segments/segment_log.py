@@ -77,8 +77,9 @@ class SegmentLog(FrameLog):
         self.has_links = True
         """Whether the file system gives a file another name, as far as is known: without it nothing is adopted."""
         self._preparing: threading.Thread | None = None
-        for unfinished in (*directory.glob(f"{PREPARED}*.tmp"), *directory.glob(f"{ADOPTED}*.tmp")):
-            unfinished.unlink(missing_ok=True)
+        for name in os.listdir(directory):
+            if name.startswith((PREPARED, ADOPTED)) and name.endswith(".tmp"):
+                (directory / name).unlink(missing_ok=True)
         opening = secrets.token_hex(4)
         self.prepared, self._adopted = (directory / f"{name}-{opening}.tmp" for name in (PREPARED, ADOPTED))
         """The file of the next segment, and that of a staged file on its way to be one."""
