@@ -10,6 +10,11 @@ from headwater.server.users.accounts import hash_password
 
 from .measuring import ObservedServer
 
+LIMITS = """
+[limits]
+unindexed_bytes_max = "16GiB"
+"""
+"""No append waits for the index: what each costs is to be seen."""
 USERS = f"""
 [users.alice]
 password = {hash_password("correcthorse")!r}
@@ -21,7 +26,9 @@ grants = ["all:*"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
     """It allows everything to everybody, and has a log."""
-    with ObservedServer("--data", "data", "--log", "l", cwd=tmp_path_factory.mktemp("cost")) as running:
+    folder = tmp_path_factory.mktemp("cost")
+    (folder / "config.toml").write_text(LIMITS)
+    with ObservedServer("--config", "config.toml", "--data", "data", "--log", "l", cwd=folder) as running:
         yield running
 
 

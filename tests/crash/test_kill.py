@@ -55,8 +55,11 @@ def test_a_failed_write_or_sync_ends_the_process_and_loses_nothing_acknowledged(
     witness = Witness()
     Writer(tmp_path, 0).kill_after(60, witness)
     code, complaint = Writer(tmp_path, 1, fault).await_end(witness)
-    assert code == -signal.SIGABRT
-    assert "writing failed" in complaint and "restart to recover" in complaint
+    if code == 1:  # it was not an append: nothing has changed, so the engine goes on, and this process ends by itself
+        assert "the next segment cannot be made: Input/output error" in complaint
+    else:
+        assert code == -signal.SIGABRT
+        assert "writing failed" in complaint and "restart to recover" in complaint
     with Engine(tmp_path) as engine:
         witness.check(engine.open(NAME))
     Writer(tmp_path, 2).kill_after(60, witness)
