@@ -203,6 +203,27 @@ def test_of_too_many_that_have_ended_the_oldest_go_sooner(
     assert [state.writer for state in log.writers()] == ["nightly", "once 2", "once 3", "once 4"]
 
 
+def test_a_writer_that_has_ended_is_forgotten_at_once_where_that_is_asked_for(log: LocalLog) -> None:
+    log.append_columns(columns(1), mark=Mark("once", 3, 1, True))
+    log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True))
+    log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True))
+    log.forget_writer("once")
+    assert log.writer("once") is None and [state.writer for state in log.writers()] == ["another"]
+    log.forget_writer("once")
+    log.forget_writer("nothing")
+    assert log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True)) == AppendResult(4, 4), "as a new one"
+    assert log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True)).was_stored
+
+
+@pytest.mark.parametrize("mark", [Mark("w", 1, 1, True), Mark("w", BATCH_MAX, 1, False)])
+def test_a_writer_that_has_not_ended_is_not_forgotten(log: LocalLog, mark: Mark) -> None:
+    log.append_columns(columns(1), mark=mark)
+    with pytest.raises(InvalidInput, match=f"'w' has not ended.*batch {mark.batch}.*9223372036854775807") as caught:
+        log.forget_writer("w")
+    assert caught.value.where == "writer"
+    assert log.append_columns(columns(1), mark=mark).was_stored
+
+
 def test_a_batch_of_several_appends_counts_until_it_is_complete(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_table, "WRITERS_MAX", 1)
     log.append_columns(columns(1), mark=Mark("large", BATCH_MAX, 1, False))
@@ -266,3 +287,16 @@ class TestReopened:
         assert log.append_columns(columns(2), mark=Mark("w", 7, 4, True)) == AppendResult(4, 5)
         assert log.writer("w") == WriterState("w", 7, 4, 1, 5, 4, True)
         assert numbers(log.read()) == [1, 2, 3, 4, 5]
+
+    def test_a_writer_that_was_forgotten_is_not_known_again(self, bench: Bench) -> None:
+        log = bench.create("orders")
+        assert isinstance(log, LocalLog)
+        log.append_columns(columns(1), mark=Mark("w", 1, 1, True))
+        log.append_columns(columns(1), mark=Mark("once", 1, 1, True))
+        log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True))
+        log.forget_writer("once")
+        for _ in range(2):
+            bench.reopen()
+            log = bench.log("orders")
+            assert isinstance(log, LocalLog)
+            assert [state.writer for state in log.writers()] == ["w"]

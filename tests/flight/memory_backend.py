@@ -218,7 +218,7 @@ class MemoryBackend:
             return encode(LogNames([log for log in self.store.names() if user.may(Right.READ, log)]))
         self.authorize(user, shape.right, given.log)
         act_as(user.name)
-        if name in ("writer", "commit", "discard"):
+        if name in ("writer", "commit", "discard", "forget_writer"):
             check_writer(given.writer)
             return encode(getattr(self, name)(given))
         handler, work, _ = HANDLERS[name]
@@ -254,6 +254,14 @@ class MemoryBackend:
         writing = self._writing(body.log, body.writer)
         with self._lock:
             writing.staged = {key: table for key, table in writing.staged.items() if key[0] != body.batch}
+        return Nothing()
+
+    def forget_writer(self, body: WriterBody) -> Nothing:
+        writing = self._writing(body.log, body.writer)
+        with self._lock:
+            if writing.state is not None and not writing.state.is_ended:
+                raise InvalidInput(f"{body.writer!r} has not ended", "writer")
+            writing.state = None
         return Nothing()
 
     def writer(self, body: WriterBody) -> OneWriter:

@@ -24,7 +24,7 @@ from headwater.core.errors import (
     StorageUnavailable,
 )
 from headwater.core.limits import EventColumns
-from headwater.core.mark import Mark
+from headwater.core.mark import BATCH_MAX, Mark
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.statements import HomeUnavailable
 from headwater.storage import Engine
@@ -452,6 +452,23 @@ def test_marks_with_and_without_events_are_known_in_a_new_copy(serve: Serve) -> 
     first.close()
     second = serve("b")
     assert {each.writer: each.batch for each in second.orders.writers()} == {"w": 2, "silent": 4}
+
+
+def test_a_writer_that_was_forgotten_is_known_in_a_new_copy_as_its_frames_have_it(serve: Serve) -> None:
+    first = serve("a")
+    log = first.orders
+    log.append_columns(columns([event()]), mark=Mark("frames", BATCH_MAX, 1, is_last=True))
+    log.append_columns(columns([event()]), mark=Mark("half", 1, 1, is_last=True))
+    for name in ("half", "silent"):
+        log.append_columns(EventColumns.none(), mark=Mark(name, BATCH_MAX, 0, is_last=True))
+    for name in ("frames", "half", "silent"):
+        log.forget_writer(name)
+    assert log.writers() == []
+    first.close()
+    second = serve("b")
+    assert {each.writer: each.is_ended for each in second.orders.writers()} == {"frames": True, "half": False}
+    second.orders.forget_writer("frames")
+    assert [each.writer for each in second.orders.writers()] == ["half"]
 
 
 def test_marks_of_frames_that_the_home_forgot_are_known_in_a_new_copy(

@@ -205,6 +205,7 @@ def test_a_replica_changes_nothing(first: Server, join: Join) -> None:
         lambda: log.trim(2),
         lambda: log.register_consumer("who", "else"),
         lambda: log.acknowledge("who", "it", 2),
+        lambda: log.forget_writer("w"),
         lambda: replica.engine.create("other"),
         lambda: replica.engine.change("orders", LogSettings(retention_ms=1000)),
         lambda: replica.engine.delete("orders"),

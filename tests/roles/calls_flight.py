@@ -102,6 +102,7 @@ BODIES: dict[str, Callable[[Target], Any]] = {
     "writer": lambda target: {"log": LOG, "writer": target["writer"]},
     "commit": lambda target: {"log": LOG, "writer": target["writer"], "batch": 0, "stages": [target["stage"]]},
     "discard": lambda target: {"log": LOG, "writer": target["writer"], "batch": 0},
+    "forget_writer": lambda target: {"log": LOG, "writer": target["writer"]},
 }
 """Of actions whose body is more than the log."""
 
@@ -118,7 +119,7 @@ def prepared(world: World, call: str) -> Target:
     if name == "register_consumer":
         return world.no_consumer()
     writer = world.fresh("writer")
-    if name in ("commit", "discard", "writer"):
+    if name in ("commit", "discard", "writer", "forget_writer"):
         command = {"stage": {"log": LOG, "writer": writer, "batch": 0, "part": 0}}
         return {"writer": writer, "stage": Caller(world, ADMIN).put(command)[0]["stage"]}
     return {"writer": writer}

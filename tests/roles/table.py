@@ -277,6 +277,7 @@ FLIGHT = Protocol(
         Row("do_action writer", TO_APPEND),
         Row("do_action commit", APPEND_AND_MANAGE, OWN_WRITER),
         Row("do_action discard", APPEND_AND_MANAGE, OWN_WRITER),
+        Row("do_action forget_writer", APPEND_AND_MANAGE, OWN_WRITER),
     ),
 )
 

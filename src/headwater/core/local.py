@@ -292,6 +292,16 @@ class LocalLog(PagedLog):
         """All exactly-once writers that the log knows, by name."""
 
     @abstractmethod
+    def forget_writer(self, name: str) -> None:
+        """Forget an exactly-once writer that has ended (`WriterState.is_ended`), because its batches do not come again.
+
+        A batch that comes nevertheless is appended again. Nothing happens where no such writer is known. After a crash,
+        or at another server that takes over, it may be known again.
+
+        Raises InvalidInput (it has not ended), NotPrimary, Closed, DiskFull, StorageUnavailable.
+        """
+
+    @abstractmethod
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         """For each (source, id): the number of the stored event that has it, None if there is none.
 

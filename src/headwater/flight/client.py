@@ -295,6 +295,14 @@ class BulkClient(Closing):
         """How far that writer is; None if it never committed."""
         return self._act(wire.WRITER, wire.WriterBody(log, writer), log=log, has_positions=False).writer
 
+    def forget_writer(self, log: str, writer: str) -> None:
+        """Have a writer forgotten whose last batch (2^63 - 1) is committed, and is not committed again by anything.
+
+        A commit that comes nevertheless appends again. Nothing happens where no such writer is known. Raises
+        InvalidInput where it has not ended, and where an older server has no such action.
+        """
+        self._act(wire.FORGET_WRITER, wire.WriterBody(log, writer), log=log, has_positions=False)
+
     # Managing
 
     def create_log(self, log: str, settings: LogSettings | None = None) -> LogInfo:

@@ -379,12 +379,13 @@ REPORT_POSITION = ActionShape("report_position", ReportBody, Nothing, Right.READ
 WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)
 COMMIT = ActionShape("commit", CommitBody, Committed, Right.APPEND)
 DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
+FORGET_WRITER = ActionShape("forget_writer", WriterBody, Nothing, Right.APPEND)
 
 ACTIONS: dict[str, ActionShape[Any, Any]] = {
     shape.name: shape
     for shape in (
         LOGS, INFO, HEAD, HEADS, SEQUENCE_NUMBER_AT, COUNT, LEND, CREATE_LOG, TRIM, CONSUMERS, CONSUMER,
-        REGISTER_CONSUMER, ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD,
+        REGISTER_CONSUMER, ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD, FORGET_WRITER,
     )
 }  # fmt: skip
 """By name."""

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from ..core.consumer import Consumer
 from ..core.counting import Counted, TermKind
-from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed, StorageCorrupted
+from ..core.errors import (
+    Closed,
+    EventLogError,
+    NotPrimary,
+    PositionOfOtherIncarnation,
+    PositionTrimmed,
+    StorageCorrupted,
+)
 from ..core.extent import SegmentInfo, Weight
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
@@ -113,7 +120,7 @@ class StoredLog(LocalLog):
         self._closing = threading.Lock()
         """Who closes second waits for the first: until then frames are written."""
         drop_committed(self, directory)
-        release_unknown(directory, lambda writer: self.writer(writer) is not None)
+        self.release_names()
 
     def _opened(self, meta: Meta, disk: Disk, room: Room) -> SegmentLog:
         """The log's own frames, recovered; a new epoch begins."""
@@ -453,6 +460,17 @@ class StoredLog(LocalLog):
 
     def writers(self) -> list[WriterState]:
         return self.writer_table.all()
+
+    def forget_writer(self, name: str) -> None:
+        if self._is_closed:
+            raise Closed(self.name)
+        if self.is_following:
+            raise NotPrimary(self.name)
+        self.writer_table.forget(name)
+
+    def release_names(self) -> None:
+        """Free the names of writers that the log does not know, where too many names have an owner. Raises OSError."""
+        release_unknown(self.directory, lambda writer: self.writer(writer) is not None)
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         if self._is_closed:

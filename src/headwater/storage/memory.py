@@ -319,6 +319,11 @@ class MemoryLog(LocalLog):
     def writers(self) -> list[WriterState]:
         return self._writers.all()
 
+    def forget_writer(self, name: str) -> None:
+        if self._is_closed:
+            raise core.Closed(self.name)
+        self._writers.forget(name)
+
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         with self._changing:
             found = self._known(zip(sources, ids, strict=True))

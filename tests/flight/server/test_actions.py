@@ -45,6 +45,7 @@ BODIES = {
     "writer": {"log": "orders", "writer": "w"},
     "commit": {"log": "orders", "writer": "w", "batch": 0, "stages": []},
     "discard": {"log": "orders", "writer": "w", "batch": 0},
+    "forget_writer": {"log": "orders", "writer": "gone"},
 }
 
 

@@ -187,7 +187,8 @@ def test_what_is_wrong_with_a_body_is_said_by_the_server_as_it_would_be_here(
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("writer", ""), ("commit", ',"batch":1,"stages":[]'), ("discard", ',"batch":1')]
+    ("name", "more"),
+    [("writer", ""), ("forget_writer", ""), ("commit", ',"batch":1,"stages":[]'), ("discard", ',"batch":1')],
 )
 def test_no_log_is_opened_for_a_writer_whose_name_cannot_be_one(
     served: tuple[Engine, BulkBackend], name: str, more: str

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.access import Forbidden, Grant, OpenGuard, Right, User
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import InvalidInput, StorageCorrupted
 from headwater.core.mark import BATCH_MAX
-from headwater.flight.wire import CommitBody, DiscardBody, StageCommand, encode
+from headwater.flight.wire import CommitBody, DiscardBody, StageCommand, WriterBody, encode
 from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
 from headwater.server.bulk.link import Answering, Link
@@ -73,6 +73,10 @@ def discard(backend: BulkBackend, user: User, batch: int = 1, writer: str = "job
     backend.act(user, "discard", encode(DiscardBody("orders", writer, batch, gives_up)))
 
 
+def forget(backend: BulkBackend, user: User, writer: str = "job") -> None:
+    backend.act(user, "forget_writer", encode(WriterBody("orders", writer)))
+
+
 def test_nobody_ends_or_undoes_the_staged_batch_of_another(
     engine: Engine, backend: BulkBackend, guard: AccountGuard
 ) -> None:
@@ -114,14 +118,55 @@ def test_who_manages_the_log_may_do_so_and_takes_no_name_away(engine: Engine, ba
     assert engine.open("orders").head() == 2
 
 
-def test_a_name_is_free_again_where_nothing_was_written_or_nothing_can_follow(backend: BulkBackend) -> None:
+def test_a_name_is_free_again_where_nothing_was_written_or_the_writer_is_forgotten(backend: BulkBackend) -> None:
     stage(backend, BOB)
     discard(backend, CHIEF)
     commit(backend, ALICE, [stage(backend, ALICE)])
     with pytest.raises(Forbidden):
         discard(backend, BOB)
     commit(backend, ALICE, [stage(backend, ALICE, BATCH_MAX)], BATCH_MAX)
+    with pytest.raises(Forbidden):
+        stage(backend, BOB, 3)
+    forget(backend, ALICE)
     stage(backend, BOB, 3)
+
+
+def test_nobody_has_the_writer_of_another_forgotten(engine: Engine, backend: BulkBackend, guard: AccountGuard) -> None:
+    commit(backend, ALICE, [stage(backend, ALICE, BATCH_MAX)], BATCH_MAX)
+    with pytest.raises(Forbidden, match="another user"):
+        forget(backend, BOB)
+    assert engine.open("orders").writer("job") is not None
+    forget(backend, CHIEF)
+    assert engine.open("orders").writer("job") is None
+    forget(backend, BOB)
+
+
+def test_a_writer_that_has_not_ended_keeps_its_name(engine: Engine, backend: BulkBackend) -> None:
+    commit(backend, ALICE, [stage(backend, ALICE)])
+    with pytest.raises(InvalidInput, match="has not ended"):
+        forget(backend, ALICE)
+    with pytest.raises(Forbidden):
+        stage(backend, BOB, 2)
+
+
+def test_what_is_staged_under_a_name_keeps_it(engine: Engine, backend: BulkBackend) -> None:
+    staged = stage(backend, ALICE)
+    forget(backend, ALICE)
+    commit(backend, ALICE, [staged])
+    assert owner_of(engine.open("orders").directory, "job") == "alice"
+
+
+def test_names_of_writers_that_are_forgotten_for_their_age_are_released_by_maintenance(
+    engine: Engine, backend: BulkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(backend, ALICE, [stage(backend, ALICE, BATCH_MAX)], BATCH_MAX)
+    log = engine.open("orders")
+    log.forget_writer("job")
+    engine.maintain(retention=True)
+    assert owner_of(log.directory, "job") == "alice", "there is room for it"
+    monkeypatch.setattr("headwater.storage.staging.owners.WRITERS_MAX", 0)
+    engine.maintain(retention=True)
+    assert owner_of(log.directory, "job") is None
 
 
 def test_where_nobody_has_a_name_writers_have_no_owner(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
 from headwater.core.mark import BATCH_MAX
-from headwater.flight.wire import StageCommand
+from headwater.flight.wire import StageCommand, WriterBody
 from headwater.spark.pipeline.failures import cause_of
 from headwater.spark.sink.data_sink import JOINED_BYTES, PIECE_BYTES, joined, pieces
 from headwater.storage.memory import MemoryStore
@@ -92,8 +92,28 @@ def test_a_write_without_a_writer_is_another_each_time(
     save(two_events(spark))
     save(two_events(spark))
     assert target.head() == 4
-    states = backend.writers("target")
-    assert [state.batch for state in states] == [BATCH_MAX] * 2, "the log need not remember them for long"
+    assert backend.writers("target") == [], "each can come once only, and the log need not remember it"
+
+
+def test_a_write_without_a_writer_succeeds_where_its_writer_cannot_be_forgotten(
+    spark: SparkSession, backend: MemoryBackend, target: LocalLog, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at an older server, which has no such action."""
+
+    def refuse(body: WriterBody) -> None:
+        raise InvalidInput("'forget_writer' given", "action")
+
+    monkeypatch.setattr(backend, "forget_writer", refuse)
+    save(two_events(spark))
+    assert target.head() == 2
+    assert [state.batch for state in backend.writers("target")] == [BATCH_MAX], "the log need not remember it for long"
+
+
+def test_a_write_with_a_writer_is_remembered(
+    spark: SparkSession, backend: MemoryBackend, target: LocalLog, save: Save
+) -> None:
+    save(two_events(spark), writerId="nightly", batchId=1)
+    assert [state.writer for state in backend.writers("target")] == ["nightly"]
 
 
 def test_ids_that_are_stored_are_refused_or_skipped(

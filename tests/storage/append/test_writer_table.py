@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
-from headwater.core.errors import DiskFull, StorageCorrupted, TooLarge
+from headwater.core.errors import Closed, DiskFull, InvalidInput, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns
 from headwater.core.mark import BATCH_MAX
 from headwater.storage import Engine, StoredLog
@@ -259,6 +259,98 @@ def test_writers_that_have_ended_are_forgotten_the_same_way_after_a_restart(
     writer_table.write_writers(directory, 0, [])  # all come from frames
     with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
         assert names(engine.open("orders")) == ["nightly", "w", "x", "y"]
+
+
+def test_a_writer_that_was_forgotten_comes_back_from_frames_as_one_that_has_ended(data: Path) -> None:
+    """As after a crash: the file is older than the end of the writer."""
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+        log.append_columns(**marked(1, "once", 1, 1, True))
+        log.append_columns(**marked(1, "once", BATCH_MAX, 1, True))
+        before, directory = log.writers(), log.directory
+        log.forget_writer("once")
+        assert log.writers() == []
+    writer_table.write_writers(directory, 0, [])
+    with Engine(data, maintains=False) as engine:
+        log = engine.open("orders")
+        assert log.writers() == before and before[0].is_ended
+        assert log.writer_table.open_count == 0
+        log.forget_writer("once")
+    with Engine(data, maintains=False) as engine:
+        assert engine.open("orders").writers() == []
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_writer_whose_end_has_no_events_comes_back_as_ended_or_as_what_its_name_is_used_for_again(
+    data: Path, crashes: bool
+) -> None:
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+        for name in ("silent", "again"):
+            log.append_columns(**marked(1, name, 1, 1, True))
+            log.append_columns(**marked(0, name, BATCH_MAX, 0, True))
+            log.forget_writer(name)
+        assert log.writers() == []
+        file = (log.directory / WRITERS_NAME).read_bytes()
+        log.append_columns(**marked(2, "again", 0, 2, True))
+        directory = log.directory
+    if crashes:
+        (directory / WRITERS_NAME).write_bytes(file)
+    with Engine(data, maintains=False) as engine:
+        log = engine.open("orders")
+        known = {state.writer: state.batch for state in log.writers() if not state.is_ended}
+        assert known == {"again": 0} and log.writer_table.open_count == 1
+        assert log.append_columns(**marked(1, "again", 1, 1, True)) == AppendResult(5, 5)
+
+
+def test_a_log_that_is_closed_forgets_no_writer(data: Path) -> None:
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+        log.append_columns(**marked(1, "once", BATCH_MAX, 1, True))
+    with pytest.raises(Closed):
+        log.forget_writer("once")
+
+
+def test_an_end_that_is_not_durable_yet_is_not_forgotten() -> None:
+    table = WriterTable()
+    table.record(Mark("w", 1, 0, True), 0, 0)
+    table.apply(Mark("w", BATCH_MAX, 1, True), 1, 1, 0)
+    with pytest.raises(InvalidInput, match="has not ended"):
+        table.forget("w")
+    table.landed(1)
+    table.forget("w")
+    assert table.all() == [] and table.open_count == 0
+    table.rollback()
+    assert table.judge(Mark("w", 1, 1, True), 1, 0) is None
+
+
+def test_a_writer_that_is_being_forgotten_for_its_age_is_forgotten_once() -> None:
+    table = WriterTable()
+    table.record(Mark("once", BATCH_MAX, 0, True), 0, 0)
+    table.apply(Mark("another", BATCH_MAX, 1, True), 1, 1, ENDED_MS)  # not durable, and with it that "once" is gone
+    table.forget("once")
+    table.rollback()
+    assert table.all() == [] and table.open_count == 0
+
+
+def test_writers_are_forgotten_while_others_append(data: Path) -> None:
+    """Each is, and no place of those that have not ended is lost or won."""
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+
+        def run(name: str) -> None:
+            for number in range(30):
+                log.append_columns(**marked(1, f"{name} {number}", BATCH_MAX, 1, True))
+                log.forget_writer(f"{name} {number}")
+                log.append_columns(**marked(1, name, number, 1, True))
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [(state.writer, state.batch) for state in log.writers()] == [("a", 29), ("b", 29), ("c", 29)]
+        assert log.writer_table.open_count == 3 and log.head() == 180
 
 
 def test_writers_with_long_names_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

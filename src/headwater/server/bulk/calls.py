@@ -32,7 +32,7 @@ from ..process.allocators import Keeping
 from .callers import BulkCallers
 from .link import Call
 from .streams import About
-from .writer_ownership import check_own, is_ended, owner_for
+from .writer_ownership import check_own, owner_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class BulkCalls:
             return wire.encode(wire.LogNames([name for name in names if caller.may(Right.READ, name)]))
         self._guard.authorize(caller, shape.right, given.log)
         self._check_fresh(given.log)
-        if isinstance(given, wire.WriterBody | wire.CommitBody | wire.DiscardBody):
+        if isinstance(given, wire.WriterBody):
             check_writer(given.writer)  # no log is opened for a name that cannot be one
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
@@ -205,7 +205,7 @@ class BulkCalls:
             answer = await self._blocking(work, handler, target, given)
             if isinstance(answer, Committed) and not answer.was_applied:
                 self.traffic.events_in += answer.events
-            if is_ended(target, given):
+            if target.writer(given.writer) is None:
                 await self._blocking(Work.ASK, release, target.directory, given.writer)
             return wire.encode(answer)
 
@@ -317,6 +317,11 @@ def _discard(log: StoredLog, body: wire.DiscardBody) -> wire.Nothing:
     return wire.Nothing()
 
 
+def _forget_writer(log: StoredLog, body: wire.WriterBody) -> wire.Nothing:
+    log.forget_writer(body.writer)
+    return wire.Nothing()
+
+
 HANDLERS: dict[str, Handling] = dict(
     (
         (wire.CREATE_LOG.name, Handling(_create_log, Work.OPEN)),
@@ -342,6 +347,7 @@ HANDLERS: dict[str, Handling] = dict(
         _on_log(wire.WRITER, lambda log, body: wire.OneWriter(log.writer(body.writer)), None),
         _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
         _on_log(wire.DISCARD, _discard, takes_turns=True),
+        _on_log(wire.FORGET_WRITER, _forget_writer, takes_turns=True),
     )
 )
 """Every action that is on a log, but for those that the bulk process does itself."""

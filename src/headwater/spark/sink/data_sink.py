@@ -49,7 +49,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise InvalidInput("a log only grows: it takes append, not overwrite", "mode")
     checked = sink_options(options, schema, is_stream=False)
     if checked.writer is None:
-        # A writer of one batch that only this frame's write knows: the log need not remember it for long.
+        # A writer of one batch that only this frame's write knows: the log need not remember it once that is in.
         return BatchSink(checked, f"spark-{uuid.uuid4()}", BATCH_MAX)
     return BatchSink(checked, checked.writer, checked.batch or 0)
 
@@ -85,6 +85,8 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what all tasks laid down. Raises the errors of the log."""
         _commit(self._options, self._writer, self._batch, _parts(messages))
+        if self._options.writer is None:  # nobody can repeat it
+            _forget(self._options, self._writer)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget what the tasks laid down."""
@@ -162,6 +164,12 @@ def _commit(options: SinkOptions, writer: str, batch: int, parts: Sequence[Part]
         condition=options.condition,
         on_duplicate=options.on_duplicate,
     )
+
+
+def _forget(options: SinkOptions, writer: str) -> None:
+    # The rows are in the log, whatever becomes of this: without it, the server forgets the writer in an hour.
+    with contextlib.suppress(EventLogError):
+        client_of(options.address).forget_writer(options.log, writer)
 
 
 def _discard(options: SinkOptions, writer: str, batch: int, *, gives_up: bool) -> None:

@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol
 import google_crc32c
 import msgspec
 
-from ...core.errors import TooLarge
+from ...core.errors import InvalidInput, TooLarge
+from ...core.limits import show
 from ...core.log import AppendResult
 from ...core.mark import BATCH_MAX, Mark, WriterState, advanced
 from ...core.state import StateStore, kinds_of_log
@@ -89,7 +90,7 @@ class _Pending(NamedTuple):
 
 
 class WriterTable:
-    """The writers of one log. One thread applies and rolls back; `landed` and the look-ups may come from any."""
+    """The writers of one log. One thread applies and rolls back; all else may come from any."""
 
     def __init__(
         self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = (), limits: WriterLimits | None = None
@@ -102,7 +103,7 @@ class WriterTable:
         self._pending: deque[_Pending] = deque()
         self._upto = upto
         self._lock = threading.Lock()
-        """Guards `_durable`, `_pending` and `_upto`."""
+        """Held while any of it changes, and while more than one entry of it is looked at."""
 
     @property
     def limits(self) -> WriterLimits:
@@ -142,8 +143,9 @@ class WriterTable:
         known = self._applied.get(mark.writer)
         if known is None:
             ends = mark.is_last and mark.batch == BATCH_MAX
-            if not ends and self._is_full() and self._idlest(at) is None:
-                raise TooLarge(self.open_count + 1, self.limits.writers_max, "writers", "mark.writer")
+            with self._lock:
+                if not ends and self._is_full() and self._idlest(at) is None:
+                    raise TooLarge(self.open_count + 1, self.limits.writers_max, "writers", "mark.writer")
             return None
         if known.state.is_behind(mark, count):
             return None
@@ -170,6 +172,23 @@ class WriterTable:
         """Enter the marks of a frame that is in the log."""
         for mark in frame.marks():
             self._enter(mark.state, frame.last, frame.recorded_at)
+
+    def forget(self, writer: str) -> None:
+        """Forget a writer whose end is durable; nothing happens where none of that name is known.
+
+        Its frames still have its marks: a table that is made from them has it, as ended.
+        Raises InvalidInput (it has not ended), DiskFull, StorageUnavailable.
+        """
+        with self._lock:
+            durable = self._durable.get(writer)
+            newest = self._applied.get(writer, durable)
+            if newest is None:
+                return
+            if newest is not durable or not newest.state.is_ended:
+                raise _not_ended(newest.state)
+            del self._durable[writer]
+            if self._applied.pop(writer, None) is not None:
+                self._ended.remove(writer)
 
     def landed(self, head: int) -> None:
         """Everything up to that number is durable."""
@@ -204,17 +223,19 @@ class WriterTable:
 
     def _enter(self, state: WriterState, number: int, at: int) -> None:
         forgotten: list[str] = []
-        if not state.is_ended and state.writer not in self._applied and self._is_full():
-            idlest = self._idlest(at)
-            if idlest is not None:
-                forgotten.append(idlest)
-                del self._applied[idlest]
         known = _Known(state, at)
-        self._applied[state.writer] = known
-        if state.is_ended:
-            self._ended.add(state.writer, at)
-        forgotten.extend(self._forget_ended(at))
         with self._lock:
+            if not state.is_ended and state.writer not in self._applied and self._is_full():
+                idlest = self._idlest(at)
+                if idlest is not None:
+                    forgotten.append(idlest)
+                    del self._applied[idlest]
+            self._applied[state.writer] = known
+            if state.is_ended:
+                self._ended.add(state.writer, at)
+            elif state.writer in self._ended:  # it was forgotten, and its name is used again
+                self._ended.remove(state.writer)
+            forgotten.extend(self._forget_ended(at))
             self._pending.append(_Pending(number, known, tuple(forgotten)))
 
     def _forget_ended(self, now: int) -> list[str]:
@@ -268,6 +289,14 @@ def entry_bytes(writer: str) -> int:
     return ENTRY_BYTES + sys.getsizeof(writer)
 
 
+def _not_ended(state: WriterState) -> InvalidInput:
+    problem = (
+        f"{show(state.writer)} has not ended: it is at batch {state.batch}; only a writer whose batch {BATCH_MAX} is "
+        "complete and durable can be forgotten: commit that batch first, or leave the writer as it is"
+    )
+    return InvalidInput(problem, "writer")
+
+
 def _ended_of(known: Mapping[str, _Known]) -> _Ended:
     ended = _Ended()
     for at, writer in sorted((at, state.writer) for state, at in known.values() if state.is_ended):
@@ -287,6 +316,10 @@ class KeptMarks:
         kept = self._state.get(self._kind, state.writer)
         if kept is None or kept.value != row:
             self._state.put(self._kind, state.writer, row, is_durable=is_durable)
+
+    def has(self, writer: str) -> bool:
+        """Whether something was entered of that writer. Raises StorageUnavailable."""
+        return self._state.get(self._kind, writer) is not None
 
     def all(self) -> list[tuple[WriterState, int]]:
         """All writers of which something was entered, and when each was heard of. Raises StorageUnavailable."""
@@ -343,6 +376,15 @@ class StoredWriterTable(WriterTable):
         with self._keeping:
             self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
             super().record(mark, head, at)
+
+    def forget(self, writer: str) -> None:
+        """See WriterTable. A mark that is kept apart goes first: it would hide later batches of that name."""
+        with self._keeping:
+            known = self.get(writer)
+            if (known is None or known.is_ended) and self._kept.has(writer):
+                self.save()  # else earlier marks alone would be left, and the writer has not ended with these
+                self._kept.drop([writer])
+            super().forget(writer)
 
     def merge_kept(self) -> None:
         """Enter what was kept apart from frames, where it is newer than what they say."""

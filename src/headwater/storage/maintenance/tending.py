@@ -70,6 +70,7 @@ class Tending:
         """A round for one log. `now`: the present time in ms if retention is due, else None."""
         if now is not None:
             self._try(log, "retention", lambda: tasks.apply_retention(log, now))
+            self._try(log, "names of writers", log.release_names)
         self._tell_of_writers(log)
         seen = Seen.of(log)
         if seen == log.tended:

@@ -199,8 +199,10 @@ class _Loading:
                 break
         if ending is None and not self._run.stop.is_asked:
             self._check_some_event()
-            # No batch follows: so the log need not remember it, beside ids, for longer than an hour.
-            self._client.commit(self._options.log, self._writer, BATCH_MAX, ())
+            if state is None or not state.is_ended:
+                # No batch follows: so the log need not remember it, beside ids, for longer than an hour. It does for
+                # that time: whoever starts the import again is to find it done, and not to read all files again.
+                self._client.commit(self._options.log, self._writer, BATCH_MAX, ())
         return self._run.summary(
             ending,
             appended=self._appended,
