@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -198,6 +199,21 @@ def test_a_location_that_cannot_be_written_stops_no_start(
     monkeypatch.setattr(CheckedFile, "write", written)
     engine(data).close()
     assert f"{data / LOCATION_NAME}: it cannot be written" in caplog.text
+
+
+@LINUX
+def test_without_sockets_of_the_machine_a_start_warns(
+    made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `RestrictAddressFamilies` of systemd."""
+
+    def refused(family: int, *rest: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    with monkeypatch.context() as restricted:
+        restricted.setattr(socket, "socket", refused)
+        engine(made).close()
+    assert "other processes cannot see that it is served" in caplog.text
 
 
 @LINUX

@@ -141,17 +141,24 @@ def _hold(identity: str) -> bool:
     with _changing:
         name, times = _names.get(identity, (None, 0))
         if not times and sys.platform == "linux":
-            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                name.bind(f"\0headwater/{identity}")
+                name = _bound(f"\0headwater/{identity}")
             except OSError as error:
-                name.close()
                 if error.errno == errno.EADDRINUSE:
                     return False
                 logger.warning("%s: other processes cannot see that it is served: %s", identity, error.strerror)
-                name = None
         _names[identity] = name, times + 1
         return True
+
+
+def _bound(name: str) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        bound.bind(name)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _let_go(identity: str) -> None:
