@@ -52,6 +52,7 @@ def stopped(data: Path, written: str) -> Iterator[Callable[[], str]]:
 def data(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a log of one event. Its successor copies the newest segment, or begins the next one."""
     if request.param == "next":
+        monkeypatch.setattr(segment_log, "COPIED_BYTES_MIN", 0)
         monkeypatch.setattr(segment_log, "COPIED_BYTES_MAX", 0)
     monkeypatch.setattr(fcntl, "flock", without_directory_locks)
     with engine(tmp_path / "data") as one:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,45 @@ def test_a_copy_is_refused_while_the_first_one_is_served_and_then_named_once(
     assert f"{copy}: it is a copy of {made}, which is still there" in told
     engine(made).close()
     assert caplog.text.count(MADE) == 1, "the first one is where it was"
+
+
+@LINUX
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_a_copy_without_a_location_is_refused_while_the_first_one_is_served(
+    made: Path, tmp_path: Path, content: bytes | None
+) -> None:
+    """As one that was made before headwater knew locations."""
+    copy = tmp_path / "copy"
+    shutil.copytree(made, copy)
+    (copy / LOCATION_NAME).unlink()
+    if content is not None:
+        (copy / LOCATION_NAME).write_bytes(content)
+    with served(made), pytest.raises(InUse, match="another process on this machine serves the same directory, or a c"):
+        engine(copy)
+    engine(copy).close()
+
+
+@LINUX
+def test_the_first_one_says_that_its_copy_is_served(
+    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(made, tmp_path / "copy")
+    with served(tmp_path / "copy"):
+        engine(made).close()
+    assert f"{made}: another process on this machine serves the same directory, or a copy" in caplog.text
+    assert MADE in caplog.text
+
+
+def test_a_name_that_is_no_text_is_a_directory_like_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = tmp_path / os.fsdecode(b"caf\xe9")
+    engine(data).close()
+    assert b"caf\\\\xe9" in (data / LOCATION_NAME).read_bytes()
+    for _ in range(2):
+        engine(data).close()
+    assert not caplog.text
+    shutil.copytree(data, tmp_path / "copy")
+    engine(tmp_path / "copy").close()
+    assert MADE in caplog.text
 
 
 def test_a_move_to_another_file_system_is_named_once(
@@ -159,6 +199,21 @@ def test_a_location_that_cannot_be_written_stops_no_start(
     monkeypatch.setattr(CheckedFile, "write", written)
     engine(data).close()
     assert f"{data / LOCATION_NAME}: it cannot be written" in caplog.text
+
+
+@LINUX
+def test_without_sockets_of_the_machine_a_start_warns(
+    made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `RestrictAddressFamilies` of systemd."""
+
+    def refused(family: int, *rest: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    with monkeypatch.context() as restricted:
+        restricted.setattr(socket, "socket", refused)
+        engine(made).close()
+    assert "other processes cannot see that it is served" in caplog.text
 
 
 @LINUX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ..disks import FullDisk
 @pytest.fixture
 def begins_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """No segment is small enough to be copied."""
+    monkeypatch.setattr(segment_log, "COPIED_BYTES_MIN", 0)
     monkeypatch.setattr(segment_log, "COPIED_BYTES_MAX", 0)
 
 
@@ -76,6 +78,23 @@ def test_a_small_segment_is_copied_so_that_restarts_leave_no_segments_behind(tmp
         assert not list((log_directory(data) / "log").glob(f"{PREPARED}*"))
     assert check_directory(data).is_sound
     assert sum(path.stat().st_size for path in segment_paths(log_directory(data) / "log")) == SEGMENT_BYTES_FIRST
+
+
+def test_killed_processes_leave_few_segments_however_much_each_of_them_appends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each segment takes two descriptors: a log of hundreds could not be opened."""
+    monkeypatch.setattr(segment_log, "COPIED_BYTES_MIN", 1024)
+    data = killed(tmp_path / "data", "0")
+    for run in range(60):
+        with engine(data) as one:
+            one.open("orders").append([event(id=f"r{run}", data=bytes(2048))])
+            before, data = data, crashed(data, tmp_path / f"after-{run}")
+        shutil.rmtree(before)
+    assert len(segments_of(data)) < 30
+    assert check_directory(data).is_sound
+    with engine(data) as one:
+        assert ids(one.open("orders")) == ["1", "2", "3", *(f"r{run}" for run in range(60))]
 
 
 def newest_inode(data: Path) -> int:
@@ -197,4 +216,16 @@ def test_without_room_for_another_file_the_append_is_refused_and_nothing_changes
         log.append([event(id="next")])
         assert ids(log) == ["1", "2", "3", "next"]
         assert newest(log).name == segments_of(left)[0]
+    assert check_directory(left).is_sound
+
+
+def test_with_room_for_a_short_file_alone_the_next_segment_begins(data: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event(id="1", data=bytes(50_000))])
+        left = crashed(data, data.with_name("left"))
+    with engine(left, disk=FullDisk(30_000)) as one:
+        log = one.open("orders")
+        log.append([event(id="2")])
+        assert ids(log) == ["1", "2"]
+    assert len(segments_of(left)) == 2
     assert check_directory(left).is_sound

@@ -47,7 +47,7 @@ class Location(msgspec.Struct, frozen=True):
     file_system: int
     """`f_fsid` of statvfs."""
     path: str
-    """Where it was found, for people."""
+    """Where it was found, for people; bytes that are no text are escaped."""
 
     def is_same_directory(self, other: Location) -> bool:
         """Whether both are one directory, whatever its name."""
@@ -57,7 +57,8 @@ class Location(msgspec.Struct, frozen=True):
 def location_of(directory: Path, identity: str) -> Location:
     """Where a directory is at this moment. Raises OSError."""
     inode, file_system = os.stat(directory).st_ino, os.statvfs(directory).f_fsid
-    return Location(LOCATION_FORMAT, identity, inode, file_system, os.path.abspath(directory))
+    path = os.fsencode(os.path.abspath(directory)).decode(errors="backslashreplace")
+    return Location(LOCATION_FORMAT, identity, inode, file_system, path)
 
 
 class ServedIdentity:
@@ -66,19 +67,22 @@ class ServedIdentity:
     def __init__(self, directory: Path, identity: str) -> None:
         """Says once if the directory is found elsewhere than it was, and stores its location.
 
-        Raises InUse: it is found elsewhere, and another process of this machine serves the same identity. Raises
-        StorageUnavailable: a newer headwater wrote the file; OSError: the directory cannot be looked at.
+        Raises InUse: another process of this machine serves the same identity, and it is not known to have been served
+        here before. Raises StorageUnavailable: a newer headwater wrote the file; OSError: the directory cannot be
+        looked at.
         """
         found, known = location_of(directory, identity), _known(directory)
-        is_elsewhere = known is not None and known.identity == identity and not known.is_same_directory(found)
+        if known is not None and known.identity != identity:
+            known = None  # of what was here before
+        is_where_it_was = known is not None and known.is_same_directory(found)
         self._identity = identity
         self._is_held = _hold(identity)
-        if is_elsewhere and known is not None:
-            if not self._is_held:
-                raise InUse(
-                    f"{directory}: it was made from {known.path}, and another process on this machine serves the same "
-                    f"directory, or a copy; stop that one, or keep both: {_REMEDY.format(directory)}"
-                )
+        if not self._is_held:
+            problem = _served_too(directory, None if is_where_it_was else known)
+            if not is_where_it_was:
+                raise InUse(problem)
+            logger.warning("%s", problem)  # the other one is the copy, and was told so
+        elif known is not None and not is_where_it_was:
             logger.warning("%s", _told(directory, known, identity))
         if found != known:
             _store(directory, found)
@@ -100,6 +104,12 @@ def _known(directory: Path) -> Location | None:
     except (EventLogError, OSError) as error:
         logger.warning("%s; where the directory was is not known", error)
         return None
+
+
+def _served_too(directory: Path, source: Location | None) -> str:
+    made = "" if source is None else f"it was made from {source.path}, and "
+    problem = f"{made}another process on this machine serves the same directory, or a copy"
+    return f"{directory}: {problem}; stop that one, or keep both: {_REMEDY.format(directory)}"
 
 
 def _told(directory: Path, known: Location, identity: str) -> str:
@@ -131,17 +141,24 @@ def _hold(identity: str) -> bool:
     with _changing:
         name, times = _names.get(identity, (None, 0))
         if not times and sys.platform == "linux":
-            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                name.bind(f"\0headwater/{identity}")
+                name = _bound(f"\0headwater/{identity}")
             except OSError as error:
-                name.close()
                 if error.errno == errno.EADDRINUSE:
                     return False
                 logger.warning("%s: other processes cannot see that it is served: %s", identity, error.strerror)
-                name = None
         _names[identity] = name, times + 1
         return True
+
+
+def _bound(name: str) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        bound.bind(name)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _let_go(identity: str) -> None:

@@ -42,8 +42,10 @@ SEGMENT_EVENTS_MAX = 262_144
 """Bounds what is indexed at once, and what is looked at after a crash."""
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
 """So much at most is written and synced in one call: of more, the system writes larger pieces."""
-COPIED_BYTES_MAX = 256 * 1024
-"""A closed newest segment of so many bytes at most is copied: else each unclean end would leave a segment behind."""
+COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
+"""A closed newest segment is copied if it has at most that share of the log's bytes, but at least the first and at most
+the last number: else each unclean end would leave a segment behind. So even processes that are always killed leave some
+dozens of segments, until the log has 128 MiB; then one for 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
 """How the names of unfinished files begin. Each opening has names of its own: another process may yet rename its."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -257,20 +259,30 @@ class SegmentLog(FrameLog):
             self._preparing = None
         self._sync_files()  # only the newest segment may end in what is not durable
         copied = self._to_copy(frame)
+        try:
+            segment = self._made_for(frame, copied)
+        except DiskFull:
+            if copied is None:
+                raise
+            segment = self._made_for(frame, None)  # the next one needs less room
+        self._go_on_in(segment)
+
+    def _made_for(self, frame: EncodedFrame, copied: Segment | None) -> Segment:
         needed = (SEGMENT_HEADER_BYTES if copied is None else copied.end) + frame.length
         try:
-            segment = self._make_segment(frame.first, needed, copied)
+            return self._make_segment(frame.first, needed, copied)
         except OSError as error:
             self.prepared.unlink(missing_ok=True)
             raise self._refusal(error, needed) from error
-        self._go_on_in(segment)
 
     def _to_copy(self, frame: EncodedFrame) -> Segment | None:
         """The newest segment, if it is closed, and small enough to go on in a copy of it; else None."""
         if not self.segments or self.segments[-1].fd >= 0 or not self.segments[-1].events:
             return None
         newest = self.segments[-1]
-        is_small = newest.end <= COPIED_BYTES_MAX and frame.last - newest.first < SEGMENT_EVENTS_MAX
+        share = sum(segment.end for segment in self.segments) // COPIED_SHARE
+        copied_max = max(COPIED_BYTES_MIN, min(share, COPIED_BYTES_MAX))
+        is_small = newest.end <= copied_max and frame.last - newest.first < SEGMENT_EVENTS_MAX
         return newest if is_small and frame.first == newest.last + 1 and newest.damage is None else None
 
     def _go_on_in(self, segment: Segment) -> None:
