@@ -81,7 +81,7 @@ def index_newest(log: StoredLog, run: RunJob) -> None:
 
     If indexing is urgent, index the newest part too: many logs may have a little each, and no full part.
     """
-    if log.backlog.backlog.is_urgent:
+    if log.backlog.is_urgent:
         log.index.end_part()
     segments, files, head = log.frames.segments, log.index.files, log.head()
     full = [active for active in log.index.actives[:-1] if active.first <= active.last <= head]
@@ -115,10 +115,15 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
-    """Keep the number of postings files small: a look-up asks each of them."""
-    sealed = log.frames.segments[-1].first if log.frames.segments else 0  # parts of the newest are replaced in one
-    for part in (HISTORY, INDEX):
-        files = [file for file in log.index.files if file.path.parent.name == part and file.last < sealed]
+    """Keep the number of postings files small: a look-up asks each of them.
+
+    Parts of the newest segment are merged among themselves: sealing makes one file of those that are of it alone.
+    """
+    newest = log.frames.segments[-1].first if log.frames.segments else 0
+    sealed = [file for file in log.index.files if file.last < newest]
+    parts = [file for file in log.index.files if file.first >= newest]
+    for part, there in ((HISTORY, sealed), (INDEX, sealed), (INDEX, parts)):
+        files = [file for file in there if file.path.parent.name == part]
         numbers = [len(file.values) for file in files]
         chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
         if not chosen:
