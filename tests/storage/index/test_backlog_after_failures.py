@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwater.core import Query, local
-from headwater.core.errors import Overloaded, StorageCorrupted
+from headwater.core.errors import AppendConditionFailed, Overloaded, StorageCorrupted
 from headwater.storage import Engine, StoredLog
 from headwater.storage.catalog.backup_lock import backing_up
 from headwater.storage.index.backlog import FAILURES_MAX, Backlog, LogBacklog
 from headwater.storage.maintenance.tasks import FILES_MAX
 from headwater.storage.maintenance.worker import IndexWorker, Job, do
 
-from ..builders import engine, event, numbers
+from ..builders import engine, event, numbers, unless
 
 pytestmark = pytest.mark.usefixtures("in_line")
 CEILING = 100_000
@@ -148,3 +148,31 @@ def test_small_logs_stay_refused_until_something_of_them_is_indexed(
     store.maintain()
     assert not any(log.backlog.is_failing for log in logs)
     assert store.backlog.unindexed == 0
+
+
+def test_what_the_index_does_not_know_is_not_removed_though_the_worker_made_its_files(
+    data: Path, small_segments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed between the files and the answer: what is trimmed is kept as history by those that are known."""
+
+    def dies_afterwards(self: IndexWorker, job: Job) -> str:
+        do(job)
+        return "the worker process died again and again"
+
+    with engine(data) as store:
+        log = store.create("orders")
+        for number in range(300):
+            log.append([event("T", f"n:{number}")])
+        log.trim(log.head() + 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(IndexWorker, "run", dies_afterwards)
+            for _ in range(2):
+                store.maintain()
+    with engine(data) as store:
+        log = store.open("orders")
+        for _ in range(2):
+            store.maintain()
+        assert len(log.frames.segments) == 1
+    with engine(data) as store:
+        with pytest.raises(AppendConditionFailed):
+            store.open("orders").append([event()], unless(tags=["n:7"]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +60,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
             raise StorageUnavailable(f"{segment.path}: indexing failed: {problem}")
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
+        segment.is_indexed = True
         log.writer_table.save()  # an opening need not look for marks in it
         log.bus.emit(
             NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
@@ -199,10 +200,14 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
 
 
 def _unused_segments(log: StoredLog) -> list[Segment]:
-    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may."""
+    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may.
+
+    Index files on disk are not enough: the log must use them, for it keeps as history what it uses.
+    """
     if not unused_segments(log.directory, log.frames.segments, log.meta, log.first_retained):
         return []
-    return unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
+    found = unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
+    return list(takewhile(lambda segment: segment.is_indexed, found))
 
 
 def _keep_history(log: StoredLog, upto: int) -> None:
