@@ -173,6 +173,5 @@ def test_what_the_index_does_not_know_is_not_removed_though_the_worker_made_its_
         for _ in range(2):
             store.maintain()
         assert len(log.frames.segments) == 1
-    with engine(data) as store:
-        with pytest.raises(AppendConditionFailed):
-            store.open("orders").append([event()], unless(tags=["n:7"]))
+    with engine(data) as store, pytest.raises(AppendConditionFailed):
+        store.open("orders").append([event()], unless(tags=["n:7"]))
