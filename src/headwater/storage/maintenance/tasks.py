@@ -118,7 +118,7 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small: a look-up asks each of them.
 
-    Parts of the newest segment are merged among themselves: sealing makes one file of those that are of it alone.
+    Parts of the newest segment are merged among themselves: sealing uses no file that begins before its segment.
     """
     newest = log.frames.segments[-1].first if log.frames.segments else 0
     sealed = [file for file in log.index.files if file.last < newest]
