@@ -104,9 +104,9 @@ class StoredLog(LocalLog):
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         self._homed, self._writer_limits = homed, writers
+        self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         self.backlog = (backlog or Backlog()).share(meta.name, self._wake_all)
         """Its share of the unindexed bytes."""
-        self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
             if isinstance(self.frames, ReplicatedLog) and not self.is_following:
                 self.frames.catch_up()

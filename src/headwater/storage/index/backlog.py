@@ -82,8 +82,11 @@ class Backlog:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether half of the ceiling is unindexed: then index every part, however small."""
-        return self._unindexed * 2 >= self.bytes_max
+        """Whether half of the ceiling is unindexed: then index every part, however small.
+
+        Logs whose indexing fails again and again do not count: small parts of other logs would not change that.
+        """
+        return (self._unindexed - self._unindexable()) * 2 >= self.bytes_max
 
     def share(self, name: str, wake: Callable[[], None] = lambda: None) -> LogBacklog:
         """The share of the log of that name. `wake` is called, from any thread, when there is room again."""
@@ -115,10 +118,16 @@ class Backlog:
 
     def _wakes(self) -> list[Callable[[], None]]:
         """The callbacks for when the lock is released: none, unless an append was refused and there is room again."""
-        if not self._is_awaited or self._bytes >= self.bytes_max:
+        if not self._is_awaited or self._bytes - self._unindexable() >= self.bytes_max:
             return []
         self._is_awaited = False
         return [share.wake for share in self._shares]
+
+    def _unindexable(self, besides: LogBacklog | None = None) -> int:
+        """The unindexed bytes of logs whose indexing fails again and again, but for those of one."""
+        if not self._stuck:
+            return 0
+        return sum([each._unindexed for each in tuple(self._stuck) if each is not besides])
 
 
 class LogBacklog:
@@ -145,6 +154,14 @@ class LogBacklog:
     def is_failing(self) -> bool:
         """Whether the last attempt to index the log failed."""
         return self._failures > 0
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether to index every part of the log: it is urgent for all, or the last attempt failed.
+
+        So an attempt succeeds only if it indexed something.
+        """
+        return self.backlog.is_urgent or self.is_failing
 
     @property
     def has_room(self) -> bool:
@@ -182,10 +199,15 @@ class LogBacklog:
         _call(wakes)
 
     def count(self, unindexed: int) -> None:
-        """The log has so many bytes unindexed now. A small rise is counted with the next one: see _STEPS."""
+        """The log has so many bytes unindexed now; none after it was closed.
+
+        A small rise is counted with the next one: see _STEPS.
+        """
         if 0 <= unindexed - self._unindexed < self.backlog.bytes_max // _STEPS:
             return
         with self.backlog._lock:
+            if self not in self.backlog._shares:
+                return
             change, self._unindexed = unindexed - self._unindexed, unindexed
             self.backlog._add(change)
             if change < 0:
@@ -225,6 +247,8 @@ class LogBacklog:
             with self.backlog._lock:
                 self._failures, self._problem = 0, None
                 self.backlog._stuck.discard(self)
+                if self.backlog.is_urgent:
+                    self.backlog._urgent.notify_all()
 
     def close(self) -> None:
         """The log is closed, and its bytes count no more."""
@@ -238,10 +262,7 @@ class LogBacklog:
 
     def _counted(self) -> int:
         """The bytes that count for an append to this log: without those of other logs whose indexing fails."""
-        backlog = self.backlog
-        if not backlog._stuck:
-            return backlog._bytes
-        return backlog._bytes - sum([each._unindexed for each in tuple(backlog._stuck) if each is not self])
+        return self.backlog._bytes - self.backlog._unindexable(besides=self)
 
 
 def _call(wakes: Sequence[Callable[[], None]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +60,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
             raise StorageUnavailable(f"{segment.path}: indexing failed: {problem}")
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
+        segment.is_indexed = True
         log.writer_table.save()  # an opening need not look for marks in it
         log.bus.emit(
             NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
@@ -81,7 +82,7 @@ def index_newest(log: StoredLog, run: RunJob) -> None:
 
     If indexing is urgent, index the newest part too: many logs may have a little each, and no full part.
     """
-    if log.backlog.backlog.is_urgent:
+    if log.backlog.is_urgent:
         log.index.end_part()
     segments, files, head = log.frames.segments, log.index.files, log.head()
     full = [active for active in log.index.actives[:-1] if active.first <= active.last <= head]
@@ -115,10 +116,15 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
-    """Keep the number of postings files small: a look-up asks each of them."""
-    sealed = log.frames.segments[-1].first if log.frames.segments else 0  # parts of the newest are replaced in one
-    for part in (HISTORY, INDEX):
-        files = [file for file in log.index.files if file.path.parent.name == part and file.last < sealed]
+    """Keep the number of postings files small: a look-up asks each of them.
+
+    Parts of the newest segment are merged among themselves: sealing uses no file that begins before its segment.
+    """
+    newest = log.frames.segments[-1].first if log.frames.segments else 0
+    sealed = [file for file in log.index.files if file.last < newest]
+    parts = [file for file in log.index.files if file.first >= newest]
+    for part, there in ((HISTORY, sealed), (INDEX, sealed), (INDEX, parts)):
+        files = [file for file in there if file.path.parent.name == part]
         numbers = [len(file.values) for file in files]
         chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
         if not chosen:
@@ -194,10 +200,14 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
 
 
 def _unused_segments(log: StoredLog) -> list[Segment]:
-    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may."""
+    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may.
+
+    Index files on disk are not enough: the log must use them, for it keeps as history what it uses.
+    """
     if not unused_segments(log.directory, log.frames.segments, log.meta, log.first_retained):
         return []
-    return unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
+    found = unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
+    return list(takewhile(lambda segment: segment.is_indexed, found))
 
 
 def _keep_history(log: StoredLog, upto: int) -> None:

@@ -112,6 +112,7 @@ class Tending:
             tasks.seal_segments(log, self._worker.run)
             tasks.index_newest(log, self._worker.run)
         except (EventLogError, OSError) as error:
+            log.tended = None  # the next round tries it again, though nothing changes meanwhile
             if not (isinstance(error, Closed | LockLost) or log.is_closed):
                 log.backlog.failed(error)
             raise
