@@ -149,7 +149,7 @@ def test_a_sealed_segment_is_told_once(tmp_path: Path) -> None:
 
 def test_a_disk_that_gets_full_is_told_once_and_once_when_it_has_room_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
-    with Engine(tmp_path, disk=disk, maintains=False, reserve_bytes=1000) as engine:
+    with Engine(tmp_path, disk=disk, maintains=False, reserve_bytes=1000, ballast_bytes=0) as engine:
         told = Told(engine.bus)
         for free in (5000, 999, 500, 1000, 2000, 10):
             disk.free = free
