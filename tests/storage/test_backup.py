@@ -307,3 +307,20 @@ def test_a_last_event_that_ends_in_zeros_is_in_a_backup_where_these_are_a_hole(t
         assert [each.event.data for each in again.open("orders").read()] == [b"first", bytes(100_000)]
     if is_served:
         served.close()
+
+
+def test_a_backup_that_cannot_be_synced_is_none(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".log"):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    with engine(data) as store:
+        store.create("orders").append([event()])
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        backup(data, tmp_path / "backup")
+    with pytest.raises(StorageUnavailable, match="not a complete backup"):
+        restore(tmp_path / "backup", tmp_path / "restored")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import google_crc32c
 import pytest
 
 from headwater.storage.disk import summed_copy
-from headwater.storage.disk.summed_copy import FileSum, copy_summed, sum_of
+from headwater.storage.disk.summed_copy import FileSum, Syncing, copy_summed, sum_of
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1001, 4096])
@@ -53,3 +54,36 @@ def test_a_file_system_that_does_not_tell_of_holes_has_its_files_copied_whole(
     monkeypatch.setattr(os, "lseek", without_holes)
     assert copy_summed(tmp_path / "a", tmp_path / "b", without_hole=True).bytes == 10_000
     assert (tmp_path / "b").read_bytes() == content
+
+
+def test_files_are_durable_when_all_syncs_were_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+
+    def slow(descriptor: int) -> None:
+        time.sleep(0.01)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    (tmp_path / "a").write_bytes(b"some bytes")
+    with Syncing() as syncing:
+        for number in range(40):
+            copy_summed(tmp_path / "a", tmp_path / str(number), sync=syncing.soon)
+        syncing.wait()
+        assert sorted(synced) == sorted((tmp_path / str(number)).stat().st_ino for number in range(40))
+
+
+def test_a_sync_that_fails_is_raised_by_the_wait_and_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "a").write_bytes(b"some bytes")
+    before = len(os.listdir("/proc/self/fd"))
+    with Syncing() as syncing:
+        monkeypatch.setattr(os, "fsync", failing)
+        for number in range(40):
+            copy_summed(tmp_path / "a", tmp_path / str(number), sync=syncing.soon)
+        with pytest.raises(OSError, match="Input/output error"):
+            syncing.wait()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,6 +16,8 @@ import numpy as np
 from .system import private_opener
 
 _PIECE_BYTES = 1024 * 1024
+_SYNCS_MAX, _DESCRIPTORS_MAX = 4, 16
+"""So many files are synced at a time, and so many have a descriptor meanwhile."""
 _NO_HOLES_TOLD = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 """From a file system that does not say where its files have holes."""
 
@@ -35,10 +39,13 @@ def sum_of(path: Path) -> FileSum:
     return FileSum(size, crc)
 
 
-def copy_summed(source: Path, target: Path, *, without_hole: bool = False) -> FileSum:
-    """Copy a file durably to one that is its owner's alone; answers the sum of the bytes read.
+def copy_summed(
+    source: Path, target: Path, *, without_hole: bool = False, sync: Callable[[int], None] = os.fsync
+) -> FileSum:
+    """Copy a file to one that is its owner's alone; answers the sum of the bytes read.
 
-    `without_hole`: leaves out the room at its end that was allocated and never written. Raises OSError.
+    `without_hole`: leaves out the room at its end that was allocated and never written. `sync` gets the descriptor of
+    the copy, which is closed afterwards. Raises OSError.
     """
     size = crc = 0
     with (
@@ -48,8 +55,44 @@ def copy_summed(source: Path, target: Path, *, without_hole: bool = False) -> Fi
         for piece in _pieces(read, _end_of_data(read) if without_hole else None):
             size, crc = size + len(piece), google_crc32c.extend(crc, piece)
             _write_all(written, piece)
-        os.fsync(written.fileno())
+        sync(written.fileno())
     return FileSum(size, crc)
+
+
+class Syncing:
+    """Makes files durable while the next ones are written; `wait` for all of them before they are relied on.
+
+    Most of the time of a copy is that of the disk, which takes hardly longer for several files than for one.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_SYNCS_MAX, thread_name_prefix="sync")
+        self._room = threading.Semaphore(_DESCRIPTORS_MAX)
+        self._begun: list[Future[None]] = []
+
+    def __enter__(self) -> Syncing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
+
+    def soon(self, descriptor: int) -> None:
+        """Sync the file of a descriptor, which may be closed meanwhile. What fails is raised by `wait`."""
+        self._room.acquire()
+        self._begun.append(self._threads.submit(self._sync, os.dup(descriptor)))
+
+    def wait(self) -> None:
+        """Return when all are durable. Raises OSError where one could not be synced."""
+        for each in self._begun:
+            each.result()
+        self._begun.clear()
+
+    def _sync(self, descriptor: int) -> None:
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            self._room.release()
 
 
 def _pieces(file: IO[bytes], upto: int | None = None) -> Iterator[Any]:
