@@ -17,7 +17,6 @@ from headwater.cne.settings import Settings
 from headwater.core.event import Event, SequencedEvent
 from headwater.server.users.accounts import KIND, decode_entry
 from headwater.storage import Engine, StoredLog, check_directory
-from headwater.storage.catalog.location import LOCATION_NAME
 from headwater.storage.staging.commit import commit_staged
 from tests.hostile.neighbours import LOG
 from tests.soak.clients import STAGED_WRITER
@@ -46,8 +45,6 @@ class Check:
 
     def run(self) -> list[str]:
         """All faults; empty if every promise was kept."""
-        # A machine finds its directory where it was. This is a copy, and other processes check copies of their own.
-        (self._directory / LOCATION_NAME).unlink(missing_ok=True)
         if (self._directory / "state.sqlite").exists():
             with self._telling("headwater check"):
                 for each in check_directory(self._directory).logs:

@@ -10,12 +10,13 @@ import sys
 
 from headwater.storage import Engine
 
-from .watched import be_small
+from .watched import be_alone, be_small
 
 
 def main(data: str, is_orderly: str) -> None:
     """See the module."""
     be_small()
+    be_alone()
     engine = Engine(data, maintains=False)
     for name in engine.names():
         engine.open(name)

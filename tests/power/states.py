@@ -20,7 +20,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from headwater.storage.catalog.location import LOCATION_NAME
 from tests.server import running
 
 from .check import Check
@@ -28,6 +27,7 @@ from .disk import Kind, PowerDisk
 from .ledger import Ledger
 from .recording import Operation, Record, environment, read_records
 from .serving import ROOT
+from .watched import be_alone
 from .whole import WholeCheck
 
 EVERYWHERE = 0.25
@@ -165,6 +165,7 @@ def _check_some(
     record: Path, root: Path, inode: int, scratch: Path, kind: Kind, seeds: Sequence[int], again: int
 ) -> list[State]:
     logging.disable(logging.WARNING)  # torn tails are what is wanted
+    be_alone()
     cutter_ = cutter(record, root, inode, scratch)
     return list(cutter_.again(kind, seeds, again) if again else cutter_.states(kind, seeds))
 
@@ -172,8 +173,6 @@ def _check_some(
 def _recovery(directory: Path, seed: int) -> list[Record]:
     """What a process does that opens the directory, tends its logs, and ends, every other time not in order."""
     file = directory.with_name(f"{directory.name}.records")
-    # A machine finds its directory where it was. This is a copy, and other processes open copies of their own.
-    (directory / "data" / LOCATION_NAME).unlink(missing_ok=True)
     command = [sys.executable, "-m", "tests.power.recovering", str(directory / "data"), str(seed % 2)]
     subprocess.run(
         command,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from typing import Any
 
@@ -9,6 +10,7 @@ from headwater.cli.main import main
 from headwater.formats.arrow import events
 from headwater.server.bulk import supervisor
 from headwater.storage import engine
+from headwater.storage.catalog import location
 from headwater.storage.segments import segment_log
 from headwater.storage.staging import commit, segments
 
@@ -31,6 +33,11 @@ def be_small() -> None:
     engine.MAINTENANCE_INTERVAL_S, engine.RETENTION_INTERVAL_S = 0.1, 0.4
 
 
+def be_alone() -> None:
+    """Serve a directory as if no other process of this machine did: others look at copies of the same one."""
+    location._bound = lambda name: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
 def _often_checkpointed(*arguments: Any, **options: Any) -> sqlite3.Connection:
     connection = _connect(*arguments, **options)
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -41,5 +48,6 @@ _connect = sqlite3.connect
 
 if __name__ == "__main__":
     be_small()
+    be_alone()
     sqlite3.connect = _often_checkpointed  # type: ignore[assignment]
     main()
