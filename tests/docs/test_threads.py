@@ -16,6 +16,7 @@ SEEN_TO = {
     "spark/sink/data_sink.py": "its results are asked for",
     "storage/engine.py": "closes an engine whose lock is lost; what it raises is logged",
     "storage/state/change_thread.py": "whoever asked for a change is told what it raised; the rest is logged",
+    "storage/disk/summed_copy.py": "of one backup or restore, which waits for its results",
     "storage/staging/commit.py": "its results are asked for",
     "server/app.py": "awaited by who starts the server",
     "server/replicas/frame_push.py": "of one request, and ends with it",
