@@ -303,6 +303,23 @@ def test_a_writer_whose_end_has_no_events_comes_back_as_ended_or_as_what_its_nam
         assert log.append_columns(**marked(1, "again", 1, 1, True)) == AppendResult(5, 5)
 
 
+def test_an_end_without_events_hides_nothing_of_a_name_that_is_used_again_after_its_writer_was_forgotten(
+    data: Path,
+) -> None:
+    now = [1_700_000_000_000]
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        log = engine.create("orders")
+        log.append_columns(**marked(0, "import", BATCH_MAX, 0, True))
+        now[0] += ENDED_MS + 1
+        log.append_columns(**marked(1, "other", 1, 1, True))  # what ended an hour ago is forgotten for it
+        assert log.writer("import") is None
+        log.append_columns(**marked(2, "import", 1, 2, True))
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        log = engine.open("orders")
+        assert log.append_columns(**marked(1, "import", 2, 1, True)) == AppendResult(4, 4)
+        assert [event.sequence_number for event in log.read()] == [1, 2, 3, 4]
+
+
 def test_a_log_that_is_closed_forgets_no_writer(data: Path) -> None:
     with Engine(data, maintains=False) as engine:
         log = engine.create("orders")

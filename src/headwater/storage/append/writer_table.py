@@ -387,11 +387,16 @@ class StoredWriterTable(WriterTable):
             super().forget(writer)
 
     def merge_kept(self) -> None:
-        """Enter what was kept apart from frames, where it is newer than what they say."""
-        upto, _ = self.snapshot()
+        """Enter what was kept apart from frames, where it is newer than what they say.
+
+        Nothing follows an end: what frames say of a later time is of a writer that has the name of a forgotten one.
+        """
+        upto, known = self.snapshot()
+        heard_of = {state.writer: at for state, at in known}
         for state, at in sorted(self._kept.all(), key=lambda kept: kept[1]):
-            known = self.get(state.writer)
-            if known is None or (state.batch, state.rows) > (known.batch, known.rows):
+            there = self.get(state.writer)
+            is_of_another = state.is_ended and heard_of.get(state.writer, at) > at
+            if there is None or ((state.batch, state.rows) > (there.batch, there.rows) and not is_of_another):
                 self._enter(state, upto, at)
         self.landed(upto)
 
