@@ -33,7 +33,7 @@ from .catalog.directories import LOGS, known_logs
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.incarnations import renew, renew_floors
 from .catalog.trim_point import check_witness, copy_witness, take_over
-from .disk.summed_copy import FileSum, Syncing, copy_summed, sum_of
+from .disk.summed_copy import FileSum, Syncs, copy_summed, sum_of
 from .disk.system import (
     NO_SPACE,
     free_bytes_at,
@@ -101,8 +101,8 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
 
 def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupReport:
     make_file(target / PARTIAL)
-    with Syncing() as syncing:
-        copy = _Copy(target, progress, syncing)
+    with Syncs() as syncs:
+        copy = _Copy(target, progress, syncs)
         with backing_up(source):
             _copy_state(source, target)
             with closing(SqliteState(target / STATE_NAME)) as state:
@@ -110,7 +110,7 @@ def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupR
                 heads = {name: copy.log(source / LOGS / directory, state) for name, directory in logs.items()}
             _copy_witnesses(source, target)
         damaged = _damage_of(source, target, logs, copy.unreadable)
-        syncing.wait()
+        syncs.wait()
     for name in files_in(target):
         if name not in copy.sums:
             copy.sums[name] = sum_of(target / name)
@@ -145,14 +145,14 @@ def _unpacked(
 ) -> BackupReport:
     make_file(target / PARTIAL)
     faults = {}
-    with Syncing() as syncing:
-        copy = _Copy(target, progress, syncing)
+    with Syncs() as syncs:
+        copy = _Copy(target, progress, syncs)
         for name in manifest.files if manifest.has_sums else files_in(source):
             if (fault := _restored(copy, source, name, manifest.files.get(name))) is not None:
                 if not accepts_damage or not name.startswith(f"{LOGS}/"):  # the state says which logs there are
                     raise StorageCorrupted(str(source / name), fault, _REMEDY)
                 faults[name] = f"{name}: {fault}"
-        syncing.wait()
+        syncs.wait()
     damaged = dict(manifest.damaged)
     with closing(SqliteState(target / STATE_NAME)) as state:
         for name, entry in known_logs(state).items():
@@ -309,10 +309,10 @@ def _make_empty(target: Path, source: Path) -> None:
 
 
 class _Copy:
-    """Copies files under a target directory, and counts them. They are durable when `syncing` has waited for them."""
+    """Copies files under a target directory, and counts them. They are durable when `syncs` has waited for them."""
 
-    def __init__(self, target: Path, progress: Progress | None, syncing: Syncing) -> None:
-        self._target, self._progress, self._syncing = target, progress, syncing
+    def __init__(self, target: Path, progress: Progress | None, syncs: Syncs) -> None:
+        self._target, self._progress, self._syncs = target, progress, syncs
         self.files = self.bytes = 0
         self.sums: dict[str, FileSum] = {}
         """Of each file that was copied and does not change any more, by path."""
@@ -403,7 +403,7 @@ class _Copy:
         target = self._target / relative
         make_directory(target.parent)
         try:
-            found = copy_summed(source, target, without_hole=without_hole, sync=self._syncing.soon)
+            found = copy_summed(source, target, without_hole=without_hole, sync=self._syncs.soon)
         except FileNotFoundError:
             if may_vanish:  # index files are replaced by others at any time; a missing one is made again
                 return None
@@ -460,6 +460,6 @@ class _Copy:
         crc = shortened_crc(copied.crc32c, extended_crc(0, segment.buffer[segment.end :]), behind)
         with open(segment.path, "r+b") as file:
             file.truncate(segment.end)
-            self._syncing.soon(file.fileno())
+            self._syncs.soon(file.fileno())
         self.bytes -= behind
         self.sums[relative.as_posix()] = FileSum(segment.end, crc)

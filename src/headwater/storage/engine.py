@@ -64,8 +64,8 @@ from .maintenance.follower import Follower
 from .maintenance.mending import HomedFrames, Mending
 from .maintenance.scrub import PERIOD_MS, Scrub, read_place
 from .maintenance.scrub_files import OpenFrames, ScrubFiles
-from .maintenance.tending import Tending
 from .maintenance.trash import Trash
+from .maintenance.upkeep import Upkeep
 from .maintenance.worker import IndexWorker
 from .notifications import notify_changed, notify_created, notify_deleted
 from .read.frame_cache import DecodedFrames
@@ -169,7 +169,7 @@ class Engine(LogStore, Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = IndexWorker()
-        self._tending = Tending(self.directory, self._one_by_one, self._worker, self.state.flush)
+        self._upkeep = Upkeep(self.directory, self._one_by_one, self._worker, self.state.flush)
         mending = Mending(self._homed_frames, self._opening, disk=self._disk, room=self.room)
         self.scrub = Scrub(
             self.directory,
@@ -417,7 +417,7 @@ class Engine(LogStore, Closing):
             self._one_by_one("late changes", self._heed_landed)
         now = self.clock() if retention and self.may_act() else None
         for log in self.opened():
-            self._tending.tend(log, now)
+            self._upkeep.tend(log, now)
         if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
@@ -480,7 +480,7 @@ class Engine(LogStore, Closing):
 
     def _index_urgently(self) -> bool:
         with self._maintaining:
-            return self._tending.index_urgently(
+            return self._upkeep.index_urgently(
                 self.opened(), self.backlog, lambda: self._lock.is_held() and not self._stopping.is_set()
             )
 

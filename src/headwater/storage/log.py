@@ -96,7 +96,7 @@ class StoredLog(LocalLog):
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self.tended: object = None
-        """What maintenance saw when it last had nothing more to do: see `maintenance.tending`."""
+        """What maintenance saw when it last had nothing more to do: see `maintenance.upkeep`."""
         self.has_told_of_writers = False
         """Whether the warning that it knows many writers was logged."""
         self._decoded = decoded or DecodedFrames()

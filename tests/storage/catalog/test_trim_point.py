@@ -18,7 +18,7 @@ from headwater.core.state import kinds_of_log
 from headwater.storage import accept_loss, backup, check_directory, restore
 from headwater.storage.catalog.directories import LOG_KIND, TRASH_KIND
 from headwater.storage.disk import checked_file
-from headwater.storage.index.merging import merge_postings
+from headwater.storage.index.merge import merge_postings
 from headwater.storage.maintenance import tasks
 from headwater.storage.segments.meta import FORMAT, META_NAME, read_meta
 from headwater.storage.state.data_directory import lock_directory

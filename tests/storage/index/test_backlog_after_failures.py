@@ -38,7 +38,7 @@ def append(log: StoredLog, bytes_min: int) -> None:
 
 def index_urgently(store: Engine) -> None:
     """What maintenance does between two rounds."""
-    store._tending.index_urgently(store.opened(), store.backlog, lambda: True)
+    store._upkeep.index_urgently(store.opened(), store.backlog, lambda: True)
 
 
 def test_an_idle_log_whose_urgent_indexing_failed_is_tried_in_the_next_round(

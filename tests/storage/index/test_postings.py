@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.storage.index import merging
+from headwater.storage.index import merge
 from headwater.storage.index import postings as postings_module
-from headwater.storage.index.merging import merge_postings
+from headwater.storage.index.merge import merge_postings
 from headwater.storage.index.postings import (
     KEY,
     PARTITION,
@@ -245,7 +245,7 @@ def test_merging_at_once_and_term_by_term_make_the_same_file(
     whole = [row for part in parts for row in part]
     with pytest.MonkeyPatch.context() as patched:
         if not is_at_once:
-            patched.setattr(merging, "NUMBERS_AT_ONCE", 0)
+            patched.setattr(merge, "NUMBERS_AT_ONCE", 0)
         merged = merge_postings(paths, directory).read_bytes()
     made = write_postings(directory / "..", 5, first - 1, active(whole, 5).encoded_terms())
     assert merged == made.read_bytes()

@@ -182,15 +182,10 @@ def _leave_to_parent() -> None:
 os.register_at_fork(before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_leave_to_parent)
 
 
-def _earlier(_: bytes) -> Location:
-    raise ValueError("the checksum is missing")
-
-
 _FILE = CheckedFile(
     LOCATION_NAME,
     Location,
     newest=LOCATION_FORMAT,
     checked_from=LOCATION_FORMAT,
-    earlier=_earlier,
     remedy="the next start makes the file again",
 )

@@ -57,12 +57,13 @@ class CheckedFile(Generic[T]):
         *,
         newest: int,
         checked_from: int,
-        earlier: Callable[[bytes], T],
         remedy: str,
+        earlier: Callable[[bytes], T] | None = None,
         indent: int | None = None,
     ) -> None:
         """Formats from `checked_from` up to `newest` have a checksum; `earlier` decodes one before that, or raises
-        ValueError. `remedy` says what to do about damage. `type` raises ValueError for values that cannot be.
+        ValueError; None: there was none. `remedy` says what to do about damage. `type` raises ValueError for values
+        that cannot be.
         """
         self.name, self.newest, self._type, self._checked_from = name, newest, type, checked_from
         self._earlier, self._remedy, self._indent = earlier, remedy, indent
@@ -87,9 +88,11 @@ class CheckedFile(Generic[T]):
             format = json_decoder(_Lead).decode(content).format
             if format > self.newest:
                 raise WrittenByNewer(path, f"format {format}, this one knows {self.newest}")
-            if fits is None and format >= self._checked_from:
+            if fits:
+                return json_decoder(self._type).decode(content)
+            if self._earlier is None or format >= self._checked_from:
                 raise self.damaged(path, "the checksum is missing")
-            return self._earlier(content) if fits is None else json_decoder(self._type).decode(content)
+            return self._earlier(content)
         except (ValueError, RecursionError) as error:
             raise self.damaged(path, f"unreadable: {error}") from None
 

@@ -59,7 +59,7 @@ def copy_summed(
     return FileSum(size, crc)
 
 
-class Syncing:
+class Syncs:
     """Makes files durable while the next ones are written; `wait` for all of them before they are relied on.
 
     Most of the time of a copy is that of the disk, which takes hardly longer for several files than for one.
@@ -70,7 +70,7 @@ class Syncing:
         self._room = threading.Semaphore(_DESCRIPTORS_MAX)
         self._begun: list[Future[None]] = []
 
-    def __enter__(self) -> Syncing:
+    def __enter__(self) -> Syncs:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,15 +40,10 @@ def home_of(directory: Path) -> str | None:
         return None
 
 
-def _earlier(_: bytes) -> _File:
-    raise ValueError("the checksum is missing")
-
-
 _FILE = CheckedFile(
     COPY_NAME,
     _File,
     newest=COPY_FORMAT,
     checked_from=COPY_FORMAT,
-    earlier=_earlier,
     remedy="name an empty directory for the copy: all of it is in its home",
 )

@@ -18,7 +18,7 @@ for no other log; its own appends get StorageUnavailable instead.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from ...core.errors import EventLogError, Overloaded, StorageUnavailable
@@ -40,16 +40,12 @@ EXPECTED_EVENT_BYTES = 128
 
 def weight(tags: Sequence[tuple[str, ...]]) -> int:
     """The bytes that events with these tags count for."""
-    return EVENT_BYTES * len(tags) + TAG_BYTES * sum(map(len, tags)) + _text(chain.from_iterable(tags))
+    return EVENT_BYTES * len(tags) + TAG_BYTES * sum(map(len, tags)) + sum(map(len, chain.from_iterable(tags)))
 
 
 def coded_weight(events: int, tags: int, text_bytes: int) -> int:
     """As `weight`, of events that have so many tags, whose distinct ones take so many bytes."""
     return EVENT_BYTES * events + TAG_BYTES * tags + text_bytes
-
-
-def _text(tags: Iterable[str]) -> int:
-    return sum(map(len, tags))
 
 
 class Backlog:

@@ -20,7 +20,7 @@ from ..segments.segment import Segment
 from .id_files import ids_name
 from .id_files import merge_ids as merge_id_files
 from .ids import hashes_of_frame
-from .merging import merge_postings
+from .merge import merge_postings
 from .postings import ActivePostings, postings_name, write_columns, write_postings
 from .runs import RunPostings
 

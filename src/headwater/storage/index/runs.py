@@ -19,7 +19,7 @@ import xxhash
 from ...core.event import tag_key
 from ...formats.arrow.columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
 from ...formats.arrow.lazy import pa
-from .merging import Pieces, grouped
+from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
 
 MERGED_RUNS = 8

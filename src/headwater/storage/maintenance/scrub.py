@@ -75,16 +75,11 @@ class ScrubPlace(msgspec.Struct):
     """Everything that is known to be damaged, of earlier passes too."""
 
 
-def _earlier(_: bytes) -> ScrubPlace:
-    raise ValueError("the checksum is missing")
-
-
 _PLACE = CheckedFile(
     PLACE_NAME,
     ScrubPlace,
     newest=PLACE_FORMAT,
     checked_from=PLACE_FORMAT,
-    earlier=_earlier,
     remedy="remove it: the scrub begins again",
 )
 

@@ -26,7 +26,7 @@ from ..disk.disk_image import DiskImage
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame, NotNext
 from ..frames.layout import GATED_FEATURE, LEAD, OPTIONAL_AT
-from ..frames.random_access import pick, pick_any
+from ..frames.random_access import pick
 
 if IS_NATIVE:
     from ...speedups._native import walk
@@ -281,9 +281,8 @@ class Segment:
 
         The header is read in place, so there is nothing to be kept, however many frames there are.
         """
-        if self._verified[index]:  # with the extension, `walk` has left it: it is not plain
-            return pick_any(self.map, self.offsets[index], numbers, events, budget)
-        self.frame(index)
+        if not self._verified[index]:
+            self.frame(index)
         return pick(self.map, self.offsets[index], numbers, events, budget)
 
     def _pick_together(self, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:

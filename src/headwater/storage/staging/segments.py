@@ -298,10 +298,5 @@ def _table_file(stage: str) -> CheckedFile[Table]:
         Table,
         newest=TABLE_FORMAT,
         checked_from=TABLE_FORMAT,
-        earlier=_earlier,
         remedy=STAGE_AGAIN,
     )
-
-
-def _earlier(_: bytes) -> Table:
-    raise ValueError("the checksum is missing")

@@ -59,7 +59,7 @@ class Attempt(Protocol):
         """Whether it succeeded."""
 
 
-class Tending:
+class Upkeep:
     """Tends the open logs of one data directory. One thread at a time."""
 
     def __init__(self, directory: Path, attempt: Attempt, worker: IndexWorker, flush_state: Callable[[], None]) -> None:
