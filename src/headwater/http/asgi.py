@@ -13,6 +13,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
+MEMORY = "headwater.memory"
+"""The key in the scope of the connection's `core.loop.memory.Share`."""
 TRUST = "headwater.trust"
 """In `extensions` of the scope of a WebSocket: a function that takes a function, which says whether the peer is known.
 

@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..core.loop.memory import MemoryAccount, Share
 from ..formats.problem import MEDIA_TYPE, Problem
-from .asgi import Header, Receive, Scope, Send
+from .asgi import MEMORY, Header, Receive, Scope, Send
 from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
 
 DROPS_AT_MOST = "drops_at_most"
@@ -143,6 +144,16 @@ class Exchange:
         """The client's address, for the log."""
         client = self.scope.get("client")
         return client[0] if client else ""
+
+    @property
+    def share(self) -> Share:
+        """What the connection may hold in memory. Where no server counts, as under another one, nothing is refused."""
+        found = self.scope.get(MEMORY)
+        if found is None:
+            account = MemoryAccount(2**62)
+            found = self.scope[MEMORY] = Share(account)
+            found.belong(account.owner(self.peer))
+        return found
 
     @property
     def login_s(self) -> float | None:
