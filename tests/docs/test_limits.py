@@ -28,7 +28,7 @@ def rows() -> dict[str, str]:
 
 def test_each_limit_among_the_settings_is_told_with_its_default() -> None:
     told = {key: value for key, value in rows().items() if key in SETTINGS}
-    limiting = {key for key in SETTINGS if key.endswith("_max") or key.startswith("limits.")}
+    limiting = {key for key in SETTINGS if key.endswith("_max") or key.startswith(("limits.", "memory."))}
     assert told == {key: default(key, SETTINGS[key].default) for key in limiting}
 
 

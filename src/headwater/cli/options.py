@@ -12,7 +12,7 @@ import click
 from ..formats.settings.declaration import metavar
 from ..formats.settings.path_argument import LocalPath
 from ..server.config.effective import show_value
-from ..server.config.settings import SETTINGS, Config, Setting
+from ..server.config.settings import REMOVED, SETTINGS, Config, Setting
 from ..server.config.sources import load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,6 +56,8 @@ def setting_options(*keys: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for key in reversed(keys or tuple(SETTINGS)):
             function = _option(SETTINGS[key])(function)
+        for removed in () if keys else REMOVED.values():
+            function = click.option(removed.flag, _parameter(removed.key), hidden=True)(function)
         return function
 
     return decorate

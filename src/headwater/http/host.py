@@ -8,9 +8,11 @@ from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
 from ..core.actor import act_as
+from ..core.client_subnet import place_of
 from ..core.errors import LogNotFound, StorageUnavailable
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.local import LocalLog
+from ..core.loop.memory import Share
 from ..core.loop.open_logs import OpenLog, OpenLogs
 from ..core.loop.scheduler import FairScheduler, Flow
 from ..core.readers import Readers
@@ -84,6 +86,22 @@ USER_KEY = "headwater.user"
 """Where the scope of a request has the name of its user, once that is known: the connection's entity tells it."""
 
 
+def own(share: Share, user: User) -> None:
+    """What the connection holds is that user's from now on: the one before may have been another."""
+    if share.owner is None or share.owner.name != user.name:
+        share.belong(share.account.owner(user.name, is_administrator=user.may(Right.MANAGE, "*")))
+
+
+def own_by_address(share: Share, peer: str) -> None:
+    """What the connection holds belongs to its address, where there are no users.
+
+    The next request on a proxy's connection may be another client's.
+    """
+    place = place_of(peer)
+    if share.owner is None or share.owner.name != place:
+        share.belong(share.account.owner(place))
+
+
 class Host:
     """The guard, and the end."""
 
@@ -95,6 +113,7 @@ class Host:
     async def user(self, exchange: Exchange) -> User:
         """Who asks. Raises Unauthenticated."""
         if self.guard.is_open:
+            own_by_address(exchange.share, exchange.peer)
             return ANYBODY
         header = exchange.header(b"authorization")
         user = self._user_shown_unasked(exchange) if header is None else None
@@ -102,6 +121,7 @@ class Host:
             user = await authenticate(self.guard, header, exchange.peer)
         exchange.user_name, exchange.expires_at = user.name, user.expires_at
         exchange.scope[USER_KEY] = user.name
+        own(exchange.share, user)
         act_as(user.name)
         return user
 
@@ -148,8 +168,9 @@ class LogHost(Host, Generic[T]):
         Raises Unauthenticated, Forbidden.
         """
         name = exchange.arguments[0]
+        user = await self.user(exchange)
         if not self.guard.is_open:
-            self.guard.authorize(await self.user(exchange), right, name)
+            self.guard.authorize(user, right, name)
         return name
 
     async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
@@ -158,7 +179,11 @@ class LogHost(Host, Generic[T]):
         Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NumberNotHereYet,
         AskPrimary.
         """
-        name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
+        if self.guard.is_open:
+            own_by_address(exchange.share, exchange.peer)
+            name = exchange.arguments[0]
+        else:
+            name = await self.authorize(exchange, right)
         if (stale := self.stale(name)) is not None:
             raise StorageUnavailable(reason=stale)
         opened = self.logs.get(name) or await self._open(exchange, name)

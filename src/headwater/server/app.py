@@ -34,6 +34,7 @@ from ..console.live import Live
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
 from ..core.loop.byte_account import ByteAccount
 from ..core.loop.gil_yield import GilYield
+from ..core.loop.memory import MemoryAccount
 from ..core.loop.scheduler import FairScheduler, LoopActivity
 from ..core.readers import Readers
 from ..core.store import LogStore
@@ -52,7 +53,8 @@ from ..storage.disk.locks import LockLost
 from ..storage.frames.encoding import EncodedFrame
 from ..storage.home.port import HomeMoved
 from ..storage.home.replicated_log import CopyOutlived
-from .config.settings import Config
+from .config.memory_shares import MemoryShares
+from .config.settings import REMOVED, Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management
 from .entities.server import ServerEntity
@@ -63,7 +65,6 @@ from .front.root_page import RootPage
 from .front.web_guard import ANY_ORIGIN, WebGuard
 from .httpd.admission import Admission
 from .httpd.server import HttpServer
-from .httpd.websocket import MESSAGE_BYTES_MAX
 from .monitoring import room_metrics
 from .monitoring.console_samples import Lags, Measuring
 from .monitoring.loop_watchdog import LoopWatchdog
@@ -108,6 +109,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     from .process.event_loop import EventLoop
 
     logger.info("starting", extra=fields(version=__version__, build=BUILD))
+    for key, origin in config.removed.items():
+        logger.warning(
+            "a setting has no effect any more", extra=fields(setting=key, origin=origin, instead=REMOVED[key].summary)
+        )
     raise_open_files(config)
     try:
         tls_of(config.cne).check()
@@ -209,8 +214,10 @@ class ServerRun:
     ) -> None:
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         self._manager = manager
-        largest = max(config.http.body_bytes_max, MESSAGE_BYTES_MAX)
-        unfinished = ByteAccount(max(config.http.bodies_bytes_max, largest))  # there is room for one
+        self._shares = MemoryShares.of(config.memory)
+        self._memory = MemoryAccount(self._shares.loop)
+        self._memory.on_ended = _tell_of_stalled
+        unfinished = ByteAccount()
         self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._activity)
@@ -287,7 +294,9 @@ class ServerRun:
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
         admission = Admission(config.http.connections_max, self._gate, self._bus)
-        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, self._gate.unfinished)
+        http = HttpServer(
+            self._gate, ports.http, config.http, ports.tls, admission, self._memory, self._gate.unfinished
+        )
         await http.start()
         ending.push_async_callback(http.stop)
         return http
@@ -368,6 +377,7 @@ class ServerRun:
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(room_metrics.storage_metrics, store), partial(room_metrics.thread_metrics, self._threads),
             partial(room_metrics.http_metrics, http), partial(room_metrics.loop_metrics, self._watchdog),
+            partial(room_metrics.memory_metrics, self._memory),
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
         ))  # fmt: skip
@@ -498,6 +508,7 @@ class ServerRun:
             partial(room_metrics.home_metrics, self._membership),
             partial(room_metrics.thread_metrics, self._threads),
             partial(room_metrics.http_metrics, http),
+            partial(room_metrics.memory_metrics, self._memory),
             partial(
                 room_metrics.amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]
             ),
@@ -587,6 +598,10 @@ class ServerRun:
         guard = AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
         self._gate.web.has_users = lambda: guard.has_users
         return guard
+
+
+def _tell_of_stalled(owner: str, size: int) -> None:
+    logger.warning("ended: it took nothing while memory was short", extra=fields(peer=owner, bytes=size))
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

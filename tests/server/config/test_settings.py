@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import click.testing
 import pytest
 
 from headwater.amqp.settings import AmqpSettings
@@ -15,7 +16,8 @@ from headwater.cne.settings import Settings as CneSettings
 from headwater.formats.settings.declaration import InvalidConfiguration
 from headwater.futoin.settings import Settings as FutoinSettings
 from headwater.server.config.effective import render
-from headwater.server.config.settings import SETTINGS, Config
+from headwater.server.config.memory_shares import MemoryShares
+from headwater.server.config.settings import SETTINGS, Config, Memory
 from headwater.server.config.sources import load
 from headwater.server.users.accounts import hash_token
 
@@ -229,3 +231,32 @@ def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_roo
     assert config.amqp == AmqpSettings(credit=7)
     assert config.cne == CneSettings(hosts=("*",))
     assert config.futoin == FutoinSettings()
+
+
+def test_a_removed_setting_is_read_has_no_effect_and_says_what_replaces_it() -> None:
+    config = configured("[http]\nbodies_bytes_max = '2GiB'\n")
+    assert config.removed == {"http.bodies_bytes_max": "headwater.toml"}
+    shown = "# http.bodies_bytes_max (headwater.toml) has no effect any more: see memory.peers"
+    assert shown in list(render(config))
+    variable = "HEADWATER_HTTP_BODIES_BYTES_MAX"
+    assert configured(environment={variable: "2GiB"}).removed == {"http.bodies_bytes_max": variable}
+    assert configured(http__bodies_bytes_max="2GiB").removed == {"http.bodies_bytes_max": "--http-bodies-bytes-max"}
+    assert "'much' given" in complaint(environment={variable: "much"})
+    assert "unknown key http.bodies_bytes_min" in complaint("[http]\nbodies_bytes_min = 1\n")
+
+
+def test_a_removed_setting_is_an_option_that_no_help_shows() -> None:
+    runner = click.testing.CliRunner()
+    assert "bodies" not in runner.invoke(headwater, ["serve", "--help"]).output
+    told = runner.invoke(headwater, ["config", "--http-bodies-bytes-max", "2GiB"])
+    assert told.exit_code == 0 and "(--http-bodies-bytes-max) has no effect any more" in told.output
+
+
+def test_the_budget_of_memory_is_shown_as_it_is_and_divided_in_one_place() -> None:
+    (line,) = [line for line in render(configured()) if line.startswith("peers")]
+    assert "default, 1/4 of the memory there is" in line and MemoryShares.of(Memory()).peers >= 64 * 2**20
+    config = configured("[memory]\npeers = '64MiB'\n")
+    assert [line.split("  ")[0] for line in render(config) if line.startswith("peers")] == ['peers = "64MiB"']
+    shares = MemoryShares.of(config.memory)
+    assert (shares.loop, shares.threads, shares.flight) == (40 * 2**20, 16 * 2**20, 8 * 2**20)
+    assert "16MiB to" in complaint("[memory]\npeers = '1MiB'\n")

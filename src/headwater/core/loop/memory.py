@@ -3,7 +3,7 @@
 A connection holds bytes for its peer: unread input, requests until they are answered, answers that the peer does not
 read. The account bounds the sum of them, so a server in a container of 512 MiB stays inside it, whoever connects.
 
-| who | may hold |
+| holder | limit |
 | --- | --- |
 | any connection | `FREE_BYTES`, outside of the budget: a head, a login, a health check always fit |
 | a peer before its login | nothing more |
@@ -15,8 +15,8 @@ Two ways to count bytes:
 
 - `Share.take` asks first, before the bytes are there, and is refused if there is no room. It never waits: two requests
   that each wait for the other's half would wait forever.
-- `Share.hold` counts what is there already, such as a write buffer. It may exceed the budget by one piece of an answer
-  for each reader; `piece_bytes` keeps these pieces small while memory is short.
+- `Share.hold` counts bytes that exist already, such as a write buffer. It may exceed the budget by one piece of an
+  answer for each reader; `piece_bytes` keeps these pieces small while memory is short.
 
 Everything happens on the event loop, without a lock. Charges change in steps of `STEP_BYTES`, so most calls compare two
 numbers. What threads hold is counted elsewhere (`core.shared_bytes`).
@@ -118,7 +118,7 @@ class MemoryAccount:
 
     @property
     def largest(self) -> int:
-        """The most that one share can ever take: what is larger can never fit."""
+        """The most that one share can ever take: more can never fit."""
         return (self.bytes_max - self.bytes_max // KEPT) // 2 + FREE_BYTES
 
     @property
@@ -157,7 +157,7 @@ class MemoryAccount:
             del self._owners[owner.name]
 
     def _end_stalled(self) -> None:
-        """End peers that took nothing for long, those that hold most first, until memory is not short."""
+        """End peers that took nothing for long, the largest first, until memory is not short."""
         self._check = None
         now = asyncio.get_running_loop().time()
         overdue = []

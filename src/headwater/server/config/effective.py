@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ...formats.settings.declaration import show_bytes, show_duration, toml
-from .settings import LOG_READERS, SETTINGS, Config
+from .memory_shares import PEERS_PART, MemoryShares
+from .settings import LOG_READERS, REMOVED, SETTINGS, Config
 
 SECRET = "(not shown)"
 
@@ -19,7 +20,13 @@ def render(config: Config) -> Iterator[str]:
         if head != section:
             section = head
             yield from ("", f"[{section}]")
+        if key == "memory.peers" and key not in config.origins:
+            peers = MemoryShares.of(config.memory).peers
+            yield _line(name, peers, f"default, 1/{PEERS_PART} of the memory there is")
+            continue
         yield _line(name, _shown(key, _value(config, key)), config.origins.get(key, "default"))
+    for key, origin in config.removed.items():
+        yield f"# {key} ({origin}) has no effect any more: see {REMOVED[key].summary}"
     for log, given in config.logs.items():
         yield from ("", f"[logs.{toml(log)}]  # {config.origins.get(f'logs.{log}', 'default')}")
         for name in LOG_READERS:
@@ -46,7 +53,7 @@ def _shown(key: str, value: object) -> object:
 
 def show_value(name: str, value: object) -> str:
     """A setting's value as TOML, with the unit that its name says."""
-    if isinstance(value, int) and "_bytes" in name:
+    if isinstance(value, int) and ("_bytes" in name or name.removeprefix("memory.") == "peers"):
         value = show_bytes(value)
     elif isinstance(value, int) and "_ms" in name:
         value = show_duration(value)

@@ -102,12 +102,6 @@ class Http:
     body_bytes_max: int = setting(
         APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
     )
-    bodies_bytes_max: int = setting(
-        GIB, byte_count(MIB, 2**50), "bodies and WebSocket messages that have come in part, together"
-    )
-    """Bodies and WebSocket messages that have come in part, and answers that are collected for HTTP/1.0, of all
-    connections together. Where there is more, the largest is given up: a request is answered 503, a WebSocket is closed
-    with 1013. There is always room for one."""
     trusted_proxies: tuple[str, ...] = setting(
         (), trusted_hosts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
     )
@@ -129,6 +123,21 @@ class Http:
     )
     """Whether `/metrics`, where there are users, is only for those with `metrics:*` or `manage:*`. Otherwise any user
     sees it, whatever its rights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How much memory others may make the server use."""
+
+    peers: int | None = setting(
+        None,
+        byte_count(16 * MIB, 2**50),
+        "memory for what peers make the server hold (default: a quarter of the cgroup's or machine's)",
+    )
+    """Memory for everything that peers make the server hold: requests until they are answered, answers that are not
+    read, appends that wait. What does not fit now is answered 503, what can never fit 413. Without it a quarter of the
+    memory that the server's cgroup, or the machine, has, and at least 64 MiB. [How it is
+    divided](limits.md#memory)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +274,7 @@ class Config:
     flight: FlightSettings = field(default_factory=FlightSettings)
     tls: Tls = field(default_factory=Tls)
     oidc: Oidc = field(default_factory=Oidc)
+    memory: Memory = field(default_factory=Memory)
     limits: Limits = field(default_factory=Limits)
     cne: CneSettings = field(default_factory=CneSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
@@ -276,6 +286,8 @@ class Config:
     users: Mapping[str, Account] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each setting comes from, by key; one that is missing here has its default."""
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """Removed settings that were given, by key, and where each comes from."""
 
     @property
     def names_logs(self) -> bool:
@@ -324,6 +336,18 @@ SETTINGS: Mapping[str, Setting] = {
     for found in _settings(section, prefix)
 }
 """Every setting but logs and users, by key."""
+
+
+class RemovedSetting(Setting):
+    """A setting that has no effect any more; its `summary` says what replaces it. It is read until the version after
+    the next, so that a server starts with the configuration of the one before."""
+
+
+REMOVED: Mapping[str, RemovedSetting] = {
+    removed.key: removed
+    for removed in (RemovedSetting("http.bodies_bytes_max", byte_count(MIB, 2**50), None, "memory.peers"),)
+}
+"""Settings of the version before that are gone, by key. One that is given is read, and a warning at the start."""
 
 _EVER = 10**18
 LOG_READERS: Mapping[str, Reader[object]] = {

@@ -19,7 +19,7 @@ from ...formats.settings.client_variables import CLIENT_VARIABLES
 from ...formats.settings.declaration import InvalidConfiguration
 from ...speedups import VARIABLE as NO_EXTENSIONS_VARIABLE
 from ..users.accounts import Account
-from .settings import DEFAULT_LOG, LOG_READERS, SECTIONS, SETTINGS, Config, Setting
+from .settings import DEFAULT_LOG, LOG_READERS, REMOVED, SECTIONS, SETTINGS, Config, Setting
 
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
@@ -29,6 +29,7 @@ _OF_SERVICE = re.compile(
     re.ASCII,
 )
 _ADDRESS_OF_SERVICE = re.compile(r"(?:tcp|udp|sctp)://")
+_KNOWN: Mapping[str, Setting] = {**SETTINGS, **REMOVED}
 
 
 def load(
@@ -49,7 +50,8 @@ def load(
         _take_file(given, path)
     _take_environment(given, environment)
     for key, value in flags.items():
-        given.take(SETTINGS[key], value, SETTINGS[key].flag)
+        setting = _KNOWN[key]
+        given.take(setting, value, setting.flag)
     for text in logs:
         _take_log(given, text, LOG_FLAG)
     config = _build(given)
@@ -74,12 +76,16 @@ class _Given:
     logs: dict[str, dict[str, object]] = field(default_factory=dict)
     users: dict[str, Account] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    removed: dict[str, str] = field(default_factory=dict)
 
     def take(self, setting: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
         try:
             read = setting.read(value)
         except ValueError as error:
             raise InvalidConfiguration(str(error), where or origin) from None
+        if setting.key in REMOVED:
+            self.removed[setting.key] = origin
+            return
         self.values[setting.key] = base / read if base is not None and isinstance(read, Path) else read
         self.origins[setting.key] = origin
 
@@ -124,7 +130,7 @@ def _take_file(given: _Given, path: Path) -> None:
 
 
 def _take_key(given: _Given, key: str, value: object, path: Path) -> None:
-    if (setting := SETTINGS.get(key)) is None:
+    if (setting := _KNOWN.get(key)) is None:
         raise _unknown("key", key, [*SETTINGS, "logs", "users"], f"{path}: {key}")
     given.take(setting, value, str(path), f"{path}: {key}", base=path.parent)
 
@@ -152,7 +158,7 @@ def _take_users(given: _Given, tables: object, path: Path) -> None:
 
 
 def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
-    variables = {setting.variable: setting for setting in SETTINGS.values()}
+    variables = {setting.variable: setting for setting in _KNOWN.values()}
     others = {CONFIG_VARIABLE, LOGS_VARIABLE, NO_EXTENSIONS_VARIABLE, *CLIENT_VARIABLES}
     for name, value in sorted(environment.items()):
         if _is_of_kubernetes(name, value):
@@ -204,6 +210,7 @@ def _build(given: _Given) -> Config:
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,
+        removed=given.removed,
     )
 
 

@@ -17,8 +17,10 @@ from collections import deque
 import httptools
 
 from ...core.loop.deadline import Deadline
+from ...core.loop.memory import Share
 from ...core.loop.slices import Slices
 from ...http import Scope
+from ...http.asgi import MEMORY
 from .admission import Verdict
 from .cycle import HttpCycle
 from .heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
@@ -104,6 +106,7 @@ class HttpConnection(PeerConnection):
         super().connection_made(transport)
         self._state.connections.add(self)
         self.scope_base = scope_of(transport)
+        self.share = self.scope_base[MEMORY] = Share(self._state.memory)
         self.client = self.scope_base["client"]
         peer = self.client[0] if self.client else ""
         verdict = self._state.admission.judge(len(self._state.connections), peer)
@@ -120,6 +123,7 @@ class HttpConnection(PeerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.remove(self)
+        self.share.close()
         self._patience.stop()
         if self._is_surplus:
             self._state.admission.forget_surplus()
@@ -415,6 +419,7 @@ class HttpConnection(PeerConnection):
         self._patience.stop()
         websocket = WebSocketProtocol(self._state)
         websocket.connection_made(self.transport)
+        websocket.share = self.share
         if self.is_full:
             websocket.pause_writing()
         self._state.remove(self)

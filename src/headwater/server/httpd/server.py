@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from ...core.loop.byte_account import ByteAccount
+from ...core.loop.memory import MemoryAccount
 from ...http import Application
 from ..config.settings import Http
 from ..process.log_lines import fields
@@ -38,16 +39,17 @@ class HttpServer:
         http: Http,
         tls: ssl.SSLContext | None,
         admission: Admission | None = None,
+        memory: MemoryAccount | None = None,
         unfinished: ByteAccount | None = None,
     ) -> None:
         """`admission` says how many connections there may be; by default, as many as are configured.
 
-        Messages of WebSockets draw from `unfinished` while they come. The sockets are the server's from `start` on.
+        What connections hold draws from `memory`. The sockets are the server's from `start` on.
         """
         if http.trusted_proxies:
             application = Forwarded(application, TrustedProxies(http.trusted_proxies))
         self.admission = admission or Admission(http.connections_max)
-        self._state = ServerState(application, self.admission, unfinished)
+        self._state = ServerState(application, self.admission, memory, unfinished)
         self._sockets, self._tls = tuple(sockets), tls
         self._listeners: list[asyncio.AbstractServer] = []
 

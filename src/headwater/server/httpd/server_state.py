@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.clocks import wall_clock_ms
 from ...core.loop.byte_account import ByteAccount
+from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
 
@@ -16,10 +17,18 @@ from .admission import Admission
 class ServerState:
     """Of one server. All of it belongs to the event loop on which its connections are."""
 
-    def __init__(self, application: Application, admission: Admission, unfinished: ByteAccount | None = None) -> None:
-        """`admission` says whether there may be one connection more; messages of WebSockets draw from `unfinished`."""
+    def __init__(
+        self,
+        application: Application,
+        admission: Admission,
+        memory: MemoryAccount | None = None,
+        unfinished: ByteAccount | None = None,
+    ) -> None:
+        """`admission` says whether there may be one connection more; all draw from `memory` (by default, as from one
+        without an end)."""
         self.application = application
         self.admission = admission
+        self.memory = memory or MemoryAccount(2**62)
         self.unfinished = unfinished or ByteAccount()
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
@@ -78,6 +87,8 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self) -> None:
         """On the running loop."""
         self.loop = asyncio.get_running_loop()
+        self.share: Share
+        """What it holds in memory; closed when it is over."""
         self.transport: asyncio.Transport
         self.opened_at = 0
         """When it was made, in ms since 1970."""

@@ -130,6 +130,7 @@ class WebSocketProtocol(PeerConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         self._state.remove(self)
+        self.share.close()
         self._is_ending = True
         self._patience.stop()
         self._cycle.end(CloseCode.ABNORMAL_CLOSURE)

@@ -12,6 +12,7 @@ from ...amqp.container import Container
 from ...cne.service import Service
 from ...core.errors import StorageUnavailable
 from ...core.followers import Follower, FollowerKind
+from ...core.loop.memory import MemoryAccount
 from ...core.store import LogStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
@@ -123,6 +124,15 @@ def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
     yield gauge("amqp_connections_open", "AMQP connections.", sum(len(each.connections) for each in containers))
     for name, summary in AMQP_COUNTERS.items():
         yield counter(f"amqp_{name}", summary, sum(getattr(each.statistics, name) for each in containers))
+
+
+def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:
+    """What peers make the server hold on its event loop, and whom that kept out."""
+    yield gauge("memory_held_bytes", "What peers make the event loop hold: requests, answers.", memory.bytes)
+    yield gauge("memory_budget_bytes", "The most that they may.", memory.bytes_max)
+    yield gauge("memory_readers", "Connections that get a streamed answer.", memory.readers)
+    yield counter("memory_refused", "Requests and messages for which there was no room.", memory.refused)
+    yield counter("memory_ended", "Connections ended: they took nothing while memory was short.", memory.ended)
 
 
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
