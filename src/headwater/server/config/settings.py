@@ -135,10 +135,6 @@ class Http:
 class Limits:
     """What the server takes on at once, and when it stops taking."""
 
-    waiting_bytes_max: int = setting(
-        64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
-    )
-    """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
     writers_max: int = setting(
         10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
     )
