@@ -20,6 +20,7 @@ from headwater.amqp.protocol.conditions import AmqpError, ConnectionFault, LinkF
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Accepted, Begin, Open, Source, Target, encode_performative
 from headwater.amqp.settings import AmqpSettings
+from headwater.core.shared_bytes import SharedBytes
 from headwater.storage import Engine
 from headwater.storage.frames.frame_log import nobody
 from headwater.storage.segments.segment_log import SegmentLog
@@ -299,7 +300,7 @@ def slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
 
     monkeypatch.setattr(SegmentLog, "append_frames", slowly)
     settings = AmqpSettings(held_bytes_max=100_000)
-    with Engine(tmp_path, waiting_bytes_max=20_000) as store, Served(store=store, settings=settings) as served:
+    with Engine(tmp_path, waiting=SharedBytes(20_000)) as store, Served(store=store, settings=settings) as served:
         served.log("orders")
         yield served
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -174,7 +174,9 @@ class MemoryBackend:
             found.append(SplitSize(after, upto, len(inside), sum(inside)))
         return found
 
-    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+    ) -> Iterator[pa.RecordBatch]:
         opened = self.store.open(log)
         return self._scan(opened, span, query, columns)
 

@@ -21,6 +21,7 @@ from headwater.core.errors import (
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.core.query import Query
+from headwater.core.shared_bytes import MIB, SharedBytes
 from headwater.homes.commit_feed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres.home import PostgresHome
 from headwater.server.replicas.replica import Replica as ServedReplica
@@ -499,7 +500,9 @@ class Told:
 
     def frames(self) -> list[tuple[str, bytes]]:
         """Key and content of each frame that was told since."""
-        text, found = b"".join(self.listener.take()), []
+        text, found = b"", []
+        while messages := self.listener.take():
+            text += b"".join(messages)
         while text:
             key, size = LENGTHS.unpack_from(text)
             begin = LENGTHS.size + key
@@ -540,20 +543,56 @@ def test_a_frame_that_does_not_follow_or_is_damaged_is_not_taken(first: Server, 
     assert replica.follower.take(key, b"nonsense")  # it appends itself
 
 
+def of_size(size: int) -> EncodedFrame:
+    return EncodedFrame(1, 1, 0, 0, size, [bytes(size)])
+
+
 def test_who_does_not_take_in_time_loses_all_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.homes.commit_feed.WAITING_BYTES_MAX", 100)
     committed = Committed()
-    listener = committed.listen(lambda: None)
-    assert listener is not None
-    frame = EncodedFrame(1, 1, 0, 0, 60, [bytes(60)])
-    committed.tell("key", [frame])
-    assert not listener.is_overrun
-    committed.tell("key", [frame])
-    assert listener.is_overrun
-    assert listener.take() == []
-    committed.leave(listener)
+    slow, quick = committed.listen(lambda: None), committed.listen(lambda: None)
+    assert slow is not None and quick is not None
+    committed.tell("key", [of_size(60)])
+    assert not slow.is_overrun
+    assert len(quick.take()) == 1 and quick.take() == []
+    committed.tell("key", [of_size(60)])
+    assert slow.is_overrun and not quick.is_overrun
+    assert slow.take() == [] and len(quick.take()) == 1
+    committed.tell("key", [of_size(200)])
+    assert quick.is_overrun and committed.waiting_bytes == 0, "what can never fit is lost to all"
+    committed.leave(slow)
+    committed.leave(quick)
     others = [committed.listen(lambda: None) for _ in range(LISTENERS_MAX + 1)]
     assert others[-1] is None and None not in others[:-1]
+
+
+def test_sixteen_replicas_that_take_nothing_hold_one_window_of_what_threads_may_hold() -> None:
+    waiting = SharedBytes(64 * MIB)
+    committed = Committed(waiting=waiting)
+    listeners = [committed.listen(lambda: None) for _ in range(LISTENERS_MAX)]
+    for _ in range(100):
+        committed.tell("key", [of_size(MIB)])
+        assert committed.waiting_bytes <= 8 * MIB
+        assert waiting.bytes <= 8 * MIB
+    assert all(each is not None and each.is_overrun for each in listeners)
+    for each in listeners:
+        assert each is not None
+        committed.leave(each)
+    assert waiting.bytes == committed.waiting_bytes == 0
+
+
+def test_what_a_replica_is_being_sent_counts_until_it_takes_more() -> None:
+    committed = Committed()
+    listener = committed.listen(lambda: None)
+    assert listener is not None
+    for _ in range(10):
+        committed.tell("key", [of_size(100 * 1024)])
+    taken = [len(listener.take()) for _ in range(2)]
+    assert taken == [2, 2], "up to 256 KiB at once"
+    assert committed.waiting_bytes > 800 * 1024
+    while listener.take():
+        pass
+    assert committed.waiting_bytes == 0
 
 
 def test_a_frame_whose_marks_were_not_taken_up_at_once_counts_once(

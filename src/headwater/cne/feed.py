@@ -30,11 +30,12 @@ from ..formats.decoders import json_decoder
 from .delivery.delivery import Delivery
 from .delivery.endpoint import Endpoint
 from .delivery.kept import Kept
+from .delivery.queue import QueuedBytes
 from .delivery.upstream import FeedPiece, Upstream
 from .notifications.addresses import Address, Pattern
 from .notifications.notification import Notification
 from .notifications.records import Subscription
-from .notifications.stored import Stored, stored_of
+from .notifications.stored import Stored, bytes_of, stored_of
 from .settings import Settings
 from .states import Key, States
 
@@ -134,8 +135,8 @@ CATCH_UP_S = 5.0
 SAVE_INTERVAL_S = 0.2
 GRACE_S = 2.0
 PIECE_EVENTS = 100
-PARSED_MAX = 1024
-ANNOUNCED_MAX = 2048
+PARSED_MAX, PARSED_BYTES_MAX = 1024, 16 * 1024 * 1024
+ANNOUNCED_MAX, ANNOUNCED_BYTES_MAX = 2048, 16 * 1024 * 1024
 ROUTES_MAX = 4096
 TURN_EVENTS = 20
 """Events that are one step: after them others on the loop get their turn."""
@@ -170,7 +171,11 @@ class Feed(Upstream):
         self._checkpoints = Checkpoints(log, state)
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
+        self._parsed_bytes = 0
+        self._queued = QueuedBytes()
+        """What waits for all endpoints."""
         self._announced: dict[str, tuple[Event, Notification]] = {}
+        self._announced_bytes = 0
         """By id: others may have an event of the same id, and even of the same source."""
         self._positions = FeedPositions(0)
         self._saved: FeedPositions | None = None
@@ -189,8 +194,10 @@ class Feed(Upstream):
 
     def announce(self, event: Event, notification: Notification) -> None:
         """Say what an event that is about to be appended means, so that it need not be read once more."""
-        if len(self._announced) >= ANNOUNCED_MAX:
+        if len(self._announced) >= ANNOUNCED_MAX or self._announced_bytes >= ANNOUNCED_BYTES_MAX:
             self._announced.clear()
+            self._announced_bytes = 0
+        self._announced_bytes += bytes_of(event.data)
         self._announced[event.id] = event, notification
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
@@ -325,7 +332,7 @@ class Feed(Upstream):
         if kept.is_suspended and kept.suspended_at == 0:  # by an earlier version
             kept.suspend(cursor)
             self._unsaved.add(uri)
-        made = Endpoint(uri, self, self._delivery, self._settings, self._bus, cursor=cursor, kept=kept)
+        made = Endpoint(uri, self, self._delivery, self._settings, self._bus, self._queued, cursor=cursor, kept=kept)
         self.endpoints[uri] = made
         if not kept.is_suspended:
             self._active[uri] = made
@@ -364,8 +371,10 @@ class Feed(Upstream):
             return self._parsed[number]
         stored = stored_of(event, DATA_BYTES_FACTOR * self._settings.event_bytes_max, self._known(event))
         self._parsed[number] = stored
-        if len(self._parsed) > PARSED_MAX:
-            self._parsed.popitem(last=False)
+        self._parsed_bytes += 0 if stored is None else stored.bytes
+        while len(self._parsed) > PARSED_MAX or self._parsed_bytes > PARSED_BYTES_MAX:
+            _, oldest = self._parsed.popitem(last=False)
+            self._parsed_bytes -= 0 if oldest is None else oldest.bytes
         return stored
 
     def _known(self, event: SequencedEvent) -> Notification | None:
@@ -374,6 +383,7 @@ class Feed(Upstream):
         if announced is None:
             return None
         given, notification = announced
+        self._announced_bytes -= bytes_of(given.data)
         is_it = (event.type, event.data, event.source, event.attributes) == (given[0], given[1], given[4], given[5])
         return notification if is_it else None
 

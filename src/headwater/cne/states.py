@@ -21,8 +21,10 @@ from .notifications.stored import Stored
 SOURCES_MAX = 32
 """Of one address; beyond that, the source that was silent for longest is forgotten."""
 BYTES_MAX = 256 * 1024 * 1024
+"""Of memory, as `Stored.bytes` estimates it. States live as long as the data: they are in the server's base, and no
+part of what peers make it hold for a while."""
 ENTRY_BYTES = 1024
-"""What an entry counts for, besides its share of the data of its event."""
+"""What an entry counts for, besides its share of its event."""
 PATTERNS_MAX = 1024
 
 Strand = tuple[str, bytes]
@@ -149,8 +151,8 @@ def _strand(stored: Stored) -> Strand:
 
 
 def _size(stored: Stored) -> int:
-    """What one of its entries counts for: they share the data."""
-    return len(stored.event.data) // len(stored.addresses) + ENTRY_BYTES
+    """What one of its entries counts for: they share the event."""
+    return stored.bytes // len(stored.addresses) + ENTRY_BYTES
 
 
 def _said(stored: Stored) -> frozenset[tuple[str, str]]:

@@ -14,12 +14,13 @@ from .counting import Counted, TermKind
 from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation, WouldDrop
 from .event import Event
 from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
-from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
+from .limits import APPEND_BYTES_MAX, SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection, Subscription
 from .mark import Mark, WriterState, check_mark
 from .query import ALL, Query
 from .reading import LocalSubscription, PagedLog, PagedReading, read_pages
 from .settings import LogSettings
+from .shared_bytes import SharedBytes
 from .state import StateStore
 from .streams import StreamPositions
 from .watch.bus import Bus
@@ -47,6 +48,10 @@ class LocalLog(PagedLog):
         self.bus = bus
         self.registry = ConsumerRegistry(state, incarnation, self.head, clock, name, bus)
         self.streams = StreamPositions(self.head, clock)
+        self.append_bytes_max = self.staged_append_bytes_max = APPEND_BYTES_MAX
+        """The largest append that there can ever be room for, and that which is made of staged rows."""
+        self.waiting = SharedBytes(8 * APPEND_BYTES_MAX)
+        """The budget of what waits to be appended."""
         self._statistics = LogStatistics()
         self._watchers: dict[object, Callable[[], None]] = {}
         self._changing = threading.RLock()

@@ -37,6 +37,7 @@ from ..core.loop.gil_yield import GilYield
 from ..core.loop.memory import MemoryAccount
 from ..core.loop.scheduler import FairScheduler, LoopActivity
 from ..core.readers import Readers
+from ..core.shared_bytes import SharedBytes
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.notification_types import NotificationType
@@ -49,6 +50,7 @@ from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
 from ..speedups import BUILD
+from ..storage.append.waiting import never_fits
 from ..storage.disk.locks import LockLost
 from ..storage.frames.encoding import EncodedFrame
 from ..storage.home.port import HomeMoved
@@ -122,23 +124,32 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     with ExitStack() as ending:
         ending.callback(give_memory_back())
         manager = ending.enter_context(closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))))
+        waiting = SharedBytes(MemoryShares.of(config.memory).threads)
+        if (warning := never_fits(waiting)) is not None:
+            logger.warning("%s", warning)
         if config.home is None:
             with asyncio.Runner(loop_factory=EventLoop) as runner:
-                runner.run(ServerRun(config, announce, hangups, manager).run())
+                runner.run(ServerRun(config, announce, hangups, manager, waiting).run())
         else:
-            _serve_home(config, announce, hangups, manager)
+            _serve_home(config, announce, hangups, manager, waiting)
 
 
-def _serve_home(config: Config, announce: Callable[[str], None], hangups: Hangups, manager: ServiceManager) -> None:
+def _serve_home(
+    config: Config,
+    announce: Callable[[str], None],
+    hangups: Hangups,
+    manager: ServiceManager,
+    waiting: SharedBytes,
+) -> None:
     """The same for a server that shares a home: it begins again whenever its turn is over."""
     from .process.event_loop import EventLoop
 
-    membership = Membership(config)
+    membership = Membership(config, waiting)
     try:
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(ServerRun(config, announce, hangups, manager, membership).run())
+                    runner.run(ServerRun(config, announce, hangups, manager, waiting, membership).run())
             except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
                 membership.listen()
                 membership.could_not_begin(error)
@@ -154,10 +165,11 @@ def open_store(
     threads: Threads | None = None,
     membership: Membership | None = None,
     on_lock_lost: Callable[[LockLost], None] | None = None,
+    waiting: SharedBytes | None = None,
 ) -> LogStore:
     """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
-    With `membership` they are a copy of what its home has, and follow it. `on_lock_lost`: see `Engine`.
+    With `membership` they are a copy of what its home has, and follow it. `on_lock_lost`, `waiting`: see `Engine`.
     Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
@@ -171,7 +183,7 @@ def open_store(
     return Engine(
         config.data,
         reserve_bytes=limits.disk_reserve_bytes,
-        waiting_bytes_max=limits.waiting_bytes_max,
+        waiting=waiting,
         unindexed_bytes_max=limits.unindexed_bytes_max,
         clock_patience_ms=limits.clock_patience_ms,
         scrub_ms=limits.scrub_ms,
@@ -210,10 +222,12 @@ class ServerRun:
         announce: Callable[[str], None],
         hangups: Hangups,
         manager: ServiceManager,
+        waiting: SharedBytes,
         membership: Membership | None = None,
     ) -> None:
+        """`waiting`: what threads may hold for peers."""
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
-        self._manager = manager
+        self._manager, self._waiting = manager, waiting
         self._shares = MemoryShares.of(config.memory)
         self._memory = MemoryAccount(self._shares.loop)
         self._memory.on_ended = _tell_of_stalled
@@ -332,7 +346,7 @@ class ServerRun:
             loop.call_soon_threadsafe(stop.set)
 
         opening = asyncio.ensure_future(
-            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership, lose)
+            asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership, lose, self._waiting)
         )
         stopping = asyncio.ensure_future(stop.wait())
         try:

@@ -23,6 +23,7 @@ from ..core import errors as core
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
+from ..core.shared_bytes import SharedBytes
 from ..core.state import kinds_of_log
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
@@ -30,7 +31,8 @@ from ..core.watch.threads import Threads
 from ..formats.decoders import json_decoder
 from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
-from .append.sequencer import WAITING_BYTES_MAX, end_process
+from .append.sequencer import end_process
+from .append.waiting import WAITING_BYTES_MAX
 from .append.writer_table import WriterLimits
 from .catalog.backup_lock import BACKUP_LOCK, NoBackup
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta
@@ -90,7 +92,7 @@ class Engine(LogStore, Closing):
         directory: Path | str,
         *,
         reserve_bytes: int | None = None,
-        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        waiting: SharedBytes | None = None,
         unindexed_bytes_max: int = UNINDEXED_BYTES_MAX,
         clock: Callable[[], int] = shown_ms,
         clock_patience_ms: int = PATIENCE_MS,
@@ -109,6 +111,10 @@ class Engine(LogStore, Closing):
         writers: WriterLimits | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+
+        `waiting` is the budget of memory of what waits to be written, of all logs together: an append counts twice
+        its bytes, and one log takes at most half of what the others leave. An append that can never fit gets TooLarge,
+        one that does not fit now Overloaded (`append` and other calls that block wait instead). None: 512 MiB.
 
         `unindexed_bytes_max`: bytes of index entries that all logs together may hold in memory only; from then on
         appends wait for the index, or get Overloaded (see `index.backlog`).
@@ -138,7 +144,8 @@ class Engine(LogStore, Closing):
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
-        self._waiting_bytes_max = waiting_bytes_max
+        self.waiting = waiting or SharedBytes(WAITING_BYTES_MAX)
+        """What waits to be written in all logs."""
         self.backlog = Backlog(unindexed_bytes_max)
         """The unindexed bytes of all logs."""
         self._fatal = fatal
@@ -681,7 +688,7 @@ class Engine(LogStore, Closing):
                 disk=self._disk,
                 clock=self.clock,
                 room=self.room,
-                waiting_bytes_max=self._waiting_bytes_max,
+                waiting=self.waiting,
                 backlog=self.backlog,
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,

@@ -25,10 +25,12 @@ from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, ArrowBatch, LogIn
 from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
+from ..core.shared_bytes import SharedBytes
 from ..core.state import StateStore
 from ..core.watch.bus import Bus
 from .append.judge import LogJudge, Numbering
-from .append.sequencer import WAITING_BYTES_MAX, Sequencer
+from .append.sequencer import Sequencer
+from .append.waiting import append_bytes_max, staged_append_bytes_max
 from .append.writer_table import KeptMarks, WriterLimits, load_writers, read_writers
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from
@@ -76,7 +78,7 @@ class StoredLog(LocalLog):
         disk: Disk,
         clock: Callable[[], int],
         room: Room,
-        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        waiting: SharedBytes | None = None,
         backlog: Backlog | None = None,
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
@@ -84,8 +86,8 @@ class StoredLog(LocalLog):
         homed: Homed | None = None,
         writers: WriterLimits | None = None,
     ) -> None:
-        """`decoded` keeps decoded frames of this log, and of others; `backlog` counts their unindexed bytes (None: a
-        backlog of its own). With a home the directory is a copy of its log.
+        """`decoded` keeps decoded frames of this log, and of others. `backlog` counts their unindexed bytes, `waiting`
+        what waits to be written in them (None: a budget of its own). With a home the directory is a copy of its log.
 
         Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
         """
@@ -104,13 +106,16 @@ class StoredLog(LocalLog):
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         self._homed, self._writer_limits = homed, writers
+        self.waiting = waiting or self.waiting
+        self.append_bytes_max = append_bytes_max(self.waiting)
+        self.staged_append_bytes_max = staged_append_bytes_max(self.waiting)
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         self.backlog = (backlog or Backlog()).share(meta.name, self._wake_all)
         """Its share of the unindexed bytes."""
         try:
             if isinstance(self.frames, ReplicatedLog) and not self.is_following:
                 self.frames.catch_up()
-            self._load(self.meta, clock, waiting_bytes_max, fatal)
+            self._load(self.meta, clock, fatal)
             if self.is_following:
                 self._sequencer.step_aside()
         except BaseException:
@@ -182,9 +187,7 @@ class StoredLog(LocalLog):
         # Before anything is appended: the old ending is none any more.
         with_ballast(self.directory.parent.parent, partial(self.meta.write, self.directory))
 
-    def _load(
-        self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
-    ) -> None:
+    def _load(self, meta: Meta, clock: Callable[[], int], fatal: Callable[[str], None] | None) -> None:
         """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = meta.origin
         self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
@@ -224,7 +227,7 @@ class StoredLog(LocalLog):
             judge,
             self._statistics,
             self._published,
-            waiting_bytes_max=waiting_bytes_max,
+            waiting=self.waiting,
             backlog=self.backlog,
             fatal=fatal,
         )

@@ -228,7 +228,7 @@ def test_an_answer_that_makes_no_sense_ends_the_link_instead_of_letting_callers_
 
 def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     reservation = Reservation("127.0.0.1", 0, "--flight-port")
-    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, True, 2**20, 0, 1000, "info")
+    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, True, 2**20, 0, 1000, "info", 2**28)
     start = asyncio.create_subprocess_exec
     refusals = [OSError(errno.EAGAIN, "resource temporarily unavailable") for _ in range(2)]
     started: list[asyncio.subprocess.Process] = []

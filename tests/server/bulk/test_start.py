@@ -138,7 +138,7 @@ def test_nobody_else_takes_the_port_meanwhile(server: RunningServer, option: int
 
 def test_a_start_that_fails_is_told_to_who_waits_and_tried_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     reservation = Reservation("127.0.0.1", 0, "--flight-port")
-    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, True, 2**20, 0, 1000, "info")
+    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, True, 2**20, 0, 1000, "info", 2**28)
     start = asyncio.create_subprocess_exec
     refusals = [OSError("none is left")]
 

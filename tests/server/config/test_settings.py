@@ -209,7 +209,7 @@ def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() 
     lines = list(render(configured(toml, {"HEADWATER_HTTP_PORT": "0"})))
     text = "\n".join(lines)
     tables = tomllib.loads(text)
-    assert tables["http"]["port"] == 0 and tables["limits"]["waiting_bytes_max"] == "64MiB"
+    assert tables["http"]["port"] == 0 and tables["limits"]["unindexed_bytes_max"] == "64MiB"
     assert tables["logs"] == {"a": {"retention_ms": "2d"}}
     assert tables["users"] == {"bob": {"grants": ["read:*"], "tokens": "(not shown)"}}
     assert hash_token("t") not in text

@@ -632,3 +632,13 @@ def test_a_login_is_recalled_without_waiting_only_after_it_was_right() -> None:
         assert setting.guard.recall(RIGHT) is None
 
     asyncio.run(test())
+
+
+def test_long_names_of_strangers_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> list[str]:
+        desk = Setting()
+        for number in range(3):
+            assert not await desk.is_in(Credentials(f"{number}" + "x" * 100_000, "wrong"), f"10.0.{number}.1")
+        return [name for _, name in desk.guard._backoff._failures]
+
+    assert [len(name) for name in asyncio.run(run())] == 3 * [guard_module.NAME_CHARS_MAX]

@@ -19,9 +19,11 @@ from headwater.core.errors import (
     Overloaded,
     SequenceExhausted,
     StorageUnavailable,
+    TooLarge,
 )
 from headwater.core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from headwater.core.mark import Mark
+from headwater.core.shared_bytes import SharedBytes
 from headwater.storage.append import sequencer as module
 from headwater.storage.append.judge import LogJudge, Numbering
 from headwater.storage.append.sequencer import Sequencer, Verdict
@@ -109,7 +111,7 @@ class ScriptedLog:
 class Desk:
     """A sequencer on a scripted log, and what came back from it."""
 
-    def __init__(self, floor: int = 0, **options: int) -> None:
+    def __init__(self, floor: int = 0, waiting: SharedBytes | None = None) -> None:
         self.log = ScriptedLog()
         self.log.floor = floor
         self.statistics = LogStatistics()
@@ -125,7 +127,7 @@ class Desk:
             WriterTable(), id_seed=1, recorded_at=0, clock=lambda: 1000,
         )  # fmt: skip
         self.sequencer = Sequencer(
-            "orders", self.log, judge, self.statistics, self.published.append, fatal=self.fatal, **options
+            "orders", self.log, judge, self.statistics, self.published.append, fatal=self.fatal, waiting=waiting
         )
 
     def deliver(self, requests: list[AppendRequest]) -> None:
@@ -426,22 +428,34 @@ def test_an_idle_sequencer_closes_at_once_and_starts_no_thread() -> None:
     desk.sequencer.close()
 
 
-def test_admission_is_bounded_in_bytes_and_lets_one_append_of_any_size_in() -> None:
-    desk = Desk(waiting_bytes_max=10_000)
+def test_admission_is_bounded_by_the_budget_of_all_logs_and_what_never_fits_is_too_large() -> None:
+    waiting = SharedBytes(1024 * 1024)
+    desk, other = Desk(waiting=waiting), Desk(waiting=waiting)
     try:
         hold(desk)
-        desk.submit(event(data=bytes(8000)))
+        taken = 0
         with pytest.raises(Overloaded) as refused:
-            desk.submit(event(data=bytes(8000)))
-        assert refused.value.allowed_bytes == 10_000
-        assert desk.statistics.refused == 1
-        desk.log.may_write.set()
-        desk.wait(2)
-        assert desk.statistics.queued_bytes == 0
-        assert isinstance(desk.outcome(desk.submit(event(data=bytes(50_000)))), AppendResult)
+            while taken < 100:
+                desk.submit(event(data=bytes(32_768 - 64)))
+                taken += 1
+        assert refused.value.allowed_bytes == 1024 * 1024 and desk.statistics.refused == waiting.refused == 1
+        assert taken == 8, "64 KiB beside the budget, and half of it; each counts twice"
+        assert desk.statistics.queued_bytes == 8 * 65_536 + 2 * 64
+        hold(other)
+        other.submit(event(data=bytes(100_000)))  # others have room left, and half of it is theirs
+        with pytest.raises(TooLarge) as never:
+            desk.submit(event(data=bytes(400_000)))
+        assert (never.value.given, never.value.allowed) == (400_064, waiting.largest // 2)
+        for each in (desk, other):
+            each.log.may_write.set()
+        desk.wait(9)
+        other.wait(2)
+        assert desk.statistics.queued_bytes == waiting.bytes == 0
+        assert isinstance(desk.outcome(desk.submit(event(data=bytes(200_000)))), AppendResult)
     finally:
-        desk.log.may_write.set()
-        desk.sequencer.close()
+        for each in (desk, other):
+            each.log.may_write.set()
+            each.sequencer.close()
 
 
 def test_numbers_end_at_the_largest_one() -> None:
@@ -579,7 +593,7 @@ def test_who_waits_for_a_silent_log_is_told_that_it_is_unknown_once(desk: Desk) 
 
 
 def test_what_was_not_sent_is_refused_while_a_log_is_away() -> None:
-    desk = Desk(waiting_bytes_max=2**30)
+    desk = Desk(waiting=SharedBytes(2**31))
     first = hold(desk)
     flights = [desk.submit(event(f"E{number}", data=b"x" * 9_000_000)) for number in range(12)]
     desk.log.unavailable = StorageUnavailable("away")

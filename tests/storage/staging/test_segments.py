@@ -11,10 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.core import Event, LogSettings
+from headwater.core import Event, LogSettings, shared_bytes
 from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.event import Encoding
 from headwater.core.limits import check_append
+from headwater.core.shared_bytes import SharedBytes
 from headwater.formats.arrow.columns import batch_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage.disk import checked_file
@@ -261,17 +262,19 @@ def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:
 def test_parts_hold_no_more_together_than_there_is_room_for(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "FRAME_BYTES", 1 << 30)
     batch = batch_of(check_append(PLAIN, LogSettings().event_bytes_max))
-    monkeypatch.setattr(rows_module, "HELD_BYTES_MAX", 200)
+    monkeypatch.setattr(shared_bytes, "FREE_BYTES", 0)
+    monkeypatch.setattr(shared_bytes, "STEP_BYTES", 1)
     monkeypatch.setattr(rows_module, "HELD_BYTES_MIN", 0)
-    staging = Staging(log.directory)
+    held = SharedBytes(400)
+    staging = Staging(log.directory, held=held)
     parts = [staging.stage("w", 1, part, 0, batch.schema) for part in range(3)]
     for start in range(0, len(PLAIN), 4):
         for part in parts:
             part.write(batch.slice(start, 4))
-            assert 0 <= rows_module._room._taken <= 200
+            assert 0 <= held.bytes <= 400
     parts[2].abort()
     assert [part.close().rows for part in parts[:2]] == [len(PLAIN)] * 2
-    assert rows_module._room._taken == 0
+    assert held.bytes == 0 and held.refused
     stages = [part.id for part in parts[:2]]
     read = pa.Table.from_batches(list(staged_batches(batch_directory(log.directory, "w", 1), stages)))
     assert read["id"].to_pylist() == [event.id for event in PLAIN] * 2

@@ -31,6 +31,7 @@ from ..settings import Settings
 from .delivery import Delivery, Undeliverable
 from .kept import Kept
 from .owed_states import Owed
+from .queue import EventQueue, QueuedBytes
 from .upstream import Upstream
 from .webhook import NOT_SENT, Outcome, shown
 
@@ -72,9 +73,21 @@ class Endpoint:
     """One URI and its subscriptions. Use it on one event loop; `start` it, and `stop` it at the end."""
 
     def __init__(
-        self, uri: str, upstream: Upstream, delivery: Delivery, settings: Settings, bus: Bus, *, cursor: int, kept: Kept
+        self,
+        uri: str,
+        upstream: Upstream,
+        delivery: Delivery,
+        settings: Settings,
+        bus: Bus,
+        queued: QueuedBytes,
+        *,
+        cursor: int,
+        kept: Kept,
     ) -> None:
-        """Deliver what comes after `cursor`; `bus` gets a notification when it begins to fail, and when it recovers."""
+        """Deliver what comes after `cursor`; `bus` gets a notification when it begins to fail, and when it recovers.
+
+        `queued` counts what waits for all endpoints.
+        """
         self.uri = uri
         self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus
         self._subscriptions: dict[str, tuple[Subscription, Pattern]] = {}
@@ -89,7 +102,7 @@ class Endpoint:
         """Of the last call."""
         self.outcome_at = 0
         """When that was, in ms since 1970."""
-        self._queue: deque[Item] = deque()
+        self._queue = EventQueue(queued, settings.queue_events_max)
         self._extras: deque[Item] = deque()
         self._owed = Owed(upstream)
         self._is_turn_of_states = True
@@ -134,6 +147,7 @@ class Endpoint:
             await asyncio.wait((self._task,), timeout=grace_s)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._queue.clear()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Deliver to a subscription too."""
@@ -181,11 +195,10 @@ class Endpoint:
             return
         if self.is_current:
             self.cursor = number - 1
-        if len(self._queue) >= self._settings.queue_events_max:
+        if not self._queue.append(stored):
             self._is_replaying = True
-            self._read_upto = self._queue[-1].stored.sequence_number
+            self._read_upto = self._queue.last
             return
-        self._queue.append(Item(stored))
         self._wake.set()
 
     def offer_extra(self, stored: Stored, subscription: Subscription) -> None:
@@ -246,7 +259,7 @@ class Endpoint:
             self._is_turn_of_states = False
             return Item(*state, is_owed=True)
         self._is_turn_of_states = True
-        return self._queue.popleft() if self._queue else None
+        return Item(self._queue.popleft()) if self._queue else None
 
     def _put_back(self, item: Item | None) -> None:
         """A state that is owed goes out later; other events are read from the log again."""
@@ -287,7 +300,10 @@ class Endpoint:
         piece = self._upstream.read(self._read_upto)
         if piece.gap is not None:
             self._note_gap(*piece.gap)
-        self._queue.extend(Item(stored) for stored in piece.notifications if self.recipient(stored) is not None)
+        for stored in piece.notifications:
+            if self.recipient(stored) is not None and not self._queue.append(stored):
+                self._read_upto = self._queue.last  # it is read again when there is room
+                return
         self._read_upto = piece.cursor
         if piece.cursor >= self._upstream.position:
             self._is_replaying = False

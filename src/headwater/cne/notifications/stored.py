@@ -26,6 +26,9 @@ from .notification import JSON_TYPE, Extension, Notification, Value, canonical
 PUBLISHER, ADDRESS, STAMPED, PRODUCERS_ID = "cnepublisher", "cneaddress", "cnestamped", "cneid"
 """Attributes of an event: its publisher's id and resource address; that its time is ours; and the id that its producer
 gave, where it is stored under another one (`repeats`)."""
+OBJECT_BYTES, DATA_FACTOR_HALVES = 1024, 9
+"""What a notification takes in memory: this, and 4.5 times its data: the bytes, what they say as objects, and the
+rendering. Measured: 2.6 to 4.5 times for 1 to 300 values."""
 TAGS_MAX = 100
 IDS_AT_ONCE = 64
 _OURS = frozenset({"time", "datacontenttype", "dataschema"})
@@ -34,12 +37,16 @@ _OURS = frozenset({"time", "datacontenttype", "dataschema"})
 class Stored:
     """One notification in the log: what it says, where, and its renderings, each made once for all subscribers."""
 
-    __slots__ = ("_structured", "addresses", "event", "notification", "sequence_number")
+    __slots__ = ("_structured", "addresses", "bytes", "event", "notification", "queues", "sequence_number")
 
     def __init__(self, event: SequencedEvent, notification: Notification, addresses: tuple[Address, ...]) -> None:
         self.event, self.notification, self.addresses = event, notification, addresses
         self.sequence_number = event.sequence_number
         """Its number in the log."""
+        self.bytes = bytes_of(event.data)
+        """About what it takes in memory."""
+        self.queues = 0
+        """In how many queues it waits; see `delivery.queue`."""
         self._structured = b""
 
     @property
@@ -48,6 +55,11 @@ class Stored:
         if not self._structured:
             self._structured = writer.structured(self.notification, self.sequence_number)
         return self._structured
+
+
+def bytes_of(data: bytes) -> int:
+    """About what a notification with that data takes in memory."""
+    return OBJECT_BYTES + len(data) * DATA_FACTOR_HALVES // 2
 
 
 def event_of(

@@ -5,7 +5,7 @@ All calls may block, come from many threads at once, and raise the errors of `co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...core.access import Credentials, Right, User
@@ -113,9 +113,12 @@ class Backend(Protocol):
         They may be larger where few events match the query.
         """
 
-    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+    ) -> Iterator[pa.RecordBatch]:
         """The events in order, in batches of `formats.arrow.tables.SCHEMA` restricted to `columns`, in the order given.
 
+        `batch_bytes` says about how many bytes the next batch may have; one row is one batch at least.
         What is retained at the time of the call is given, the rest is absent; batches are made as they are asked for.
         Closing the iterator, or forgetting it, ends the scan; another thread may close it than that which ran it.
         """

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...core.shared_bytes import BytesPart
 from ..errors import Busy
+from .memory import PIECE_BYTES_MAX, ReadMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,19 @@ class StreamPlace:
     def __init__(self, places: StreamPlaces, holder: str) -> None:
         self._places: StreamPlaces | None = places
         self._holder = holder
+        self._held: tuple[ReadMemory, BytesPart] | None = None
+        self.piece_bytes: Callable[[], int] = lambda: PIECE_BYTES_MAX
+        """How large the next batch of a read may be."""
+
+    def hold(self, memory: ReadMemory) -> None:
+        """Hold memory too, as a read. Raises Overloaded."""
+        self._held, self.piece_bytes = (memory, memory.begin()), memory.piece_bytes
 
     def release(self) -> None:
         """Make room."""
+        held, self._held = self._held, None
+        if held is not None:
+            held[0].end(held[1])
         places, self._places = self._places, None
         if places is not None:
             places.give_back(self._holder)

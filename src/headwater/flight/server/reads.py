@@ -21,7 +21,8 @@ from .backend import Backend, Sending, Span
 from .limits import StreamPlace
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
-"""What the tickets of one plan may take: each repeats the query."""
+"""What the tickets of one plan may take: each repeats the query. At most one part in `PLAN_PART` of the memory."""
+PLAN_PART = 4
 
 
 def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
@@ -57,7 +58,7 @@ def batches_of(
     shaping = Shaping(ticket)
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
-    batches = backend.scan(ticket.log, span, query, shaping.columns)
+    batches = backend.scan(ticket.log, span, query, shaping.columns, place.piece_bytes)
     span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
     sending = backend.sending(user, peer, ticket)
     stream = Batches(batches, shaping, place, stopping, ticket.log, sending)
@@ -115,16 +116,19 @@ class Batches(Iterator[pa.RecordBatch]):
         self._end()
 
 
-def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """The splits of a ticket as endpoints, each with its own ticket. Raises as `span_of`."""
+def plan_of(
+    backend: Backend, command: PlanCommand, descriptor: flight.FlightDescriptor, memory_bytes_max: int
+) -> flight.FlightInfo:
+    """The splits of a ticket as endpoints, each with its own ticket. Raises as `span_of`, and TooLarge."""
+    most = min(PLAN_BYTES_MAX, memory_bytes_max // PLAN_PART)
     query = query_of(command.query, "query")
     schema = schema_of(command)
     span, extent = span_of(backend, command)
     splits = backend.splits(command.log, span, query, split_bytes=command.split_bytes, splits_min=command.splits_min)
     if len(splits) > SPLITS_MAX:
         raise TooLarge(len(splits), SPLITS_MAX, "splits", "split_bytes")
-    if (size := len(splits) * len(encode(command))) > PLAN_BYTES_MAX:
-        raise TooLarge(size, PLAN_BYTES_MAX, "bytes of tickets", "query")
+    if (size := len(splits) * len(encode(command))) > most:
+        raise TooLarge(size, most, "bytes of tickets", "query")
     pieces = [(split.after, split.upto, split.events, split.bytes) for split in splits]
     return _info(descriptor, schema, command.ticket, extent, pieces)
 

@@ -12,6 +12,7 @@ import pyarrow.flight as flight
 from ...core.access import Right, Unauthenticated, User
 from ...core.errors import Closed, InvalidInput, LogNotFound, NotPrimary
 from ...core.limits import show
+from ...core.shared_bytes import SharedBytes
 from ..errors import Told, flight_error_of
 from ..schemas import schema_of
 from ..wire import ACTIONS, PlanCommand, PutCommand, Ticket, decode
@@ -19,6 +20,7 @@ from . import actions, reads, writes
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
 from .backend import Backend
 from .limits import StreamLimits, StreamPlaces
+from .memory import MEMORY_BYTES_MAX, ReadMemory
 from .sessions import Sessions
 
 T = TypeVar("T")
@@ -40,13 +42,19 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         key: bytes | None = None,
         limits: StreamLimits | None = None,
         address_of: Callable[[str], str] = address_of,
+        memory: SharedBytes | None = None,
     ) -> None:
-        """`address_of` tells the address of a client from gRPC's name of its peer."""
+        """`memory` is the budget of what streams hold (None: 256 MiB). `address_of` tells the address of a client from
+        gRPC's name of its peer.
+        """
         limits = limits or StreamLimits()
         self._backend, self._address_of = backend, address_of
         self.sessions = Sessions(backend.user)
         self.gets = StreamPlaces("reads", limits.gets)
         self.puts = StreamPlaces("writes", limits.puts)
+        self.memory = memory or SharedBytes(MEMORY_BYTES_MAX)
+        """What streams hold."""
+        self._reading = ReadMemory(self.memory)
         self._stopping = threading.Event()
         super().__init__(
             location,
@@ -90,7 +98,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 return self._whole(user, log, descriptor)
             command = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, command.log)
-            return reads.plan_of(self._backend, command, descriptor)
+            return reads.plan_of(self._backend, command, descriptor, self.memory.bytes_max)
 
         return self._answer(context, "get_flight_info", planned)
 
@@ -124,6 +132,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             peer = self._address_of(context.peer())
             place = self.gets.take(user.name or peer)
             try:
+                place.hold(self._reading)
                 return reads.batches_of(self._backend, user, peer, given, place, self._stopping)
             except BaseException:
                 place.release()
@@ -149,7 +158,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             with self.puts.take(user.name or self._address_of(context.peer())):
                 if not self._backend.place(target.log).may_append:
                     raise NotPrimary(target.log)
-                incoming = writes.Incoming(context, reader, self._stopping, target)
+                incoming = writes.Incoming(context, reader, self._stopping, target, self.memory)
                 if command.append is not None:
                     writes.append(self._backend, command.append, incoming, writer)
                 elif command.stage is not None:

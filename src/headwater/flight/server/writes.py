@@ -12,9 +12,11 @@ from ...core.access import User
 from ...core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ...core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
 from ...core.mark import check_writer
+from ...core.shared_bytes import SharedBytes
 from ...formats.arrow.schema import check_plain, check_schema
 from ..wire import END, AppendCommand, StageCommand, condition_of, encode
 from .backend import Backend
+from .memory import WriteMemory
 
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
 """The largest batch that is taken, as it lies in memory."""
@@ -31,7 +33,10 @@ class Incoming:
         reader: flight.MetadataRecordBatchReader,
         stopping: threading.Event,
         command: AppendCommand | StageCommand,
+        memory: SharedBytes,
     ) -> None:
+        """`memory`: what all streams hold; a batch is a part of it until the next one is asked for."""
+        self._memory = WriteMemory(memory, command.log, stopping, BATCH_BYTES_MAX)
         self._context, self._reader, self._stopping, self._command = context, reader, stopping, command
         try:
             self.schema: pa.Schema = reader.schema
@@ -43,7 +48,15 @@ class Incoming:
         check_plain(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises InvalidEvent, TooLarge; Closed where the server stops; FlightCancelledError where the client left."""
+        """Raises InvalidEvent, TooLarge, Overloaded; Closed where the server stops; FlightCancelledError where the
+        client left.
+        """
+        try:
+            yield from self._batches()
+        finally:
+            self._memory.done()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         index, has_ended = 0, False
         while (chunk := self._next(index)) is not None:
             if self._stopping.is_set():
@@ -58,15 +71,16 @@ class Incoming:
                 batch.validate(full=True)
             except pa.ArrowInvalid as error:
                 raise _unreadable(error, f"batches[{index}]") from None
-            if batch.nbytes > BATCH_BYTES_MAX:
-                raise TooLarge(batch.nbytes, BATCH_BYTES_MAX, "bytes", f"batches[{index}]")
+            self._memory.read(batch.nbytes, f"batches[{index}]")
             yield batch
+            del batch, chunk
             index += 1
         # The end of a stream and the loss of its client look alike to the reader.
         if self._context.is_cancelled() or (self._command.marks_end and not has_ended):
             raise flight.FlightCancelledError("the stream broke off")
 
     def _next(self, index: int) -> flight.FlightStreamChunk | None:
+        self._memory.before()
         try:
             return self._reader.read_chunk()
         except StopIteration:

@@ -502,27 +502,30 @@ _FROM_ARROW: dict[str, Callable[[Any], Any]] = {
 # Batches of any size.
 
 
-def appends_of(batches: Iterable[pa.RecordBatch], settings: LogSettings) -> Iterator[EventColumns]:
+def appends_of(
+    batches: Iterable[pa.RecordBatch], settings: LogSettings, bytes_max: int = APPEND_BYTES_MAX
+) -> Iterator[EventColumns]:
     """Batches of one schema as the fewest appends that fit, in order: small ones together, large ones cut.
 
-    Raises as `columns_of`; paths of errors count from the beginning of the append.
+    An append has at most `bytes_max`, or one event. Raises as `columns_of`; paths of errors count from the beginning
+    of the append.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        for piece in _cut(batch):
-            if held and (rows + piece.num_rows > APPEND_EVENTS_MAX or size + _weight(piece) > APPEND_BYTES_MAX):
-                yield from _joined(held, settings)
+        for piece in _cut(batch, bytes_max):
+            if held and (rows + piece.num_rows > APPEND_EVENTS_MAX or size + _weight(piece) > bytes_max):
+                yield from _joined(held, settings, bytes_max)
                 held, rows, size = [], 0, 0
             held.append(piece)
             rows += piece.num_rows
             size += _weight(piece)
     if held:
-        yield from _joined(held, settings)
+        yield from _joined(held, settings, bytes_max)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    step = max(min(APPEND_EVENTS_MAX, batch.num_rows * APPEND_BYTES_MAX // max(_weight(batch), 1)), 1)
+def _cut(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    step = max(min(APPEND_EVENTS_MAX, batch.num_rows * bytes_max // max(_weight(batch), 1)), 1)
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 
@@ -531,13 +534,17 @@ def _weight(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes + METADATA_BYTES * batch.num_rows)
 
 
-def _joined(batches: list[pa.RecordBatch], settings: LogSettings) -> Iterator[EventColumns]:
+def _joined(batches: list[pa.RecordBatch], settings: LogSettings, bytes_max: int) -> Iterator[EventColumns]:
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     try:
-        yield columns_of(batch, settings)
+        columns = columns_of(batch, settings)
+        if columns.bytes > bytes_max and batch.num_rows > 1:
+            raise TooLarge(columns.bytes, bytes_max, "bytes", "events")
     except TooLarge as error:
         if error.where != "events" or batch.num_rows == 1:
             raise
         half = batch.num_rows // 2  # it takes more than it weighs
-        yield from _joined([batch.slice(0, half)], settings)
-        yield from _joined([batch.slice(half)], settings)
+        yield from _joined([batch.slice(0, half)], settings, bytes_max)
+        yield from _joined([batch.slice(half)], settings, bytes_max)
+    else:
+        yield columns

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -17,6 +17,7 @@ from ...core.access import Credentials, Right, User
 from ...core.errors import EventLogError, StorageCorrupted
 from ...core.extent import SplitSize
 from ...core.query import Query
+from ...core.shared_bytes import SharedBytes
 from ...flight.server.backend import Backend, Login, LogPlace, Sending, Span
 from ...flight.server.reads import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
@@ -38,8 +39,17 @@ STAGINGS_MAX = 1024
 class BulkBackend(Backend):
     """See flight.backend.Backend. Any thread may call it."""
 
-    def __init__(self, link: Link, *, lends: bool, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
-        self._link = link
+    def __init__(
+        self,
+        link: Link,
+        *,
+        lends: bool,
+        staged_bytes_max: int,
+        disk_reserve_bytes: int | None,
+        memory: SharedBytes | None = None,
+    ) -> None:
+        """`memory`: the budget of this process, of which staged rows are gathered in a part (None: see Staging)."""
+        self._link, self._memory = link, memory
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
         """By directory, which is another one for each incarnation of a log."""
@@ -81,10 +91,19 @@ class BulkBackend(Backend):
         with self._telling_damage(log):
             return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
-    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+    ) -> Iterator[pa.RecordBatch]:
         mapped = self._opened(log)
         with self._telling_damage(log):
-            batches = mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
+            batches = mapped.scan(
+                span.after,
+                span.upto,
+                partition=span.partition,
+                query=query,
+                columns=columns,
+                batch_bytes=batch_bytes,
+            )
         return self._taken(log, batches)
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
@@ -105,7 +124,10 @@ class BulkBackend(Backend):
         check_own(claim(Path(directory), command.writer, user.name), user, command.log, self.authorize)
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
-                Path(directory), bytes_max=self._staged_bytes_max, reserve_bytes=self._disk_reserve_bytes
+                Path(directory),
+                bytes_max=self._staged_bytes_max,
+                reserve_bytes=self._disk_reserve_bytes,
+                held=self._memory,
             )
             self._stagings[directory] = staging
             while len(self._stagings) > STAGINGS_MAX:

@@ -11,6 +11,7 @@ from ...core.loop.traffic import Traffic
 from ...core.readers import Readers
 from ...core.store import LogStore
 from ...core.watch.threads import Threads
+from ..config.memory_shares import MemoryShares
 from ..config.settings import Config
 from ..process.log_lines import fields
 from .callers import BulkCaller
@@ -90,6 +91,7 @@ class BulkPlane:
             disk_reserve_bytes=config.limits.disk_reserve_bytes,
             stop_ms=config.limits.stop_ms,
             log_level=config.log_level,
+            memory_bytes_max=MemoryShares.of(config.memory).flight,
         )
         self._calls = calls = BulkCalls(store, guard, readers, stale)
         waits = config.flight.start == "first_client"

@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 
+from ...core.shared_bytes import SharedBytes
 from ...flight.server.limits import StreamLimits
 from ...flight.server.server import BulkServer
 from ..process.log_lines import configure_logging
+from . import memory_guard
 from .backend import BulkBackend
 from .early_connections import EarlyConnections
 from .link import Link
@@ -48,11 +50,13 @@ def main() -> None:
             backend.sendings.end(*arguments)
 
     link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=asked)
+    memory = SharedBytes(settings.memory_bytes_max)
     backend = BulkBackend(
         link,
         lends=settings.lends,
         staged_bytes_max=settings.staged_bytes_max,
         disk_reserve_bytes=settings.disk_reserve_bytes,
+        memory=memory,
     )
     held = EarlyConnections(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
     held.take()
@@ -63,9 +67,11 @@ def main() -> None:
         key=Path(settings.key).read_bytes() if settings.certificate else None,
         limits=StreamLimits(settings.streams_max, settings.streams_max),
         address_of=held.address_of,
+        memory=memory,
     )
     held.relay_to(settings.host.strip("[]"), settings.port)
     link.call("ready", type=type(None))
+    memory_guard.watch(settings.memory_bytes_max, _leave)
     while not stop.wait(LET_GO_S):
         backend.let_go()
         backend.sendings.look()

@@ -52,6 +52,8 @@ class BulkSettings(msgspec.Struct, frozen=True):
     disk_reserve_bytes: int | None
     stop_ms: int
     log_level: str
+    memory_bytes_max: int
+    """What it may hold for its clients."""
 
 
 class Reservation:

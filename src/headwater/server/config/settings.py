@@ -144,10 +144,6 @@ class Memory:
 class Limits:
     """What the server takes on at once, and when it stops taking."""
 
-    waiting_bytes_max: int = setting(
-        64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
-    )
-    """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
     writers_max: int = setting(
         10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
     )
@@ -345,7 +341,10 @@ class RemovedSetting(Setting):
 
 REMOVED: Mapping[str, RemovedSetting] = {
     removed.key: removed
-    for removed in (RemovedSetting("http.bodies_bytes_max", byte_count(MIB, 2**50), None, "memory.peers"),)
+    for removed in (
+        RemovedSetting("http.bodies_bytes_max", byte_count(MIB, 2**50), None, "memory.peers"),
+        RemovedSetting("limits.waiting_bytes_max", byte_count(MIB, 64 * GIB), None, "memory.peers"),
+    )
 }
 """Settings of the version before that are gone, by key. One that is given is read, and a warning at the start."""
 

@@ -9,13 +9,14 @@ import asyncio
 import hmac
 import logging
 import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from ...core.state import StateStore
 from ...formats.problem import Problem
-from ...homes.commit_feed import ALIVE, CommitListener, Committed
+from ...homes.commit_feed import ALIVE, TAKEN_BYTES_MAX, CommitListener, Committed
 from ...http import Exchange, Receive, Scope, Send, refuse_websocket
 from ...http.errors import CLOSE, UNREADY_RETRY
 
@@ -110,9 +111,9 @@ class PushedFrames:
         fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         clock = asyncio.get_running_loop().time
-        looked_at = clock()
+        looked_at, is_due = clock(), True
         while not self._stopping.is_set() and not listener.is_overrun:
-            body = b"".join(listener.take()) or ALIVE
+            messages = listener.take()
             if listener.is_overrun:
                 break
             if clock() - looked_at >= ALIVE_S:
@@ -120,15 +121,28 @@ class PushedFrames:
                 if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
                     break
             try:
-                async with asyncio.timeout(TAKEN_S):
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                for body in _pieces(messages) if messages or is_due else ():
+                    async with asyncio.timeout(TAKEN_S):
+                        await send({"type": "http.response.body", "body": body, "more_body": True})
             except TimeoutError:
                 break
+            is_due = False
+            if messages:
+                continue  # more may wait
             try:
                 async with asyncio.timeout(ALIVE_S):
                     await news.wait()
             except TimeoutError:
-                continue
+                is_due = True
             news.clear()
         self._committed.leave(listener)  # its answer ends when it takes that, which may be late
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _pieces(messages: Sequence[bytes]) -> Iterator[bytes]:
+    """What is sent for these: a large message in pieces, so that little is copied; a sign of life for none."""
+    if len(messages) == 1 and len(messages[0]) > TAKEN_BYTES_MAX:
+        for begin in range(0, len(messages[0]), TAKEN_BYTES_MAX):
+            yield messages[0][begin : begin + TAKEN_BYTES_MAX]
+    else:
+        yield b"".join(messages) or ALIVE

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from ... import __version__
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+from ...core.shared_bytes import SharedBytes
 from ...core.store import LogStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
@@ -69,8 +70,10 @@ _TYPES = {
 class Membership:
     """The place of this server in its home, for as long as the process runs."""
 
-    def __init__(self, config: Config) -> None:
-        """Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
+    def __init__(self, config: Config, waiting: SharedBytes) -> None:
+        """`waiting`: what threads may hold.
+
+        Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
         assert config.home is not None
         self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
         self.home = PostgresHome(config.home)
@@ -94,7 +97,7 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
-        self.committed = Committed(SECRET_RECORD)
+        self.committed = Committed(SECRET_RECORD, waiting)
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = self._misses_primary = False
         self.has_turn = self._is_primary = False

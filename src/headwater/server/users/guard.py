@@ -79,6 +79,8 @@ logger = logging.getLogger("headwater.security")
 
 LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
 """How long a right password is remembered after it was last used, and in all."""
+NAME_CHARS_MAX = 256
+"""Of a name in the table of failures: longer ones are nobody's, and a head may have 10,000 of 40 KiB in it."""
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to come again where too many passwords wait: in that time as many are checked as one place may have waiting."""
@@ -287,7 +289,7 @@ class AccountGuard(Guard):
     async def _check(self, credentials: Credentials, digest: bytes, place: str, peer: str) -> User | None:
         if not self._checks.places.has_room(place):  # so that no failure is forgotten for one that is not checked
             raise self._hasty(credentials.name, peer)
-        attempt = place, credentials.name
+        attempt = place, credentials.name[:NAME_CHARS_MAX]
         await self._wait(attempt, peer)
         try:
             async with self._checks.places.place(place):

@@ -20,7 +20,7 @@ from ..index.runs import SortedRun
 class PreparedColumns(EventColumns):
     """What the judge and the sequencer ask of them. It is a plain class, because `isinstance` asks every append."""
 
-    __slots__ = ("are_distinct", "hashes", "runs")
+    __slots__ = ("are_distinct", "hashes", "held_bytes", "runs")
 
     hashes: Hashes
     """Those of all ids."""
@@ -28,6 +28,8 @@ class PreparedColumns(EventColumns):
     """Whether no hash comes twice."""
     runs: list[SortedRun]
     """The postings of each part, numbered from 1 on."""
+    held_bytes: int
+    """What was made of them in memory; they themselves are mapped."""
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
         """Its events, part by part, with the number of the first of each."""

@@ -26,15 +26,17 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded, StorageUnavailable
+from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded, StorageUnavailable, TooLarge
 from ...core.limits import EventColumns
 from ...core.log import AppendRequest, LogStatistics
+from ...core.shared_bytes import SharedBytes
 from ..disk.locks import LockLostMeanwhile
 from ..frames.encoding import Chain, EncodedFrame, encode
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from ..frames.layout import FrameMark
 from ..index.backlog import Backlog, LogBacklog
 from .prepared import PreparedColumns
+from .waiting import COPIES, WAITING_BYTES_MAX, held_bytes
 
 logger = logging.getLogger("headwater.storage")
 
@@ -43,7 +45,6 @@ GROUP_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_IN_FLIGHT_MAX = 8
 SMALL_FRAME_EVENTS = 128
 """A frame of so many events or fewer is written by the committer. To judge as many takes 0.5 ms; a sync some 0.2."""
-WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Verdict(NamedTuple):
@@ -107,11 +108,13 @@ class Sequencer:
         statistics: LogStatistics,
         publish: Callable[[int], None],
         *,
-        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        waiting: SharedBytes | None = None,
         backlog: LogBacklog | None = None,
         fatal: Callable[[str], None] | None = None,
     ) -> None:
         """`publish` gets each new durable head, from the writer thread. `fatal` ends the process.
+
+        `waiting` is the budget of all appends that wait, of all logs (None: a budget of its own).
 
         `backlog` admits appends while the index keeps up (None: a backlog of its own).
 
@@ -124,7 +127,8 @@ class Sequencer:
         """Tells this writer's frames from everybody else's, and from each other."""
         self._stepped_down: NotPrimary | None = None
         """Why nothing is appended: the log is another's, which may be `follow`ed."""
-        self._waiting_bytes_max = waiting_bytes_max
+        self._waiting = (waiting or SharedBytes(WAITING_BYTES_MAX)).part()
+        """What the appends that wait hold; guarded by `_admission`."""
         self._backlog = Backlog().share(name) if backlog is None else backlog
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
@@ -139,7 +143,6 @@ class Sequencer:
         """Handed to the writer (counted by the committer), and done with (counted by the writer)."""
         self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
         self._admission = threading.Lock()
-        self._waiting_bytes = 0
         self._is_closed = False
         self._grounded: list[_Flight] = []
         self._refusal: EventLogError | HeadMoved | None = None
@@ -156,29 +159,34 @@ class Sequencer:
         self._threads: list[threading.Thread] = []
 
     def submit(self, request: AppendRequest) -> None:
-        """Queue an append. Raises Overloaded, Closed, NotPrimary, StorageUnavailable."""
-        size = request.columns.bytes
+        """Queue an append. Raises Overloaded, TooLarge (it can never fit), Closed, NotPrimary, StorageUnavailable."""
+        size = held_bytes(request.columns)
         with self._admission:
             if self._is_closed:
                 raise self._frame_log.unavailable or Closed(self._name)
             if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
                 raise refusal
-            if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
+            if not self._waiting.take(size):
                 self._statistics.refused += 1
-                raise Overloaded(self._waiting_bytes, self._waiting_bytes_max)
+                raise self._no_room(request.columns, size)
             if request.columns.count:  # a mark alone is no event
-                self._reserve(request)
-            self._waiting_bytes += size
-            self._statistics.queued_bytes = self._waiting_bytes
+                self._reserve(request, size)
+            self._statistics.queued_bytes = self._waiting.bytes
             self._statistics.queued_requests += 1
             if not self._threads:
                 self._start()
             self._inbox.put(request)
 
-    def _reserve(self, request: AppendRequest) -> None:
+    def _no_room(self, columns: EventColumns, size: int) -> EventLogError:
+        if size > (largest := self._waiting.largest) and not isinstance(columns, PreparedColumns):
+            return TooLarge(columns.bytes, largest // COPIES, "bytes", "events")
+        return self._waiting.refusal(size, "events")
+
+    def _reserve(self, request: AppendRequest, size: int) -> None:
         try:
             self._backlog.reserve(request.columns.count, is_bulk=request.is_bulk)
         except (Overloaded, StorageUnavailable):
+            self._waiting.give(size)
             self._statistics.refused += 1
             raise
 
@@ -523,7 +531,7 @@ class Sequencer:
         size = count = appends = events = appended = reserved = 0
         for request in requests:
             columns, result = request.columns, request.result
-            size += columns.bytes
+            size += held_bytes(columns)
             reserved += columns.count
             count += 1
             if request.error is None:
@@ -541,8 +549,8 @@ class Sequencer:
         statistics.events_appended += events
         statistics.bytes_appended += appended
         with self._admission:
-            self._waiting_bytes -= size
-            statistics.queued_bytes = self._waiting_bytes
+            self._waiting.give(size)
+            statistics.queued_bytes = self._waiting.bytes
             statistics.queued_requests -= count
         self._backlog.give_back(reserved)
         for deliver, finished in by_caller.items():

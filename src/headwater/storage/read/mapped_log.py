@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -153,20 +154,21 @@ class MappedLog:
         query: Query = ALL,
         columns: Sequence[str] | None = None,
         batch_events: int = BATCH_EVENTS,
-        batch_bytes: int = BATCH_BYTES,
+        batch_bytes: int | Callable[[], int] = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """The matching events numbered above `after`, up to `upto` (at most the head), in order, as batches.
 
         They have these columns of `formats.arrow.tables.SCHEMA`, in the order asked for; at most `batch_events` rows
-        and about `batch_bytes` bytes each, but one row at least. What is retained at the time of the call is given,
-        whatever is trimmed while batches are taken.
+        and about `batch_bytes` bytes each (a function is asked before each one), but one row at least. What is retained
+        at the time of the call is given, whatever is trimmed while batches are taken.
 
         Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, while batches are taken
         too.
         """
         names = _checked(columns)
         low, high = self._bounds(after, upto)
-        limits = Limits(low, high, max(batch_events, 1), max(batch_bytes, 1))
+        sized = batch_bytes if callable(batch_bytes) else partial(max, batch_bytes, 1)
+        limits = Limits(low, high, max(batch_events, 1), sized)
         parts = self._pinned(low, high)
         if self._is_everything(partition):
             partition = None

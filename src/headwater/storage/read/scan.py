@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,13 @@ class Limits(NamedTuple):
     low: int
     high: int
     events: int
-    bytes: int
+    batch_bytes: Callable[[], int]
+    """Asked before each batch."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many the next batch may have."""
+        return self.batch_bytes()
 
 
 class Sized(NamedTuple):

@@ -131,7 +131,7 @@ def batches(
     parts: Sequence[Followed], after: int, upto: int, columns: Sequence[str], *, events: int, bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The events in (after, upto] as `MappedLog.scan` gives them. Raises StorageCorrupted, while they are taken."""
-    limits = Limits(after + 1, upto, events, bytes)
+    limits = Limits(after + 1, upto, events, lambda: bytes)
 
     def sized() -> Iterator[Sized]:
         for part in parts:

@@ -47,6 +47,7 @@ class SegmentColumns(PreparedColumns):
         self.are_distinct = are_distinct(self.hashes)
         self.runs = [SortedRun.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
         """Made here, and not while nothing else is judged."""
+        self.held_bytes = self.hashes.nbytes + sum(run.nbytes for run in self.runs)
 
     @property
     def batches(self) -> list[pa.RecordBatch]:

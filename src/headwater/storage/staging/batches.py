@@ -27,6 +27,7 @@ from ...core.errors import DiskFull, InvalidInput, Overloaded, StorageUnavailabl
 from ...core.limits import STAGED_BYTES_MAX, show
 from ...core.mark import BATCH_MAX, Staged, check_writer
 from ...core.settings import LogSettings
+from ...core.shared_bytes import SharedBytes
 from ...formats.arrow.lazy import pa
 from ..catalog.backup_lock import NoBackup
 from ..disk.checked_file import CheckedFile, earlier_struct, with_checksum
@@ -35,7 +36,7 @@ from ..disk.locks import locked
 from ..disk.system import Disk, refusal_of, sync_directory
 from ..home.copy_file import COPY_NAME
 from .part import PART_SUFFIX, STAGE_AGAIN, PartFile
-from .rows import StagedRows
+from .rows import HELD, StagedRows
 from .segments import SEGMENT_SUFFIX, TABLE_SUFFIX, SegmentsPart
 
 STAGED = "staged"
@@ -88,12 +89,18 @@ class Staging:
         bytes_max: int = STAGED_BYTES_MAX,
         reserve_bytes: int | None = None,
         disk: Disk | None = None,
+        held: SharedBytes | None = None,
     ) -> None:
-        """Rows are checked against the settings as they come; a commit checks them again."""
+        """`held`: the budget of rows that are gathered in memory (None: one for the process).
+
+        Rows are checked against the settings as they come; a commit checks them again.
+        """
         self.directory = log_directory
         self.settings = settings or LogSettings()
         """May be replaced when the log's are."""
         self._bytes_max, self._disk = bytes_max, disk or Disk()
+        self.held = held or HELD
+        """The budget of rows that are gathered in memory."""
         self._room = Room(log_directory, self._disk, reserve_bytes)
         self._staged_bytes, self._looked_at = 0, -math.inf
         self._looking = threading.Lock()
@@ -174,7 +181,8 @@ class OpenStage:
                 raise InvalidInput("it was given up; stage under another number", "batch")
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
-            self._file = StagedRows(PartFile(self._temporary), staging._segments(directory, id, writer))
+            parts = staging._segments(directory, id, writer)
+            self._file = StagedRows(PartFile(self._temporary), parts, staging.held)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""

@@ -22,9 +22,10 @@ from weakref import WeakValueDictionary
 
 from ...core.condition import AppendCondition
 from ...core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
-from ...core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
+from ...core.limits import APPEND_EVENTS_MAX, EventColumns, show
 from ...core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ...core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
+from ..append.waiting import held_bytes
 from ..frames.frame_log import NotAdopted
 from ..index.backlog import LogBacklog
 from ..segments.meta import read_meta
@@ -229,36 +230,37 @@ def _commit_at_once(
     """Commit a batch that fits one append; None if it does not, or is to be segments."""
     if condition is None and any(batches.has_segments(folder, stage) for stage in manifest.stages):
         return None
-    if not _is_small(folder, manifest.stages):
+    if not _is_small(log, folder, manifest.stages):
         if condition is not None:
-            raise _too_large(folder, manifest.stages)
+            raise _too_large(log, folder, manifest.stages)
         return None
     from ...formats.arrow.events import appends_of
 
-    appends = list(islice(appends_of(reader.staged_batches(folder, manifest.stages), log.settings), 2))
+    rows = reader.staged_batches(folder, manifest.stages)
+    appends = list(islice(appends_of(rows, log.settings, log.append_bytes_max), 2))
     if len(appends) > 1:
         if condition is not None:
-            raise _too_large(folder, manifest.stages)
+            raise _too_large(log, folder, manifest.stages)
         return None
     columns = appends[0] if appends else EventColumns.none()
     _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, columns.count, is_last=True), condition)
     return _newest(log, manifest)
 
 
-def _is_small(folder: Path, stages: Sequence[str]) -> bool:
+def _is_small(log: LocalLog, folder: Path, stages: Sequence[str]) -> bool:
     """Whether the stages may fit one append."""
     size = reader.staged_size(folder, stages)
-    return size <= 2 * APPEND_BYTES_MAX and reader.staged_rows(folder, stages) <= APPEND_EVENTS_MAX
+    return size <= 2 * log.append_bytes_max and reader.staged_rows(folder, stages) <= APPEND_EVENTS_MAX
 
 
-def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
+def _too_large(log: LocalLog, folder: Path, stages: Sequence[str]) -> TooLarge:
     rows = size = 0
     for batch in reader.staged_batches(folder, stages):
         rows += batch.num_rows
         size += batch.nbytes
     if rows > APPEND_EVENTS_MAX:
         return TooLarge(rows, APPEND_EVENTS_MAX, "events with a condition", "stages")
-    return TooLarge(size, APPEND_BYTES_MAX, "bytes with a condition", "stages")
+    return TooLarge(size, log.append_bytes_max, "bytes with a condition", "stages")
 
 
 def _commit_all(
@@ -276,7 +278,7 @@ def _commit_all(
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0
     total = reader.staged_rows(folder, manifest.stages)
-    for columns in _prepared(_appends(log, directory, folder, manifest, rows)):
+    for columns in _prepared(log, _appends(log, directory, folder, manifest, rows)):
         rows += columns.count
         if isinstance(columns, SegmentColumns):
             _append_segment(log, manifest, columns, rows, total, step)
@@ -314,7 +316,8 @@ def _appends(
                 assert isinstance(piece, reader.SegmentPiece)
                 yield SegmentColumns(piece.path, piece.segment, piece.room, id_seed, is_gated=piece.is_gated)
         else:
-            yield from appends_of(chain.from_iterable(map(reader.batches_of, run)), log.settings)
+            rows_of_run = chain.from_iterable(map(reader.batches_of, run))
+            yield from appends_of(rows_of_run, log.settings, log.staged_append_bytes_max)
 
 
 def _behind(pieces: Iterator[reader.Piece], rows: int) -> Iterator[reader.Piece]:
@@ -341,14 +344,26 @@ def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
     return max(frame.payload_max for frame in piece.segment.frames) <= log.settings.event_bytes_max
 
 
-def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
-    """The same; the next one is made ready while one is written."""
+def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
+    """The same; the next one is made ready while one is written. Both are counted as what waits to be appended."""
+    ahead = log.waiting.part()
+
+    def prepare() -> EventColumns | None:
+        if (made := next(appends, None)) is not None:
+            ahead.hold(held_bytes(made))
+        return made
+
     with ThreadPoolExecutor(1, "headwater-commit") as pool:
-        columns = next(appends, None)
-        while columns is not None:
-            following = pool.submit(next, appends, None)
-            yield columns
-            columns = following.result()
+        try:
+            columns = prepare()
+            while columns is not None:
+                ahead.give(held_bytes(columns))  # from here on the log counts it
+                following = pool.submit(prepare)
+                yield columns
+                columns = following.result()
+        finally:
+            pool.shutdown()
+            ahead.give(ahead.bytes)
 
 
 def _append(
@@ -398,7 +413,7 @@ def _append_segment(
     except NotAdopted as refusal:
         logger.info("%s", refusal)
         rows -= segment.count
-        for columns in appends_of(segment.batches, log.settings):
+        for columns in appends_of(segment.batches, log.settings, log.staged_append_bytes_max):
             rows += columns.count
             _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, rows, rows == total), None)
             step("appended")

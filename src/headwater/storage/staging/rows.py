@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from ...core.limits import EventColumns
+from ...core.shared_bytes import MIB, SharedBytes
 from ...formats.arrow.columns import batch_of
 from ...formats.arrow.lazy import pa
 from . import segments
@@ -16,46 +16,24 @@ PIECES_MAX = 128
 """So many pieces that came are copied into one. Each takes some 10 KiB besides its rows, and may be of one row."""
 TOUCH_S = 60.0
 """How often files are told from those that nobody writes on, while what comes is gathered."""
-HELD_BYTES_MAX = 128 * 1024 * 1024
-"""All parts that are being staged hold no more than that, besides what each always may; else frames are smaller."""
+HELD = SharedBytes(128 * MIB)
+"""What all parts that are being staged hold, besides what each always may, where nothing else is said; else frames are
+smaller. In the process of Flight it is a part of all that it holds."""
 HELD_BYTES_MIN = 1024 * 1024
 """So much each part always may, lest frames are tiny."""
-
-
-class _Room:
-    """What the parts of this process hold. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._taken = 0
-
-    def take(self, size: int) -> bool:
-        """Room for so many bytes; False: there is none, and nothing is taken."""
-        with self._lock:
-            has_room = self._taken + size <= HELD_BYTES_MAX
-            self._taken += size * has_room
-            return has_room
-
-    def give_back(self, size: int) -> None:
-        """So many that were taken."""
-        with self._lock:
-            self._taken -= size
-
-
-_room = _Room()
 
 
 class StagedRows:
     """The rows of one part. Methods raise OSError."""
 
-    def __init__(self, file: PartFile, segments: SegmentsPart | None) -> None:
-        """`segments`: None if an Arrow file is all that the part may be."""
-        self._file, self._segments = file, segments
+    def __init__(self, file: PartFile, segments: SegmentsPart | None, held: SharedBytes = HELD) -> None:
+        """`segments`: None if an Arrow file is all that the part may be. `held`: the budget of what is gathered."""
+        self._file, self._segments, self._held = file, segments, held.part()
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
         self._joined: list[pa.RecordBatch] = []
         self._pieces: list[EventColumns] = []
         """What came behind those."""
-        self._held_events = self._held_bytes = self._taken = 0
+        self._held_events = self._held_bytes = 0
         self._touched_at = time.monotonic()
         self._are_gated = True
         """Whether all that came passed all checks."""
@@ -74,10 +52,11 @@ class StagedRows:
         if self._held_events and (events > segments.FRAME_EVENTS_MAX or size > segments.FRAME_BYTES):
             self._write_frame(self._segments)
         self._hold(columns)
-        if _room.take(columns.bytes):
-            self._taken += columns.bytes
-        elif self._held_bytes >= HELD_BYTES_MIN:
-            self._write_frame(self._segments)
+        if not self._held.take(columns.bytes):
+            if self._held_bytes >= HELD_BYTES_MIN:
+                self._write_frame(self._segments)
+            else:
+                self._held.hold(columns.bytes)
         if time.monotonic() - self._touched_at >= TOUCH_S:
             self._touched_at = time.monotonic()
             self._file.touch()
@@ -122,8 +101,8 @@ class StagedRows:
         return batches
 
     def _forget_held(self) -> None:
-        _room.give_back(self._taken)
-        self._joined, self._pieces, self._held_events, self._held_bytes, self._taken = [], [], 0, 0, 0
+        self._held.give(self._held.bytes)
+        self._joined, self._pieces, self._held_events, self._held_bytes = [], [], 0, 0
 
     def _write_frame(self, part: SegmentsPart) -> None:
         size, batches = self._held_bytes, self._take_held()

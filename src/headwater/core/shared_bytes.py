@@ -1,0 +1,127 @@
+"""One budget of bytes for what the threads of a process hold: appends that wait, commits for replicas, batches.
+
+A *part* is what one holder has of it: a log, a feed, a stream. A part may have half of what the others leave, so no
+holder takes all. `FREE_BYTES` of each part are not counted, and the rest is counted in steps, so a small append
+compares two numbers and goes on.
+
+What an event loop holds for its peers is counted in `core.loop.memory` instead, without a lock.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from .errors import EventLogError, Overloaded, TooLarge
+
+KIB = 1024
+MIB = 1024 * KIB
+FREE_BYTES = 64 * KIB
+"""A part may hold so much beside the budget."""
+STEP_BYTES = 64 * KIB
+"""What a part is charged with is a multiple of this."""
+
+
+class SharedBytes:
+    """The budget. Safe to use from any thread."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        """The budget."""
+        self.bytes = 0
+        """Charged at the moment, of all parts together."""
+        self.refused = 0
+        """How often a part found no room so far."""
+        self._changing = Lock()
+
+    @property
+    def largest(self) -> int:
+        """The most that one part can ever hold."""
+        return self.bytes_max // 2 + FREE_BYTES
+
+    def part(self) -> BytesPart:
+        """A part for one holder. It is over when it holds nothing."""
+        return BytesPart(self)
+
+    def ask(self, own: int, step: int) -> bool:
+        """Charge a part that is charged with `own` with `step` more, if there is room. Called by `BytesPart`."""
+        with self._changing:
+            if own + step > (self.bytes_max - (self.bytes - own)) // 2:
+                self.refused += 1
+                return False
+            self.bytes += step
+            return True
+
+    def charge(self, step: int) -> None:
+        """Charge a part with `step` more, or less. Called by `BytesPart`."""
+        with self._changing:
+            self.bytes += step
+
+
+class BytesPart:
+    """What one holder has of a `SharedBytes`. Its owner has one thread use it at a time."""
+
+    __slots__ = ("_charged", "_covered", "_shared", "bytes")
+
+    def __init__(self, shared: SharedBytes) -> None:
+        self._shared = shared
+        self.bytes = 0
+        """What it holds, uncharged bytes included."""
+        self._charged, self._covered = 0, FREE_BYTES
+
+    @property
+    def largest(self) -> int:
+        """The most that it can ever hold."""
+        return self._shared.largest
+
+    @property
+    def room(self) -> int:
+        """What it may hold at the moment beside what it has; another part may be faster."""
+        shared = self._shared
+        return (shared.bytes_max - (shared.bytes - self._charged)) // 2 - self._charged + self._covered - self.bytes
+
+    def take(self, size: int) -> bool:
+        """Count `size` bytes more, if there is room for all of them; else change nothing and answer False."""
+        if self.bytes + size > self._covered:
+            step = _steps(self.bytes + size) - self._charged
+            if not self._shared.ask(self._charged, step):
+                return False
+            self._charged += step
+            self._covered += step
+        self.bytes += size
+        return True
+
+    def hold(self, size: int) -> None:
+        """Count `size` bytes more, which are there already. It may exceed the budget: others find less room."""
+        self.bytes += size
+        if self.bytes > self._covered:
+            self._charge(_steps(self.bytes) - self._charged)
+
+    def claim(self, size: int, where: str) -> None:
+        """As `take`. Raises TooLarge where so much can never fit, Overloaded where it does not fit now."""
+        if not self.take(size):
+            raise self.refusal(size, where)
+
+    def refusal(self, size: int, where: str) -> EventLogError:
+        """Why `take` answered False; `where` is named where it can never fit."""
+        if size > self.largest:
+            return TooLarge(size, self.largest, "bytes of memory", where)
+        error = Overloaded(self._shared.bytes, self._shared.bytes_max)
+        free = max(self.room, 0)
+        error.args = (f"{size} bytes of memory are needed, {free} are free for this; try again later",)
+        return error
+
+    def give(self, size: int) -> None:
+        """Count `size` bytes less."""
+        self.bytes -= size
+        assert self.bytes >= 0, f"{-self.bytes} bytes too many were given back"
+        if self._charged and self.bytes <= self._covered - STEP_BYTES:
+            self._charge(_steps(self.bytes) - self._charged)
+
+    def _charge(self, step: int) -> None:
+        self._shared.charge(step)
+        self._charged += step
+        self._covered += step
+
+
+def _steps(size: int) -> int:
+    return 0 if size <= FREE_BYTES else -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES

@@ -1,0 +1,90 @@
+"""What the streams of one server hold in memory: parts of one budget, from which their pieces are cut.
+
+A read holds room for two small batches from its start; its batches grow with what is free. A write holds its batch
+until that is laid down, and waits a while for room before it takes the next: meanwhile the client cannot send.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ...core.errors import Closed, EventLogError, TooLarge
+from ...core.shared_bytes import KIB, MIB, BytesPart, SharedBytes
+
+MEMORY_BYTES_MAX = 256 * MIB
+"""The budget of a server that is given none."""
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 256 * KIB, 4 * MIB
+"""Bounds of one batch of a read."""
+BATCHES = 2
+"""Of a read: one on its way to the client, and one that is made."""
+WAIT_S, LOOK_S = 10.0, 0.02
+"""How long a write waits for room, and how often it looks."""
+
+
+class ReadMemory:
+    """What the reads hold."""
+
+    def __init__(self, shared: SharedBytes) -> None:
+        self._shared = shared
+        self._readers = 0
+        self._changing = threading.Lock()
+
+    def begin(self) -> BytesPart:
+        """One more read; `end` it. Raises Overloaded."""
+        part = self._shared.part()
+        part.claim(BATCHES * PIECE_BYTES_MIN, "ticket")
+        with self._changing:
+            self._readers += 1
+        return part
+
+    def end(self, part: BytesPart) -> None:
+        """A read is over. Called once; it may be called from whatever code the interpreter happens to be in."""
+        with self._changing:  # nothing inside makes an object
+            self._readers -= 1
+        part.give(part.bytes)
+
+    def piece_bytes(self) -> int:
+        """How large the next batch of a read may be."""
+        free = self._shared.bytes_max - self._shared.bytes
+        share = free // (BATCHES * max(self._readers, 1))
+        return min(max(PIECE_BYTES_MIN + share, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+
+
+class WriteMemory:
+    """What one write holds. Its methods raise Overloaded where no room comes, Closed where the server stops."""
+
+    def __init__(self, shared: SharedBytes, log: str, stopping: threading.Event, batch_bytes_max: int) -> None:
+        self._part, self._log, self._stopping = shared.part(), log, stopping
+        self._bytes_max = min(batch_bytes_max, self._part.largest)
+        self._last = 0
+
+    def before(self) -> None:
+        """A batch is about to be read; it is taken to be as large as the last one."""
+        self._claim(self._last - self._part.bytes)
+
+    def read(self, size: int, where: str) -> None:
+        """A batch of that size came. Raises TooLarge too."""
+        if size > self._bytes_max:
+            raise TooLarge(size, self._bytes_max, "bytes", where)
+        self._claim(size - self._part.bytes)
+        self._last = size
+
+    def done(self) -> None:
+        """Nothing is held any more."""
+        self._part.give(self._part.bytes)
+
+    def _claim(self, more: int) -> None:
+        if more <= 0:
+            self._part.give(-more)
+            return
+        ends_at = time.monotonic() + WAIT_S
+        while not self._part.take(more):
+            if self._stopping.is_set():
+                raise Closed(self._log)
+            if time.monotonic() >= ends_at:
+                raise self._refusal(more)
+            time.sleep(LOOK_S)
+
+    def _refusal(self, more: int) -> EventLogError:
+        return self._part.refusal(more, "batch")

@@ -1,0 +1,56 @@
+"""Ends the bulk process where it holds more memory than it may.
+
+gRPC takes messages of any size before it asks anybody: pyarrow has no way to say a limit. What streams hold is counted
+(`flight.server.memory`), but not a message that is still coming. So the anonymous memory of the process is looked at.
+If it is above the budget by more than `SLACK_BYTES`, the process says so and ends; its server starts another, and
+clients try again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ...core.shared_bytes import MIB
+from ..process.log_lines import fields
+
+logger = logging.getLogger("headwater.server")
+
+SLACK_BYTES = 96 * MIB
+"""Beside what it had when it began to serve, and its budget: gRPC's buffers, stacks of its threads, small parts."""
+LOOK_S, HURRY_S = 0.5, 0.02
+"""How often it is looked at; and while it grows."""
+GROWS_BYTES = 4 * MIB
+_STATUS = Path("/proc/self/status")
+
+
+def anonymous_bytes() -> int:
+    """What this process holds for itself; 0 where the system does not tell."""
+    try:
+        text = _STATUS.read_bytes()
+    except OSError:
+        return 0
+    _, found, rest = text.partition(b"RssAnon:")
+    return int(rest.split(None, 1)[0]) * 1024 if found else 0
+
+
+def watch(bytes_max: int, exceeded: Callable[[], None], look: Callable[[], int] = anonymous_bytes) -> threading.Event:
+    """Look from now on, in a thread of its own, until the event that is answered is set. `exceeded` is called once."""
+    stopping = threading.Event()
+    allowed = look() + bytes_max + SLACK_BYTES
+
+    def run() -> None:
+        before, pause_s = look(), LOOK_S
+        while not stopping.wait(pause_s):
+            now = look()
+            if now > allowed:
+                logger.error("the bulk process holds too much memory and ends", extra=fields(held=now, allowed=allowed))
+                exceeded()
+                return
+            pause_s = HURRY_S if now > before + GROWS_BYTES or now > allowed - SLACK_BYTES else LOOK_S
+            before = now
+
+    threading.Thread(target=run, name="headwater-memory", daemon=True).start()
+    return stopping
