@@ -16,7 +16,7 @@ from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.server.running import SILENCE_S_MAX, RunningServer
@@ -109,11 +109,17 @@ class ObservedServer(RunningServer):
                 return
             assert left, f"{name}, {sizes[0]} bytes and more: {problem}"
 
-    def check_holds(self, name: str, act: Callable[[], object]) -> None:
+    def made(self, method: str, path: str, body: object) -> Any:
+        """The answer to a request with a body, both of JSON."""
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=SILENCE_S_MAX)) as connection:
+            connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+    def check_holds(self, name: str, act: Callable[[], object], *, tries: int = TRIES) -> None:
         """Whatever it does, nobody waits long: the least of some tries counts. Raises AssertionError."""
         least = NOTHING_YET
         self.settle()
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(tries)):
             least = Cost(*map(min, least, self.cost_of(act)))
             if (problem := _hold_problem([least])) is None:
                 return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-
 import pytest
+
+from headwater.storage import Engine
 
 from .crowds import CNE, RESOURCES, crowded, publish, publishers, subscriptions, webhooks, write_records
 from .measuring import ObservedServer
@@ -46,18 +49,61 @@ def test_current_state_of_a_pattern_that_matches_nothing(states: ObservedServer,
     states.check_holds("no state", lambda: states.exchange("GET", path.format(next(numbers)), b"", ""))
 
 
+def test_greeting_of_a_subscription_and_a_ping(states: ObservedServer) -> None:
+    """Of some of the states; the others are looked through."""
+    numbers = iter(range(1_000_000))
+    statuses = set()
+    with webhooks() as uri:
+
+        def subscribe() -> None:
+            number = next(numbers)
+            asked = {"ResourceAddress": f"/c/*/n{number}/sync", "EndpointUri": uri.format(number)}
+            statuses.add(states.exchange("POST", f"{CNE}/subscriptions", json.dumps(asked).encode(), JSON))
+
+        states.check_holds("a subscription", subscribe)
+        asked = {"ResourceAddress": f"/c/s{NODES[0]}/*", "EndpointUri": uri.format("all")}
+        made = states.made("POST", f"{CNE}/subscriptions", asked)
+        path = f"{CNE}/subscriptions/status/{made['SubscriptionId']}"
+        states.check_holds("a ping", lambda: statuses.add(states.exchange("PUT", path, b"", JSON)))
+        assert states.exchange("DELETE", f"{CNE}/subscriptions", b"", JSON) in (204, 400)
+    assert statuses == {201, 202}
+
+
 @pytest.mark.parametrize("count", CROWDS)
 def test_lists_and_deleting_of_all_of_an_owner(tmp_path: Path, count: int) -> None:
-    def fill(engine: object) -> None:
-        write_records(engine, "subscription", subscriptions(count))
+    def fill(engine: Engine) -> None:
+        write_records(engine, "subscription", subscriptions(count, "http://127.0.0.1:9/{}"))
         write_records(engine, "publisher", publishers(count))
 
     with crowded(tmp_path, fill) as server:
         for what in ("subscriptions", "publishers"):
-            server.check_holds(f"list of {what}", lambda what=what: server.exchange("GET", f"{CNE}/{what}", b"", ""))
+            server.check_holds(f"list of {what}", partial(server.exchange, "GET", f"{CNE}/{what}", b"", ""))
         for what in ("subscriptions", "publishers"):
-            found = server.cost_of(lambda what=what: server.exchange("DELETE", f"{CNE}/{what}?EndpointUri=x", b"", ""))
-            print(what, found)
+            server.check_holds(
+                f"own {what}", partial(server.exchange, "DELETE", f"{CNE}/{what}?EndpointUri=x", b"", "")
+            )
+        statuses = []
+        server.check_holds(
+            "deleting all", lambda: statuses.append(server.exchange("DELETE", f"{CNE}/subscriptions", b"", "")), tries=1
+        )
+        assert statuses == [204]
+        assert server.exchange("GET", f"{CNE}/subscriptions", b"", "") == 200
+
+
+@pytest.mark.parametrize("count", CROWDS)
+def test_start_with_many_subscriptions(tmp_path: Path, count: int) -> None:
+    """Their log is deleted, and made anew: delivery ends, and begins again."""
+    with (
+        webhooks() as uri,
+        crowded(tmp_path, lambda engine: write_records(engine, "subscription", subscriptions(count, uri))) as server,
+    ):
+        publish(server, ["/c/first/sync/x"])
+
+        def begin_again() -> None:
+            assert server.exchange("DELETE", "/logs/cne", b"", "") == 204
+            publish(server, ["/c/first/sync/x"])
+
+        server.check_holds("delivery begins", begin_again)
 
 
 @pytest.mark.parametrize("count", CROWDS)

@@ -19,7 +19,7 @@ Held = Counter[Connection]
 
 
 class Waiting:
-    """Links that wait. The next is of the connection that has the fewest; of several such, that which waited longest."""
+    """Links that wait. Next is that of the connection with the fewest; of several such, the one that waited longest."""
 
     def __init__(self, held: Held, links: Iterable[tuple[Link, Connection]]) -> None:
         """`held` is kept up to date."""
