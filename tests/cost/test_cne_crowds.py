@@ -78,6 +78,7 @@ def test_lists_and_deleting_of_all_of_an_owner(tmp_path: Path, count: int) -> No
     with crowded(tmp_path, fill) as server:
         for what in ("subscriptions", "publishers"):
             server.check_holds(f"list of {what}", partial(server.exchange, "GET", f"{CNE}/{what}", b"", ""))
+        server.check_holds("query", partial(server.exchange, "GET", "/management/subscription", b"", ""))
         for what in ("subscriptions", "publishers"):
             server.check_holds(
                 f"own {what}", partial(server.exchange, "DELETE", f"{CNE}/{what}?EndpointUri=x", b"", "")
