@@ -12,6 +12,7 @@ from headwater.cne.notifications.document import Members
 from headwater.cne.notifications.notification import Dialect, Notification
 from headwater.cne.states import States
 from headwater.core import Event, Query, QueryItem
+from headwater.core.loop.slices import Slices
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
 
@@ -317,11 +318,26 @@ def test_states_of_earlier_versions_are_read(run, store: MemoryStore):
     run(scenario())
 
 
-def test_a_pattern_that_is_too_long_to_come_again_is_not_remembered():
-    states = States(20)
-    for pattern in ("/east/*/sync", f"/{'a/' * 2000}*"):
-        assert states.find(Pattern(pattern, Place())) == []
-    assert list(states._asked) == ["/east/*/sync"]
+def test_a_pattern_that_is_too_long_to_come_again_is_not_remembered(run):
+    async def scenario() -> None:
+        states = States(20)
+        for pattern in ("/east/*/sync", f"/{'a/' * 2000}*"):
+            assert await states.find(Pattern(pattern, Place()), Slices()) == []
+        assert list(states._asked) == ["/east/*/sync"]
+
+    run(scenario())
+
+
+def test_what_is_remembered_of_patterns_is_bounded(run, monkeypatch):
+    monkeypatch.setattr("headwater.cne.states.ASKED_MAX", 10)
+
+    async def scenario() -> None:
+        states = States(20)
+        for number in range(25):
+            await states.find(Pattern(f"/east/*/n{number}", Place()), Slices())
+            assert len(states._asked) <= 10
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("node", ["", "controller-0"])

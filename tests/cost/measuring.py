@@ -16,7 +16,7 @@ from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.server.running import SILENCE_S_MAX, RunningServer
@@ -54,7 +54,7 @@ class ObservedServer(RunningServer):
     """A server that can be asked what it spent."""
 
     def __init__(self, *arguments: str, cwd: Path) -> None:
-        self._asked = str(cwd / "cost")
+        self._asked, self._turns = str(cwd / "cost"), 0
         super().__init__(*arguments, cwd=cwd, program=(*_OBSERVED, self._asked))
 
     def exchange(self, method: str, path: str, body: bytes, media_type: str, **headers: str) -> int:
@@ -72,17 +72,20 @@ class ObservedServer(RunningServer):
         """Since it was last asked."""
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(self._asked)
-            return Cost(**json.loads(peer.recv(10_000)))
+            found = json.loads(peer.recv(10_000))
+        self._turns = found.pop("turns")
+        return Cost(**found)
 
     def settle(self) -> Cost:
         """What it spent until it has nothing more to do."""
-        found = self.spent()
+        found, turns, ends = self.spent(), self._turns, time.monotonic() + SILENCE_S_MAX
         while True:
             time.sleep(QUIET_S)
             more = self.spent()
             found = Cost(found.whole + more.whole, max(found.step, more.step), max(found.hold, more.hold))
-            if more.whole < QUIET_S * QUIET_SHARE:
+            if more.whole < QUIET_S * QUIET_SHARE and self._turns > turns:
                 return found
+            assert time.monotonic() < ends, "it is never quiet, or no turn of its event loop is seen"
 
     def cost_of(self, act: Callable[[], object]) -> Cost:
         """What the server spends on something, until it has nothing more to do; it must be settled before."""
@@ -106,16 +109,41 @@ class ObservedServer(RunningServer):
                 return
             assert left, f"{name}, {sizes[0]} bytes and more: {problem}"
 
+    def made(self, method: str, path: str, body: object) -> Any:
+        """The answer to a request with a body, both of JSON."""
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=SILENCE_S_MAX)) as connection:
+            connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+    def check_holds(self, name: str, act: Callable[[], object], *, tries: int = TRIES) -> None:
+        """Whatever it does, nobody waits long: the least of some tries counts. Raises AssertionError."""
+        least = NOTHING_YET
+        self.settle()
+        for left in reversed(range(tries)):
+            least = Cost(*map(min, least, self.cost_of(act)))
+            if (problem := _hold_problem([least])) is None:
+                return
+            assert left, f"{name}: {problem}; {_told([least])}"
+
 
 def _problem(costs: Sequence[Cost]) -> str | None:
     """What is wrong with the costs of n, 2n and 4n."""
     small, large = costs[0], costs[-1]
-    shown = "; ".join("/".join(f"{1000 * seconds:.1f}" for seconds in cost) for cost in costs)
-    told = f"ms of CPU in all/in one step/in one hold at n; 2n; 4n: {shown}"
+    problem = _hold_problem(costs)
     if large.whole > GROWTH_FLOOR_S + small.whole * 4 * GROWTH_MAX:
-        return f"the work grows faster than the bytes; {told}"
+        problem = "the work grows faster than the bytes"
+    return problem and f"{problem}; {_told(costs)}"
+
+
+def _hold_problem(costs: Sequence[Cost]) -> str | None:
+    """Whether somebody waits for too long."""
     if max(cost.step for cost in costs) > STEP_S_MAX * GENEROSITY:
-        return f"one step holds up the event loop; {told}"
+        return "one step holds up the event loop"
     if max(cost.hold for cost in costs) > HOLD_S_MAX * GENEROSITY:
-        return f"one thread keeps the interpreter; {told}"
+        return "one thread keeps the interpreter"
     return None
+
+
+def _told(costs: Sequence[Cost]) -> str:
+    shown = "; ".join("/".join(f"{1000 * seconds:.1f}" for seconds in cost) for cost in costs)
+    return f"ms of CPU in all/in one step/in one hold at n; 2n; 4n: {shown}"

@@ -16,12 +16,10 @@ import threading
 import time
 from pathlib import Path
 
-import uvloop
-
 from headwater.cli.main import main
+from headwater.server.process.event_loop import EventLoop
 
 TICK_S = 0.001
-_new_event_loop = uvloop.new_event_loop
 
 
 class Observer:
@@ -30,22 +28,24 @@ class Observer:
     def __init__(self) -> None:
         self.began_s = time.process_time()
         self.step_s = self.hold_s = 0.0
+        self.turns = 0
+        """Of the loop, since the start: where they do not grow, no step is seen."""
 
     def answer(self) -> dict[str, float]:
         """Seconds of CPU: of all threads together, of the longest step of the loop, of the longest hold."""
         now_s = time.process_time()
-        found = {"whole": now_s - self.began_s, "step": self.step_s, "hold": self.hold_s}
+        found = {"whole": now_s - self.began_s, "step": self.step_s, "hold": self.hold_s, "turns": self.turns}
         self.began_s, self.step_s, self.hold_s = now_s, 0.0, 0.0
         return found
 
-    def observed_loop(self) -> asyncio.AbstractEventLoop:
-        """A loop with a timer: the CPU time of its thread between two calls of that is about one turn."""
-        loop = _new_event_loop()
+    def observe(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give a loop a timer: the CPU time of its thread between two calls of that is about one turn."""
         before_s = 0.0
 
         def turn() -> None:
             nonlocal before_s
             now_s = time.thread_time()
+            self.turns += 1
             self.step_s = max(self.step_s, now_s - before_s)
             before_s = now_s
             loop.call_later(TICK_S, turn)
@@ -56,7 +56,6 @@ class Observer:
             turn()
 
         loop.call_soon(begin)
-        return loop
 
     def watch(self) -> None:
         """Look how late this thread is, for want of the interpreter: it was ready to run, and so was a core for it."""
@@ -87,7 +86,14 @@ def _run_delay_s(path: Path) -> float:
 
 if __name__ == "__main__":
     observer = Observer()
-    uvloop.new_event_loop = observer.observed_loop
+    _init = EventLoop.__init__
+
+    def observed(loop: EventLoop, *arguments: object) -> None:
+        """Every loop of the server is observed from its beginning."""
+        _init(loop, *arguments)
+        observer.observe(loop)
+
+    EventLoop.__init__ = observed  # type: ignore[method-assign]
     for work in (observer.watch, lambda: observer.serve(sys.argv[1])):
         threading.Thread(target=work, daemon=True).start()
     sys.argv = [os.path.basename(sys.argv[0]), *sys.argv[2:]]

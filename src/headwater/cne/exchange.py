@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import parse_qs
+
+import msgspec
 
 from .. import http
 from ..http import Receive, Scope, Send
+from ..http.arrays import answer_array, in_slices
 from ..http.browsers import authority_of
 from .notifications.notification import Dialect
+from .notifications.records import Record
 
 _PLAIN_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*")
 """A name or an address, without what a URI might take for something else (`%`, `&`, ...)."""
@@ -49,6 +54,12 @@ class Exchange(http.Exchange):
             return _authority(authority.name, authority.port)
         name, port = self.scope.get("server") or ("localhost", 80)
         return _authority(name, port)
+
+
+async def answer_infos(exchange: Exchange, records: Iterable[Record]) -> None:
+    """Answer the list of subscriptions, or publishers, that there are at the moment."""
+    texts = (msgspec.json.encode(record.info(exchange.dialect)) for record in list(records))
+    await answer_array(exchange, in_slices(texts))
 
 
 def _authority(name: str, port: int | None) -> str:

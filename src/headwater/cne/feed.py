@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
@@ -22,17 +22,20 @@ from ..core.event import Event, SequencedEvent
 from ..core.local import LocalLog
 from ..core.loop.async_log import AsyncLog
 from ..core.loop.scheduler import FairScheduler
+from ..core.loop.slices import Slices, turn
 from ..core.query import ALL
 from ..core.state import StateStore
 from ..core.watch.bus import Bus
 from ..formats import envelope
 from ..formats.decoders import json_decoder
 from .delivery.delivery import Delivery
-from .delivery.endpoint import Endpoint
+from .delivery.endpoint import Endpoint, stop_all
 from .delivery.kept import Kept
 from .delivery.queue import QueuedBytes
+from .delivery.routes import Addresses, Routes
 from .delivery.upstream import FeedPiece, Upstream
-from .notifications.addresses import Address, Pattern
+from .delivery.wakes import Wakes
+from .notifications.addresses import Pattern
 from .notifications.notification import Notification
 from .notifications.records import Subscription
 from .notifications.stored import Stored, bytes_of, stored_of
@@ -137,9 +140,8 @@ GRACE_S = 2.0
 PIECE_EVENTS = 100
 PARSED_MAX, PARSED_BYTES_MAX = 1024, 16 * 1024 * 1024
 ANNOUNCED_MAX, ANNOUNCED_BYTES_MAX = 2048, 16 * 1024 * 1024
-ROUTES_MAX = 4096
 TURN_EVENTS = 20
-"""Events that are one step: after them others on the loop get their turn."""
+"""Events that are one step at most: after them others on the loop get their turn."""
 DATA_BYTES_FACTOR = 4
 """Data so many times larger than the largest delivery is not even looked at."""
 
@@ -169,7 +171,8 @@ class Feed(Upstream):
         """All endpoints but suspended ones, which cost nothing while events come."""
         self._delivery, self._settings, self._bus = delivery, settings, bus
         self._checkpoints = Checkpoints(log, state)
-        self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
+        self._routes = Routes(self._active)
+        self._wakes = Wakes()
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
         self._parsed_bytes = 0
         self._queued = QueuedBytes()
@@ -182,6 +185,8 @@ class Feed(Upstream):
         self._unsaved: set[str] = set()
         self._moved = asyncio.Event()
         self._saving = asyncio.Lock()
+        self._is_looked_up = False
+        """Whether the route of the next event was looked up."""
 
     def restore(self) -> dict[str, Kept]:
         """Go on where the last feed of this log was; answers what is kept of endpoints, by URI. Blocks."""
@@ -202,33 +207,37 @@ class Feed(Upstream):
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
         """Deliver to a subscription from its start on; makes its endpoint where it is the first there."""
-        self._routes.clear()
         uri = subscription.endpoint
         if uri:
+            self._routes.add(subscription, Pattern(subscription.resource, self._settings.place))
             (self.endpoints.get(uri) or self._endpoint(uri, subscription.start, kept)).subscribe(subscription)
 
-    def catch_up(self, subscription: Subscription) -> None:
+    async def catch_up(self, subscription: Subscription) -> None:
         """Send what came between the greeting of a new subscription and its registration, if anything did."""
         endpoint, after = self.endpoints[subscription.endpoint], subscription.start
-        while after < self.position:
+        upto = endpoint.passed_over
+        while after < upto:
             piece = self.read(after)
             for stored in piece.notifications:
-                if endpoint.misses(stored.sequence_number) and endpoint.recipient(stored) is subscription:
+                if stored.sequence_number <= upto and endpoint.recipient(stored) is subscription:
                     endpoint.offer_extra(stored, subscription)
             after = piece.cursor
+            await turn()
 
-    def resend(self, endpoint: Endpoint) -> None:
+    async def resend(self, endpoint: Endpoint) -> None:
         """Send the dead letters of an endpoint again, as far as the log still has them; they stay until they arrive."""
+        slices = Slices()
         for letter in endpoint.kept.dead_letters:
             page = self.log.read_page(ALL, letter.sequence_number - 1, upto=letter.sequence_number, limit=1)
             stored = self._stored(page.events[0]) if page.events else None
             subscription = None if stored is None else endpoint.recipient(stored)
             if stored is not None and subscription is not None:
                 endpoint.offer_extra(stored, subscription)
+            await slices.pause()
 
     def unsubscribe(self, subscription: Subscription) -> Endpoint | None:
         """Deliver to it no more; answers the endpoint if that was its last one, to be stopped."""
-        self._routes.clear()
+        self._routes.remove(subscription)
         endpoint = self.endpoints.get(subscription.endpoint)
         if endpoint is None or endpoint.unsubscribe(subscription):
             return None
@@ -243,8 +252,12 @@ class Feed(Upstream):
         try:
             async with contextlib.aclosing(self.asynchronous.follow(self.position, flow=flow)) as pages:
                 async for page in pages:
-                    for index in range(0, len(page.events), TURN_EVENTS):
-                        await self._turns.do(flow, partial(self._take_all, page.events[index : index + TURN_EVENTS]))
+                    taken = 0
+                    while taken < len(page.events):
+                        count, lacking = await self._turns.do(flow, partial(self._take_some, page.events, taken))
+                        taken += count
+                        if lacking is not None:
+                            await self._routes.look_up(lacking)
                     self.position = max(self.position, page.cursor)
                     self._moved.set()
         finally:
@@ -262,7 +275,7 @@ class Feed(Upstream):
     async def close(self) -> None:
         """Let every endpoint finish what it is at, within a moment, and write down where they stand."""
         try:
-            await asyncio.gather(*(endpoint.stop(GRACE_S) for endpoint in self.endpoints.values()))
+            await stop_all(list(self.endpoints.values()), GRACE_S)
             if not self.log.is_closed:
                 await self.save()
         finally:
@@ -282,11 +295,14 @@ class Feed(Upstream):
         found = [stored for stored in map(self._stored, page.events) if stored is not None]
         return FeedPiece(found, max(page.cursor, after), gap)
 
-    def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
-        return [stored for stored in self.states.find(pattern) if first <= stored.sequence_number <= last]
+    async def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
+        return await self.states.find(pattern, Slices(), first, last)
 
     def is_state(self, stored: Stored) -> bool:
         return self.states.has(stored)
+
+    def wake(self, wake: Callable[[], object]) -> None:
+        self._wakes.wake(wake)
 
     def done_with(self, endpoint: Endpoint) -> int:
         """Up to which number an endpoint is done with all that concerns it. On the event loop only."""
@@ -296,11 +312,11 @@ class Feed(Upstream):
         self._unsaved.add(uri)
         endpoint = self.endpoints.get(uri)
         if endpoint is not None and endpoint.kept.is_suspended is (uri in self._active):
-            self._routes.clear()
             if endpoint.kept.is_suspended:
                 del self._active[uri]
             else:
                 self._active[uri] = endpoint
+            self._routes.changed()
 
     def suspended(self) -> list[Endpoint]:
         """The endpoints to which nothing is sent."""
@@ -315,9 +331,15 @@ class Feed(Upstream):
             if not keys and not uris and positions == self._saved:
                 return
             self.states.unsaved, self._unsaved = set(), set()
-            states = {key: self.states.get(key) for key in keys}
-            endpoints = {uri: self._encoded_kept(uri) for uri in uris}
             try:
+                slices = Slices()
+                states, endpoints = dict[Key, SequencedEvent | None](), dict[str, bytes | None]()
+                for key in keys:
+                    await slices.pause()
+                    states[key] = self.states.get(key)
+                for uri in uris:
+                    await slices.pause()
+                    endpoints[uri] = self._encoded_kept(uri)
                 await asyncio.to_thread(self._checkpoints.write, states, endpoints, positions)
             except BaseException:
                 self.states.unsaved |= keys
@@ -339,30 +361,35 @@ class Feed(Upstream):
         made.start()
         return made
 
-    def _take_all(self, events: Sequence[SequencedEvent]) -> None:
-        self._turns.activity.what = "cne", "feed"
-        for event in events:
-            self._take(event)
+    def _take_some(self, events: Sequence[SequencedEvent], taken: int) -> tuple[int, Addresses | None]:
+        """Take the events after so many that are taken, until the slice is over, or a route is to be looked up.
 
-    def _take(self, event: SequencedEvent) -> None:
+        Answers how many, and the addresses of that route. The route of the first one was looked up; if it is not there
+        all the same, it is found at once.
+        """
+        self._turns.activity.what = "cne", "feed"
+        slices, is_looked_up = Slices(), self._is_looked_up
+        self._is_looked_up = False
+        for count, event in enumerate(events[taken : taken + TURN_EVENTS]):
+            if count and slices.is_over:
+                return count, None
+            stored = self._stored(event)
+            if stored is not None and self._routes.known(stored.addresses) is None and not is_looked_up:
+                self._is_looked_up = True
+                return count, stored.addresses
+            self._take(event, stored)
+            is_looked_up = False
+        return min(TURN_EVENTS, len(events) - taken), None
+
+    def _take(self, event: SequencedEvent, stored: Stored | None) -> None:
         """One event, in one go: nobody may see the position between the endpoints' queues."""
-        stored = self._stored(event)
+        number = event.sequence_number
         if stored is not None:
             self.states.apply(stored)
-            for endpoint in self._route(stored):
-                if endpoint.recipient(stored) is not None:
+            for endpoint, start in self._routes.find(stored.addresses):
+                if start < number:
                     endpoint.offer(stored)
-        self.position = event.sequence_number
-
-    def _route(self, stored: Stored) -> tuple[Endpoint, ...]:
-        """The endpoints with a subscription for these addresses, but for suspended ones."""
-        found = self._routes.get(stored.addresses)
-        if found is None:
-            if len(self._routes) >= ROUTES_MAX:
-                self._routes.clear()
-            found = tuple(endpoint for endpoint in self._active.values() if endpoint.concerns(stored.addresses))
-            self._routes[stored.addresses] = found
-        return found
+        self.position = number
 
     def _stored(self, event: SequencedEvent) -> Stored | None:
         """The notification that an event is; remembered, because several endpoints may read it."""

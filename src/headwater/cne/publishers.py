@@ -17,7 +17,7 @@ from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
 from ..http.errors import json_path
 from .errors import RequestRefused, too_large
-from .exchange import Exchange
+from .exchange import Exchange, answer_infos
 from .host import Host
 from .notifications import envelope, reader, records, rules, stored, writer
 from .notifications.document import Members
@@ -58,8 +58,7 @@ async def create_publisher(host: Host, exchange: Exchange) -> None:
 async def list_publishers(host: Host, exchange: Exchange) -> None:
     """GET /publishers"""
     await host.reader(exchange)
-    found = host.service.publishers.by_id.values()
-    await exchange.answer_json(200, [each.info(exchange.dialect) for each in found])
+    await answer_infos(exchange, host.service.publishers.by_id.values())
 
 
 async def get_publisher(host: Host, exchange: Exchange) -> None:
@@ -83,7 +82,7 @@ async def delete_publisher(host: Host, exchange: Exchange) -> None:
 async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
     """DELETE /publishers: the caller's own, see `selection`."""
     owner = await host.owner(exchange, Right.APPEND)
-    found = chosen(exchange, owner, host.service.publishers.by_id.values())
+    found = await chosen(exchange, owner, list(host.service.publishers.by_id.values()))
     await host.service.publishers.remove(each.id for each in found)
     await exchange.answer_json(200, {"status": "deleted all publishers"})
 

@@ -20,7 +20,7 @@ from ..core.watch.spans import Spans
 from . import repeats
 from .conflicts import Conflicts
 from .delivery.delivery import GREETINGS_MAX, Delivery
-from .delivery.endpoint import Endpoint, Standing
+from .delivery.endpoint import Endpoint, Standing, stop_all
 from .delivery.webhook import Webhooks, endpoint_uri, shown
 from .feed import Feed
 from .notifications.addresses import Pattern, canonical, parse
@@ -133,7 +133,7 @@ class Service:
         if feed is None:
             return []
         await feed.caught_up()
-        found = feed.states.find(Pattern(resource, self.settings.place))
+        found = await feed.states.find(Pattern(resource, self.settings.place), Slices())
         if not found:
             self._check_states(feed, resource)
         return [stored for stored in found if not stored.notification.is_absent]
@@ -156,11 +156,11 @@ class Service:
             )
             if made.endpoint:
                 await self._delivery.handshake(made.endpoint)
-                greetings = self._greetings(feed, made)
+                greetings = await self._greetings(feed, made)
                 await self._delivery.greet(made, greetings)
             self.conflicts.settle(owner, made.endpoint)
             await self.subscriptions.put(made)
-            self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
+            await self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
             if len(greetings) > GREETINGS_MAX and (endpoint := self.endpoint(made)) is not None:
                 endpoint.owe(made, 1, greetings[-GREETINGS_MAX - 1].sequence_number)
             return made
@@ -172,12 +172,12 @@ class Service:
         finally:
             await self._end([each for each in subscriptions if each.id not in self.subscriptions.by_id])
 
-    def _deliver(self, feed: Feed, subscription: Subscription) -> None:
+    async def _deliver(self, feed: Feed, subscription: Subscription) -> None:
         """From its start on, which may be a moment ago."""
         had_endpoint = subscription.endpoint in feed.endpoints
         feed.subscribe(subscription)
         if had_endpoint:
-            feed.catch_up(subscription)
+            await feed.catch_up(subscription)
             self._revive(subscription)
 
     async def _end(self, subscriptions: Sequence[Subscription]) -> None:
@@ -187,9 +187,7 @@ class Service:
             feed = self._supervisor.present
             if feed is not None and (endpoint := feed.unsubscribe(each)) is not None:
                 stopping.append(endpoint)
-        for endpoint in stopping:
-            await slices.pause()
-            await endpoint.stop()
+        await stop_all(stopping)
 
     async def publisher(self, request: Request, dialect: Dialect, owner: str, base: str) -> Publisher:
         """Register a publisher, or answer the one of that resource. `base` is the URI before its id.
@@ -222,7 +220,7 @@ class Service:
         feed = await self._supervisor.feed()
         if (endpoint := feed.endpoints.get(subscription.endpoint)) is not None:
             endpoint.resume()
-            feed.resend(endpoint)
+            await feed.resend(endpoint)
 
     def endpoint(self, subscription: Subscription) -> Endpoint | None:
         """Where a subscription is delivered to, if it is at the moment."""
@@ -263,7 +261,7 @@ class Service:
                 made, removed = await self.subscriptions.take_landed()
                 if (feed := self._supervisor.present) is not None:  # else one that begins has them
                     for each in made:
-                        self._deliver(feed, each)
+                        await self._deliver(feed, each)
                 await self._end(removed)
             except EventLogError as error:
                 _logger.error("late changes of subscriptions cannot be taken up at present: %s", error)
@@ -309,16 +307,20 @@ class Service:
         if request.endpoint:
             endpoint_uri(request.endpoint, self.webhooks.allowed, "EndpointUri")
 
-    def _greetings(self, feed: Feed, subscription: Subscription) -> list[Stored]:
+    async def _greetings(self, feed: Feed, subscription: Subscription) -> list[Stored]:
         """The current states with which a subscriber is greeted; in v1, none. Raises ResourceUnknown, StatesFull."""
         if subscription.dialect is Dialect.V1:
             return []
         pattern = Pattern(subscription.resource, self.settings.place)
-        found = feed.states.find(pattern)
-        if not found and not any(pattern.matches(parse(known.resource)) for known in self.publishers.by_id.values()):
-            self._check_states(feed, subscription.resource)
-            raise ResourceUnknown(f"nothing is known of {subscription.resource}")
-        return found
+        slices = Slices()
+        if found := await feed.states.find(pattern, slices):
+            return found
+        for known in list(self.publishers.by_id.values()):
+            await slices.pause()
+            if pattern.matches(parse(known.resource)):
+                return []
+        self._check_states(feed, subscription.resource)
+        raise ResourceUnknown(f"nothing is known of {subscription.resource}")
 
     def _check_states(self, feed: Feed, resource: str) -> None:
         """Raises StatesFull where it may be for lack of room that nothing is known of a resource."""

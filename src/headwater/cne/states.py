@@ -7,15 +7,17 @@ it came from; `unsaved` is what is still to be written there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from ..core.event import SequencedEvent
+from ..core.loop.slices import Slices
 from .notifications.addresses import Address, Pattern
 from .notifications.notification import Notification, Value
 from .notifications.records import RESOURCE_CHARS_MAX
+from .notifications.segment_index import AddressIndex
 from .notifications.stored import Stored
 
 SOURCES_MAX = 32
@@ -25,7 +27,8 @@ BYTES_MAX = 256 * 1024 * 1024
 part of what peers make it hold for a while."""
 ENTRY_BYTES = 1024
 """What an entry counts for, besides its share of its event."""
-PATTERNS_MAX = 1024
+ASKED_MAX = 100_000
+"""Patterns that are remembered, and the addresses that they match, together."""
 
 Strand = tuple[str, bytes]
 """Which notifications replace each other at an address: those of one source about the same addresses, by a digest."""
@@ -40,9 +43,11 @@ class States:
     def __init__(self, addresses_max: int) -> None:
         self._addresses_max = addresses_max
         self._newest: dict[str, tuple[Address, dict[Strand, Stored]]] = {}
+        self._index = AddressIndex()
         self._bytes = 0
         self._asked: dict[str, tuple[str, ...]] = {}
         """Addresses by pattern, until a new address comes."""
+        self._asked_size = 0
         self._is_reported = False
         """Whether the log says that there is no room for another address."""
         self.unsaved: set[Key] = set()
@@ -69,25 +74,49 @@ class States:
         elif is_saved:
             self.unsaved.discard(key)
 
-    def find(self, pattern: Pattern) -> list[Stored]:
+    async def find(self, pattern: Pattern, slices: Slices, first: int = 1, last: int | None = None) -> list[Stored]:
         """The newest notifications for what the pattern asks: each once, in the order of their numbers.
 
-        The address itself is looked for first; only where there is none, what matches it otherwise.
+        With `first` and `last`, those of events with these numbers, both inclusive. The address itself is looked for
+        first; only where there is none, what matches it otherwise. Others have their turns in between: what changes
+        meanwhile may be found as it was, or as it is.
         """
-        asked: Sequence[str] | None = self._asked.get(pattern.text)
-        if (exact := pattern.exact) is not None and exact in self._newest:
-            asked = (exact,)
-        elif asked is None:
-            asked = tuple(text for text, (address, _) in self._newest.items() if pattern.matches(address))
-            if len(pattern.text) <= RESOURCE_CHARS_MAX:
-                self._remember(pattern.text, asked)
-        newest = {stored.sequence_number: stored for text in asked for stored in self._newest[text][1].values()}
+        newest: dict[int, Stored] = {}
+        for text in await self._addresses(pattern, slices):
+            await slices.pause()
+            if (found := self._newest.get(text)) is not None:
+                for stored in found[1].values():
+                    if first <= stored.sequence_number and (last is None or stored.sequence_number <= last):
+                        newest[stored.sequence_number] = stored
         return [newest[number] for number in sorted(newest)]
 
+    async def _addresses(self, pattern: Pattern, slices: Slices) -> Sequence[str]:
+        """The addresses that a pattern asks for."""
+        if (exact := pattern.exact) is not None and exact in self._newest:
+            return (exact,)
+        if (known := self._asked.get(pattern.text)) is not None:
+            return known
+        remembered = self._asked
+        found = []
+        candidates = self._index.candidates(pattern)
+        for text in list(self._newest) if candidates is None else candidates:
+            await slices.pause()
+            if (entry := self._newest.get(text)) is not None and pattern.matches(entry[0]):
+                found.append(text)
+        asked = tuple(found)
+        if self._asked is remembered and len(pattern.text) <= RESOURCE_CHARS_MAX:
+            self._remember(pattern.text, asked)
+        return asked
+
     def _remember(self, pattern: str, asked: tuple[str, ...]) -> None:
-        if len(self._asked) >= PATTERNS_MAX:
-            self._asked.clear()
+        if self._asked_size + len(asked) >= ASKED_MAX:
+            self._forget_asked()
         self._asked[pattern] = asked
+        self._asked_size += len(asked) + 1
+
+    def _forget_asked(self) -> None:
+        """Whoever looks for what a pattern asks for at present sees by it that it is not to be remembered."""
+        self._asked, self._asked_size = {}, 0
 
     def get(self, key: Key) -> SequencedEvent | None:
         """The event behind an entry, if it is there."""
@@ -115,7 +144,8 @@ class States:
                 self._report(text)
                 return
             self._newest[text] = address, {}
-            self._asked.clear()
+            self._index.add(address, text)
+            self._forget_asked()
         strands = self._newest[text][1]
         known = strands.pop(strand, None)
         outdated = list(_outdated(strands, stored)) if strands else []
@@ -133,8 +163,8 @@ class States:
         self._bytes -= _size(strands.pop(strand))
         self.unsaved.add((text, strand))
         if not strands:
-            del self._newest[text]
-            self._asked.clear()
+            self._index.remove(self._newest.pop(text)[0], text)
+            self._forget_asked()
 
     def _report(self, text: str) -> None:
         if not self._is_reported:
@@ -173,7 +203,7 @@ def _outdated(strands: dict[Strand, Stored], stored: Stored) -> Iterator[Strand]
             yield other
 
 
-def about(found: Sequence[Stored], address: str) -> list[tuple[Stored, Notification]]:
+async def about(found: Sequence[Stored], address: str, slices: Slices) -> AsyncIterator[tuple[Stored, Notification]]:
     """Current states as one notification for each resource, with the values of all its sources, the newest first.
 
     It is otherwise that of the newest of them, which stands beside it. Where values bear the address that is asked for,
@@ -181,9 +211,11 @@ def about(found: Sequence[Stored], address: str) -> list[tuple[Stored, Notificat
     """
     groups: dict[Address, list[Stored]] = {}
     for stored in found:
+        await slices.pause()
         groups.setdefault(stored.addresses[0], []).append(stored)
-    merged = [(group[-1], replace(group[-1].notification, values=_values(group, address))) for group in groups.values()]
-    return sorted(merged, key=lambda pair: pair[0].sequence_number)
+    for group in sorted(groups.values(), key=lambda group: group[-1].sequence_number):
+        await slices.pause()
+        yield group[-1], replace(group[-1].notification, values=_values(group, address))
 
 
 def _values(group: Sequence[Stored], address: str) -> tuple[Value, ...]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from ..core.access import Right
 from ..core.limits import show
+from ..core.loop.slices import Slices
+from ..http.arrays import answer_array, in_slices
 from .delivery.endpoint import Endpoint
 from .errors import RequestRefused
-from .exchange import Exchange
+from .exchange import Exchange, answer_infos
 from .host import Host
 from .notifications import records, writer
 from .notifications.document import Members
-from .notifications.notification import Dialect
+from .notifications.notification import Dialect, Notification
 from .notifications.reader import members_of
 from .notifications.records import Subscription
+from .notifications.stored import Stored
 from .registry import AlreadyThere
 from .selection import chosen
 from .states import about
@@ -38,8 +41,7 @@ async def create(host: Host, exchange: Exchange) -> None:
 async def list_all(host: Host, exchange: Exchange) -> None:
     """GET /subscriptions"""
     await host.reader(exchange)
-    found = host.service.subscriptions.by_id.values()
-    await exchange.answer_json(200, [each.info(exchange.dialect) for each in found])
+    await answer_infos(exchange, host.service.subscriptions.by_id.values())
 
 
 async def get(host: Host, exchange: Exchange) -> None:
@@ -61,7 +63,8 @@ async def delete_own(host: Host, exchange: Exchange) -> None:
     """DELETE /subscriptions: the caller's own, see `selection`."""
     owner = await host.owner(exchange, Right.READ)
     service = host.service
-    await service.unsubscribe(*chosen(exchange, owner, service.subscriptions.by_id.values(), service.conflicts))
+    records = list(service.subscriptions.by_id.values())
+    await service.unsubscribe(*await chosen(exchange, owner, records, service.conflicts))
     await _deleted(exchange, "deleted all subscriptions")
 
 
@@ -99,16 +102,19 @@ async def current_state(host: Host, exchange: Exchange) -> None:
     if not found:
         is_v2 = exchange.dialect is Dialect.V2
         raise RequestRefused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
-    texts = []
-    for stored, notification in about(found, resource):
-        if exchange.dialect is Dialect.V2:
-            texts.append(writer.structured(notification, stored.sequence_number))
-        elif host.settings.v1_wraps:
-            texts.append(writer.wrapped_v1(notification, resource, stored.sequence_number))
-        else:
-            texts.append(writer.bare(notification, notification.id))
-    body = texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"
-    await exchange.answer(200, body)
+    states = [pair async for pair in about(found, resource, Slices())]
+    if len(states) == 1:
+        await exchange.answer(200, _rendered(host, exchange.dialect, resource, *states[0]))
+    else:
+        await answer_array(exchange, in_slices(_rendered(host, exchange.dialect, resource, *pair) for pair in states))
+
+
+def _rendered(host: Host, dialect: Dialect, resource: str, stored: Stored, notification: Notification) -> bytes:
+    if dialect is Dialect.V2:
+        return writer.structured(notification, stored.sequence_number)
+    if host.settings.v1_wraps:
+        return writer.wrapped_v1(notification, resource, stored.sequence_number)
+    return writer.bare(notification, notification.id)
 
 
 def _found(host: Host, exchange: Exchange) -> Subscription:

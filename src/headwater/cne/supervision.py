@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.local import LocalLog
 from ..core.loop.scheduler import FairScheduler
+from ..core.loop.slices import Slices
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from .delivery.delivery import Delivery
+from .delivery.endpoint import stop_all
+from .delivery.kept import Kept
 from .feed import Feed
 from .notifications.records import Subscription
 from .registry import Registry
@@ -122,11 +126,21 @@ class FeedSupervisor:
             feed.leave()  # where it did not begin, it has nothing to write down
             raise
         try:
-            for subscription in self._subscriptions.by_id.values():
-                feed.subscribe(subscription, kept.get(subscription.endpoint))
+            await self._subscribe_all(feed, kept)
             self.present = feed
             self._ready.set()
             await feed.run()
         finally:
             self.present = None
             await feed.close()
+
+    async def _subscribe_all(self, feed: Feed, kept: Mapping[str, Kept]) -> None:
+        """Every subscription that there is when this returns; others have their turns in between."""
+        slices, by_id = Slices(), self._subscriptions.by_id
+        for subscription in (known := list(by_id.values())):
+            await slices.pause()
+            if subscription.id in by_id:
+                feed.subscribe(subscription, kept.get(subscription.endpoint))
+        for subscription in [each for each in known if each.id not in by_id]:
+            if (endpoint := feed.unsubscribe(subscription)) is not None:
+                await stop_all([endpoint])

@@ -12,6 +12,7 @@ from ..core.consumer import Consumer
 from ..core.errors import InvalidInput, InvalidPosition
 from ..formats import jsontext
 from ..http import Exchange
+from ..http.arrays import answer_array, in_slices
 from ..http.errors import InvalidParameter
 from ..http.exchange import DROPS_AT_MOST, drops_at_most
 from .host import Host
@@ -26,7 +27,8 @@ async def list_consumers(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/consumers"""
     opened = await host.log(exchange, Right.READ)
     found = await asyncio.to_thread(opened.log.consumers)
-    await exchange.answer_json(200, {"consumers": found})
+    texts = map(msgspec.json.encode, found)
+    await answer_array(exchange, in_slices(texts), b'{"consumers":[', b"]}")
 
 
 async def register(host: Host, exchange: Exchange) -> None:

@@ -23,9 +23,8 @@ class MalformedJson(InvalidInput):
 
     def __init__(self, problem: str, text: bytes, offset: int) -> None:
         self.cause, self.offset = problem, offset
-        before = text[:offset]
-        self.line = before.count(b"\n") + 1
-        self.column = offset - (before.rfind(b"\n") + 1) + 1
+        self.line = text.count(b"\n", 0, offset) + 1
+        self.column = offset - (text.rfind(b"\n", 0, offset) + 1) + 1
         super().__init__(f"malformed JSON in line {self.line}, column {self.column}: {problem}")
 
 

@@ -23,7 +23,6 @@ at most one owner at every moment, because the action that ends the old one come
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from typing import NamedTuple
 from ..protocol import conditions
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
+from .spread import Held, Waiting, moved
 
 EPOCH_MAX = 2**64 - 1
 ASK_AGAIN_S = 1.0
@@ -325,15 +325,22 @@ class Group:
 
     def _hand_out(self) -> list[Action]:
         """Free partitions to attaches that wait."""
+        if not self._pending or None not in self.owners:
+            return []
         actions: list[Action] = []
-        while self._pending and None in self.owners:
-            held = Counter(member.connection for member in self._members.values())
-            link = self._next_served(self._pending, held)
+        free = (partition for partition, owner in enumerate(self.owners) if owner is None)
+        held = Held(member.connection for member in self._members.values())
+        waiting = self._waiting(held)
+        for partition in list(free):
+            if (link := waiting.take()) is None:
+                break
             pending = self._pending.pop(link)
-            partition = self.owners.index(None)
             epoch = self._raised(partition, pending.epoch, pending.raises_epoch)
             actions += self._bind(link, pending.connection, partition, epoch, is_asked_for=False)
         return actions
+
+    def _waiting(self, held: Held) -> Waiting:
+        return Waiting(held, ((link, pending.connection) for link, pending in self._pending.items()))
 
     def _raised(self, partition: int, epoch: int | None, raises_epoch: bool) -> int | None:
         return min(self.epochs[partition] + 1, EPOCH_MAX) if raises_epoch else epoch
@@ -343,32 +350,13 @@ class Group:
         if not self._pending:
             return []
         staying = {link: member for link, member in self._members.items() if member.drained_by is None}
-        held = Counter(member.connection for member in staying.values())
-        pending = dict(self._pending)
+        held = Held(member.connection for member in staying.values())
+        waiting = self._waiting(held)
         for _ in range(len(self._members) - len(staying)):  # partitions on their way to somebody already
-            if pending:
-                served = pending.pop(self._next_served(pending, held))
-                held[served.connection] += 1
-        movable: dict[Hashable, list[Link]] = {}
-        for link, member in staying.items():
-            if not member.is_asked_for:
-                movable.setdefault(member.connection, []).append(link)
+            waiting.take()
+        movable = ((link, member.connection) for link, member in staying.items() if not member.is_asked_for)
         actions: list[Action] = []
-        while pending and movable:
-            served = pending.pop(self._next_served(pending, held))
-            giver = max(movable, key=lambda connection: held[connection])
-            if held[giver] - held[served.connection] < 2:
-                break
-            link = movable[giver].pop()
-            if not movable[giver]:
-                del movable[giver]
+        for link in moved(held, movable, waiting):
             staying[link].drained_by = now + self._settings.group_drain_ms / 1000
-            held[giver] -= 1
-            held[served.connection] += 1
             actions.append(Drain(link))
         return actions
-
-    @staticmethod
-    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[Hashable, int]) -> Link:
-        """Of the connection that has the fewest links; of several such, the one that has waited longest."""
-        return min(pending, key=lambda link: held.get(pending[link].connection, 0))

@@ -22,10 +22,12 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from ...core.loop.slices import Slices, turn
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
 from ..notifications.addresses import Address, Pattern
 from ..notifications.records import Subscription
+from ..notifications.segment_index import PatternIndex
 from ..notifications.stored import Stored
 from ..settings import Settings
 from .delivery import Delivery, Undeliverable
@@ -70,7 +72,7 @@ class _Stopped(Exception):
 
 
 class Endpoint:
-    """One URI and its subscriptions. Use it on one event loop; `start` it, and `stop` it at the end."""
+    """One URI and its subscriptions. Use it on one event loop; `start` it, and stop it at the end (`stop_all`)."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Endpoint:
         """
         self.uri = uri
         self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus
-        self._subscriptions: dict[str, tuple[Subscription, Pattern]] = {}
+        self._subscriptions = PatternIndex[Subscription]()
         self._asking: dict[tuple[Address, ...], tuple[Subscription, ...]] = {}
         """Those of them that ask for events at some addresses, wherever they start."""
         self.kept = kept
@@ -138,32 +140,29 @@ class Endpoint:
         """Begin to deliver."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"webhook {self.uri}")
 
-    async def stop(self, grace_s: float = 0.0) -> None:
-        """Begin nothing more, and break off what is not done by then; it stays behind the cursor."""
+    def begin_stop(self) -> asyncio.Task[None] | None:
+        """Begin nothing more. Answers the task, which is to be broken off if it does not end; see `stop_all`."""
         self._is_stopping = True
         self._wake.set()
         self._resumed.set()
-        if self._task is not None:
-            await asyncio.wait((self._task,), timeout=grace_s)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        return self._task
+
+    def stopped(self) -> None:
+        """Its task has ended: what waits in memory is in the log as well, and counts no more."""
         self._queue.clear()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Deliver to a subscription too."""
         self._asking.clear()
-        self._subscriptions[subscription.id] = subscription, Pattern(subscription.resource, self._settings.place)
+        pattern = Pattern(subscription.resource, self._settings.place)
+        self._subscriptions.add(subscription.id, pattern, subscription)
 
     def unsubscribe(self, subscription: Subscription) -> bool:
         """Deliver to a subscription no more; whether others are left."""
         self._asking.clear()
         self._owed.drop(subscription)
-        self._subscriptions.pop(subscription.id, None)
-        return bool(self._subscriptions)
-
-    def concerns(self, addresses: Sequence[Address]) -> bool:
-        """Whether a subscription asks for events at one of these addresses, wherever it starts."""
-        return any(pattern.matches(address) for _, pattern in self._subscriptions.values() for address in addresses)
+        self._subscriptions.remove(subscription.id)
+        return bool(len(self._subscriptions))
 
     def recipient(self, stored: Stored) -> Subscription | None:
         """The oldest subscription that asks for an event: it gets it, the others do not again."""
@@ -182,7 +181,7 @@ class Endpoint:
             self._asking.clear()
         found = tuple(
             subscription
-            for subscription, pattern in self._subscriptions.values()
+            for pattern, subscription in self._subscriptions.candidates(addresses)
             if any(map(pattern.matches, addresses))
         )
         self._asking[addresses] = found
@@ -199,7 +198,8 @@ class Endpoint:
             self._is_replaying = True
             self._read_upto = self._queue.last
             return
-        self._wake.set()
+        if not self._wake.is_set():
+            self._upstream.wake(self._wake.set)
 
     def offer_extra(self, stored: Stored, subscription: Subscription) -> None:
         """Send an event to one subscription, before what waits."""
@@ -210,12 +210,16 @@ class Endpoint:
     def owe(self, subscription: Subscription, first: int, last: int) -> None:
         """Send the current states with these numbers, both inclusive, to one subscription, in turns with events."""
         if (known := self._subscriptions.get(subscription.id)) is not None:
-            self._owed.add(*known, first, last)
+            pattern, _ = known
+            self._owed.add(subscription, pattern, first, last)
             self._wake.set()
 
-    def misses(self, number: int) -> bool:
-        """Whether a subscription that is new here would not get that event, because it was passed over before."""
-        return not self.kept.is_suspended and not (self._is_replaying and number > self._read_upto)
+    @property
+    def passed_over(self) -> int:
+        """Up to which number events were passed over that a subscription which is new here would not get."""
+        if self.kept.is_suspended:
+            return 0
+        return self._read_upto if self._is_replaying else self._upstream.position
 
     def resume(self) -> None:
         """Send again to a suspended endpoint, from its cursor on; and to one that waits for its next try, at once."""
@@ -227,17 +231,17 @@ class Endpoint:
     async def _run(self) -> None:
         while not self._is_stopping:
             item = None
+            self._wake.clear()
             try:
                 if self.kept.is_suspended:
                     await self._rest()
-                elif (item := self._next()) is not None:
+                elif (item := await self._next()) is not None:
                     await self._deliver(item)
                 elif self._is_replaying:
+                    await turn()  # thousands of endpoints may be behind after a restart
                     self._replay()
-                    await asyncio.sleep(0)
                 else:
                     self._note_caught_up()
-                    self._wake.clear()
                     await self._wake.wait()
             except _EndpointSuspended:
                 self._put_back(item)
@@ -249,12 +253,12 @@ class Endpoint:
                 self._start_over()
                 await asyncio.sleep(FAULT_PAUSE_S)
 
-    def _next(self) -> Item | None:
+    async def _next(self) -> Item | None:
         """The next item to send: one out of turn; then events of the queue and states that are owed, in turns."""
         if self._extras:
             self._stand_where_it_is()
             return self._extras.popleft()
-        if (self._is_turn_of_states or not self._queue) and (state := self._owed.next()) is not None:
+        if (self._is_turn_of_states or not self._queue) and (state := await self._owed.next()) is not None:
             self._stand_where_it_is()
             self._is_turn_of_states = False
             return Item(*state, is_owed=True)
@@ -270,7 +274,7 @@ class Endpoint:
         """The subscription that an item is for; None if it was deleted."""
         if item.extra_for is None:
             return self.recipient(item.stored)
-        return item.extra_for if item.extra_for.id in self._subscriptions else None
+        return None if self._subscriptions.get(item.extra_for.id) is None else item.extra_for
 
     def _stand_where_it_is(self) -> None:
         """Before something that has no number of its own goes out: nothing that was done with comes again."""
@@ -401,6 +405,24 @@ class Endpoint:
     def _note_gap(self, first: int, last: int) -> None:
         """Events were trimmed before they were delivered: say so, and send the states that they led to."""
         self.kept.note_gap(first, last)
-        for subscription, _ in self._subscriptions.values():
+        for subscription in self._subscriptions.values():
             self.owe(subscription, first, last)
         self._upstream.changed(self.uri)
+
+
+async def stop_all(endpoints: Sequence[Endpoint], grace_s: float = 0.0) -> None:
+    """Begin nothing more there, and break off what is not done by then; it stays behind the cursors."""
+    slices, tasks = Slices(), list[asyncio.Task[None]]()
+    for endpoint in endpoints:
+        await slices.pause()
+        if (task := endpoint.begin_stop()) is not None:
+            tasks.append(task)
+    if tasks:
+        await asyncio.wait(tasks, timeout=grace_s)
+    for task in tasks:
+        await slices.pause()
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for endpoint in endpoints:
+        await slices.pause()
+        endpoint.stopped()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from ...core.loop.slices import Slices
 from ..notifications.addresses import Pattern
 from ..notifications.records import Subscription
 from ..notifications.stored import Stored
@@ -54,26 +55,35 @@ class Owed:
         self._ranges.pop(subscription.id, None)
         self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
 
-    def next(self) -> tuple[Stored, Subscription] | None:
-        """The next state, and the subscription that it is for; None: no more are owed."""
+    async def next(self) -> tuple[Stored, Subscription] | None:
+        """The next state, and the subscription that it is for; None: no more are owed.
+
+        Others have their turns while it is looked for; what is added meanwhile is owed, too.
+        """
+        slices = Slices()
         while self._piece or self._ranges:
             while self._piece:
                 stored, subscription = self._piece.popleft()
                 if self._upstream.is_state(stored):
                     return stored, subscription
+                await slices.pause()
             if self._ranges:
-                self._read(*self._ranges.pop(next(iter(self._ranges))))
+                await self._read(*next(iter(self._ranges.items())))
         return None
 
     def put_back(self, stored: Stored, subscription: Subscription) -> None:
         """A state that `next` gave was not sent."""
         self._piece.appendleft((stored, subscription))
 
-    def _read(self, subscription: Subscription, pattern: Pattern, first: int, last: int, again_upto: int) -> None:
-        found = self._upstream.newest_between(first, last, pattern)
-        self._piece.extend((stored, subscription) for stored in found[:PIECE_STATES])
+    async def _read(self, id: str, asked: _Range) -> None:
+        """The next piece of a range, which then is last of them."""
+        found = await self._upstream.newest_between(asked.first, asked.last, asked.pattern)
+        if (known := self._ranges.pop(id, None)) is None:
+            return  # its subscription was deleted meanwhile
+        self._piece.extend((stored, asked.subscription) for stored in found[:PIECE_STATES])
         if len(found) > PIECE_STATES:
-            first = found[PIECE_STATES].sequence_number
-            self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
-        elif again_upto:
-            self._ranges[subscription.id] = _Range(subscription, pattern, 1, again_upto, 0)
+            self._ranges[id] = known._replace(first=found[PIECE_STATES].sequence_number)
+        elif known.last > asked.last:
+            self._ranges[id] = known._replace(first=asked.last + 1)
+        elif known.again_upto:
+            self._ranges[id] = known._replace(first=1, last=known.again_upto, again_upto=0)

@@ -129,7 +129,7 @@ def nodes_of(place: Sequence[str], own: Place) -> tuple[int, ...]:
 class Pattern:
     """What a subscription asks for, compiled."""
 
-    __slots__ = ("_is_below_only", "_own", "_pattern", "_segments", "text")
+    __slots__ = ("_is_below_only", "_own", "_segments", "address", "is_anywhere", "text")
 
     def __init__(self, text: str, own: Place) -> None:
         address = parse(text)
@@ -139,7 +139,11 @@ class Pattern:
         if self._is_below_only:
             segments = segments[:-1]
             address = parse("/".join(segments))
-        self._pattern, self._segments, self._own = address, segments, own
+        self.address = address
+        """Its segments, without a star at the end that stands for what lies below."""
+        self.is_anywhere = not address.place and bool(address.resource) and address.resource[0] in ROOTS
+        """Whether it has no place: then it asks for the resource wherever it is."""
+        self._segments, self._own = segments, own
 
     @property
     def exact(self) -> str | None:
@@ -150,9 +154,9 @@ class Pattern:
 
     def matches(self, address: Address) -> bool:
         """Whether the subscription asks for events at that address."""
-        place, resource = self._pattern.place, self._pattern.resource
-        if not place and resource and resource[0] in ROOTS:
-            return self._is_within(resource, address.resource)  # no place: wherever it is
+        place, resource = self.address
+        if self.is_anywhere:
+            return self._is_within(resource, address.resource)
         is_here = place and set(place) == {OWN} and self._is_here(address.place)
         if is_here and self._is_within(resource, address.resource):
             return True  # else what follows the dots may be a node, and no resource
@@ -165,7 +169,7 @@ class Pattern:
 
         A place that ends with a wildcard names no more than a node: no star crosses a slash.
         """
-        place, resource = self._pattern.place, self._pattern.resource
+        place, resource = self.address
         if not 0 < len(place) < len(address.place) or set(place) == {OWN}:
             return False
         if not resource or resource[0] not in ROOTS or address.resource[0] not in ROOTS:

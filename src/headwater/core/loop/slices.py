@@ -31,15 +31,18 @@ class Slices:
     async def pause(self) -> None:
         """Let others have their turn if the slice is over; else go on at once."""
         if perf_counter() >= self._ends:
-            await _turn()
+            await turn()
             self._ends = perf_counter() + SLICE_S
 
 
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = WeakKeyDictionary()
 
 
-async def _turn() -> None:
-    """Wait until the loop has gone round once for every slice that waits already."""
+async def turn() -> None:
+    """Wait until the loop has gone round once for every slice that waits already.
+
+    Where thousands of tasks are due at once, each of which works for a little, each waits for one.
+    """
     loop = asyncio.get_running_loop()
     queue = _waiting.setdefault(loop, deque())
     mine = loop.create_future()

@@ -28,7 +28,7 @@ from ..events import events_of
 from ..host import Host, Opened
 from ..queries import check_query, condition_is_in_seed_form, condition_of
 from ..wire import ARROW, AppendIn, AppendOut, ConditionIn, EventIn, PackedAppendIn
-from .large import LARGE_BYTES, Form, read_batch, read_json
+from .large import LARGE_BYTES, Form, read_batch, read_cloudevent, read_json
 from .packed import read_packed
 
 _condition_decoder = msgspec.json.Decoder(ConditionIn)
@@ -140,19 +140,17 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
     opened = await host.log(exchange, Right.APPEND)
     media_type = exchange.media_type()
     try:
-        if media_type == cloudevents.STRUCTURED:
-            events = [cloudevents.event_from_json(await exchange.body())]
-        elif media_type == cloudevents.BATCH:
-            body = await exchange.body()
+        if media_type in (cloudevents.STRUCTURED, cloudevents.BATCH):
+            body, is_batch = await exchange.body(), media_type == cloudevents.BATCH
             if len(body) > LARGE_BYTES:
                 builder = builder_of(exchange, opened)
                 try:
-                    await read_batch(body, builder)
+                    await (read_batch if is_batch else read_cloudevent)(body, builder)
                     await _answer_result(exchange, await _append_gathered(opened, builder))
                 finally:
                     await builder.let_go()
                 return
-            events = cloudevents.events_from_json_batch(body)
+            events = cloudevents.events_from_json_batch(body) if is_batch else [cloudevents.event_from_json(body)]
         elif exchange.header(b"ce-specversion") is not None:
             await _append_binary(exchange, opened)
             return

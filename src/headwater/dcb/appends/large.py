@@ -6,7 +6,7 @@ A body of up to LARGE_BYTES is decoded in one step of a few ms, whatever it hold
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from ...core.loop.slices import Slices
 from ...formats import cloudevents, jsontext
 from ...formats.budget import values
 from ...formats.budget.json_pieces import cut
+from ...formats.budget.long_strings import Shortened, shortened
 from ...formats.jsontext import MalformedJson
 from ..queries import check_query
 
@@ -69,46 +70,70 @@ async def read_json(body: bytes, form: Form[Body], builder: AppendBuilder) -> Bo
     Raises InvalidInput, TooLarge, with paths into the body.
     """
     slices = Slices()
-    opening = _opening(body, form)
+    text = await _text_of(body, slices)
+    opening = _opening(text.text, form)
 
     def read(piece: bytes) -> list[Event]:
         return form.events_of(jsontext.decode(form.elements, piece))
 
-    start = await _gather_pieces(body, opening, builder, slices, read)
-    with placed(body, builder.count, start - opening):
-        rest = _rest(body, opening, start, builder)
+    start = await _gather_pieces(text, opening, builder, slices, read)
+    with text.placed(builder.count, start - opening):
+        rest = _rest(text.text, opening, start, builder)
         _check_rest(rest, opening)
         given = jsontext.decode(form.body, rest)
         events = form.events_of(given.events)
-    await builder.add_all(events, slices)
+    await _add(text, events, builder, slices)
+    text.check_all_used()
     return given
 
 
 async def read_batch(body: bytes, builder: AppendBuilder) -> None:
     """Gather the events of a batch of CloudEvents. Raises InvalidInput, TooLarge: paths are into `events`."""
     slices = Slices()
-    found = _ARRAY.match(body)
+    text = await _text_of(body, slices)
+    found = _ARRAY.match(text.text)
     opening = found.end() if found else 0
     read = cloudevents.events_from_json_batch
-    start = await _gather_pieces(body, opening, builder, slices, read)
-    with placed(body, builder.count, start - opening):
-        rest = _rest(body, opening, start, builder)
+    start = await _gather_pieces(text, opening, builder, slices, read)
+    with text.placed(builder.count, start - opening):
+        rest = _rest(text.text, opening, start, builder)
         values.check_values(rest, _PIECE_VALUES_MAX, "events")
         events = read(rest)
-    await builder.add_all(events, slices)
+    await _add(text, events, builder, slices)
+    text.check_all_used()
+
+
+async def read_cloudevent(body: bytes, builder: AppendBuilder) -> None:
+    """Gather the one event of a message in structured mode. Raises as `read_batch`."""
+    slices = Slices()
+    text = await _text_of(body, slices)
+    with text.placed(0, 0):
+        _rest(text.text, 0, 0, builder)
+        events = [cloudevents.event_from_json(text.text)]
+    await _add(text, events, builder, slices)
+    text.check_all_used()
+
+
+async def _text_of(body: bytes, slices: Slices) -> _Text:
+    return _Text(body, await shortened(body, slices))
 
 
 async def _gather_pieces(
-    body: bytes, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
+    text: _Text, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
 ) -> int:
     """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
-    while start and (piece := cut(body, start, _piece_bytes_max(builder))) is not None:
-        with placed(body, builder.count, start - 1):
+    while start and (piece := cut(text.text, start, _piece_bytes_max(builder))) is not None:
+        with text.placed(builder.count, start - 1):
             values.check_values(piece.text, _PIECE_VALUES_MAX, "events")
             events = read(piece.text)
-        await builder.add_all(events, slices)
+        await _add(text, events, builder, slices)
         start = piece.following
     return start
+
+
+async def _add(text: _Text, events: Sequence[Event], builder: AppendBuilder, slices: Slices) -> None:
+    """The next events, with their long strings."""
+    await builder.add_all(await text.restored(events, builder, slices), slices)
 
 
 def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> bytes:
@@ -147,6 +172,40 @@ def _check_rest(rest: bytes, opening: int) -> None:
     values.check_values(events, _PIECE_VALUES_MAX, "events")
     if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
         raise InvalidInput(f"more than {LARGE_BYTES} bytes beside `events` and `condition` given")
+
+
+class _Text:
+    """A body as it is decoded: without its long strings, which events get when they are read."""
+
+    def __init__(self, body: bytes, short: Shortened | None) -> None:
+        self._body, self._short = body, short
+        self.text = body if short is None else short.text
+
+    @contextmanager
+    def placed(self, first: int, offset: int) -> Iterator[None]:
+        """As `placed`, of a piece of the text."""
+        try:
+            with placed(self.text, first, offset):
+                yield
+        except MalformedJson as error:
+            if self._short is None:
+                raise
+            raise MalformedJson(error.cause, self._body, self._short.offset(error.offset)) from None
+
+    async def restored(self, events: Sequence[Event], builder: AppendBuilder, slices: Slices) -> Sequence[Event]:
+        """The events with their long strings. Raises InvalidInput, TooLarge."""
+        if self._short is None:
+            return events
+        try:
+            return await self._short.restore(events, slices, _piece_bytes_max(builder))
+        except InvalidInput as error:
+            error.move(moved(error.where, builder.count))
+            raise
+
+    def check_all_used(self) -> None:
+        """Raises InvalidInput where a long string is no data."""
+        if self._short is not None:
+            self._short.check_all_used()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import re
 import secrets
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -220,6 +220,8 @@ class AccountDirectory:
         self._bus, self._changed_by = bus or Bus(), dict[str, str | None]()
         self._configured, self._state, self._clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
+        self._kept: dict[str, Account] = {}
+        """Those that are stored."""
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
         self._was_read = False
@@ -279,18 +281,25 @@ class AccountDirectory:
                 logger.warning("requests without credentials are allowed again, on loopback only")
             self._had_users = had_users
             if stored != self._stored:
-                before, self._stored = self._stored, stored
-                kept = list(map(decode_entry, stored))
-                self._accounts = Accounts((*kept, *self._configured))
+                before, self._stored = dict(self._stored), stored
+                accounts = self._kept
+                # Of thousands of users few change at a time, and to decode each takes long on an event loop.
+                self._kept = {
+                    name: accounts[name]
+                    if name in accounts and before.get(name) == entry
+                    else decode_entry((name, entry))
+                    for name, entry in stored
+                }
+                self._accounts = Accounts((*self._kept.values(), *self._configured))
                 if self._was_read:
-                    self._notify({name: decode_entry((name, entry)) for name, entry in before}, kept)
+                    self._notify(accounts, self._kept.values())
             self._was_read = True
         return self._accounts
 
-    def _notify(self, before: dict[str, Account], kept: Sequence[Account]) -> None:
+    def _notify(self, before: dict[str, Account], kept: Iterable[Account]) -> None:
         for account in kept:
             known = before.pop(account.name, None)
-            if known == account:
+            if known is account or known == account:
                 continue
             by = self._changed_by.pop(account.name, None)
             about = {"account": account.name, "grants": json.dumps([show_grant(grant) for grant in account.grants])}

@@ -1,0 +1,252 @@
+"""Long strings of JSON, taken out before it is decoded, and decoded in spans with others' turns between.
+
+No decoder stops half way, and of a string of 60 MiB each call takes 60 to 190 ms. So each string of LONG_BYTES or more
+gives its place to a short one that nobody can guess; what is decoded then is short, and the data of its events get
+theirs back. A body without such a string is only sampled.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from typing import NamedTuple
+
+import msgspec
+
+from ...core.errors import InvalidInput, TooLarge
+from ...core.event import Event
+from ...core.loop.slices import Slices
+from .. import jsontext
+
+LONG_BYTES = 1024 * 1024
+"""How long a string is that is taken out: to decode a shorter one takes 3 ms at most."""
+SPAN_BYTES = 128 * 1024
+"""About how much is looked at, or decoded, in one call."""
+_SAMPLE_BYTES = 4096
+_RANDOM_BYTES = 15
+_NUMBER_BYTES = 3
+_TEXT_BYTES = (_RANDOM_BYTES + _NUMBER_BYTES) * 4 // 3
+_CONTENT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+"""What is inside a string, as far as it goes without its end or half of an escape."""
+_WHOLE_CHARACTERS = re.compile(rb"(?:[^\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....|\\[^u])*+", re.DOTALL)
+"""The same without half of a surrogate pair."""
+_QUOTE = ord('"')
+_text = msgspec.json.Decoder(str)
+_base64 = msgspec.json.Decoder(bytes)
+
+
+class _Long(NamedTuple):
+    start: int
+    end: int
+
+
+class Shortened:
+    """JSON with short strings in place of the long ones."""
+
+    def __init__(self, original: bytes, found: Sequence[_Long], secret: bytes) -> None:
+        self.original, self._found, self._secret = original, found, secret
+        self._prefix = b64encode(secret)
+        self._left = set(range(len(found)))
+        self.text = b""
+        """To be decoded in place of the original."""
+
+    async def shorten(self, slices: Slices) -> None:
+        """Make the text."""
+        out = _Output(len(self.original))
+        at = 0
+        for number, (start, end) in enumerate(self._found):
+            await out.copy(self.original, at, start, slices)
+            out.write(self._stand_in(number))
+            at = end
+        await out.copy(self.original, at, len(self.original), slices)
+        self.text = out.value()
+
+    def offset(self, at: int) -> int:
+        """Where in the original is what is there in the text."""
+        for start, end in self._found:
+            if at <= start:
+                break
+            at += end - start - _TEXT_BYTES
+        return at
+
+    async def restore(self, events: Sequence[Event], slices: Slices, bytes_max: int) -> list[Event]:
+        """Events that were decoded from the text, or a part of it, with what their data are in the original.
+
+        Raises InvalidInput where a string is none, TooLarge where one of JSON is longer than that.
+        """
+        found = []
+        for index, event in enumerate(events):
+            data = await self._restored(event.data, slices, bytes_max, f"events[{index}]")
+            envelope = await self._restored(event.envelope, slices, bytes_max, f"events[{index}]")
+            same = data is event.data and envelope is event.envelope
+            found.append(event if same else event._replace(data=data, envelope=envelope))
+            await slices.pause()
+        return found
+
+    def check_all_used(self) -> None:
+        """Raises InvalidInput where a long string was neither data nor in them: nothing else is so long."""
+        for number in self._left:
+            start, end = self._found[number]
+            raise InvalidInput(f"a string of {end - start} bytes given where none so long is allowed")
+
+    def _stand_in(self, number: int) -> bytes:
+        return b64encode(self._secret + number.to_bytes(_NUMBER_BYTES, "big"))
+
+    async def _restored(self, content: bytes, slices: Slices, bytes_max: int, where: str) -> bytes:
+        if len(content) == _RANDOM_BYTES + _NUMBER_BYTES and content.startswith(self._secret):
+            return await self._decoded_base64(self._taken(content, bytes_max, where), slices)
+        if self._prefix not in content:
+            return content
+        if len(content) == _TEXT_BYTES:
+            return await self._decoded(self._taken(b64decode(content), bytes_max, where), slices)
+        return await self._expanded(content, slices, bytes_max, where)
+
+    def _taken(self, secret: bytes, bytes_max: int, where: str) -> _Long:
+        number = int.from_bytes(secret[_RANDOM_BYTES:], "big")
+        if number not in self._left:
+            raise InvalidInput("a string is given twice", where)
+        self._left.discard(number)
+        found = self._found[number]
+        if (size := found.end - found.start) > bytes_max:
+            raise TooLarge(size, bytes_max, "bytes of one event", where)
+        return found
+
+    async def _decoded(self, string: _Long, slices: Slices) -> bytes:
+        """The text of a string, in UTF-8."""
+        out = _Output(string.end - string.start)
+        for at, end in _spans(self.original, string):
+            out.write(self._text(at, end).encode())
+            await slices.pause()
+        return out.value()
+
+    async def _decoded_base64(self, string: _Long, slices: Slices) -> bytes:
+        out = _Output((string.end - string.start) * 3 // 4 + 3)
+        rest = ""
+        for at, end in _spans(self.original, string):
+            rest += self._text(at, end)
+            is_last = end == string.end
+            whole = len(rest) if is_last else len(rest) // 4 * 4
+            piece, rest = rest[:whole], rest[whole:]
+            if not is_last and "=" in piece:
+                raise InvalidInput("invalid base64 encoded string")
+            out.write(jsontext.decode(_base64, msgspec.json.encode(piece)))
+            await slices.pause()
+        return out.value()
+
+    async def _expanded(self, content: bytes, slices: Slices, bytes_max: int, where: str) -> bytes:
+        """JSON in which strings stand for long ones, with these as they were given."""
+        strings = [
+            (found.start(), self._taken(b64decode(found[0]), bytes_max, where))
+            for found in re.finditer(re.escape(self._prefix) + rb".{%d}" % (_TEXT_BYTES - len(self._prefix)), content)
+        ]
+        out = _Output(len(content) + sum(end - start for _, (start, end) in strings))
+        begin = 0
+        for place, string in strings:
+            await out.copy(content, begin, place, slices)
+            for at, end in _spans(self.original, string):
+                self._text(at, end)  # so that it is JSON
+                out.write(self.original[at:end])
+                await slices.pause()
+            begin = place + _TEXT_BYTES
+        await out.copy(content, begin, len(content), slices)
+        return out.value()
+
+    def _text(self, at: int, end: int) -> str:
+        """A span of a string, decoded. Raises MalformedJson, with the place in the text that was shortened."""
+        span = b'"%b"' % self.original[at:end]
+        try:
+            return jsontext.decode(_text, span)
+        except jsontext.MalformedJson as error:
+            raise jsontext.MalformedJson(error.cause, self.original, at + error.offset - 1) from None
+
+
+async def shortened(text: bytes, slices: Slices) -> Shortened | None:
+    """The text without its long strings; None if it has none."""
+    last = max((at for at in range(0, len(text), LONG_BYTES // 2) if _may_be_inside(text, at)), default=None)
+    if last is None:
+        return None
+    found = list[_Long]()
+    at = 0
+    while at <= last:
+        start = text.find(b'"', at, at + SPAN_BYTES) + 1
+        if not start:
+            at += SPAN_BYTES
+        else:
+            end = await _end(text, start, slices)
+            if end - start >= LONG_BYTES:
+                found.append(_Long(start, end))
+            at = end + 1
+        await slices.pause()
+    if not found:
+        return None
+    short = Shortened(text, found, secrets.token_bytes(_RANDOM_BYTES))
+    await short.shorten(slices)
+    return short
+
+
+def _may_be_inside(text: bytes, at: int) -> bool:
+    """Whether so many bytes from there on may all be inside one string: no quote there ends it."""
+    sample = text[at : at + _SAMPLE_BYTES]
+    return sample.count(b'"', 1) <= sample.count(b'\\"')
+
+
+async def _end(text: bytes, start: int, slices: Slices) -> int:
+    """Where the string ends that begins there; the end of the text if it does not end."""
+    at = start
+    while at < len(text):
+        stop = at + SPAN_BYTES
+        quote = text.find(b'"', at, stop)
+        if text.find(b"\\", at, stop if quote < 0 else quote) < 0:
+            if quote >= 0:
+                return quote
+            at = stop
+        else:
+            found = _CONTENT.match(text, at, stop)
+            assert found is not None, "nothing fits, too"
+            at = found.end()
+            if at < len(text) and text[at] == _QUOTE:
+                return at
+            if at + 1 >= len(text):
+                break
+        await slices.pause()
+    return len(text)
+
+
+def _spans(text: bytes, string: _Long) -> Iterator[tuple[int, int]]:
+    """Where spans of a string begin and end, so that no escape and no character is cut in two."""
+    at, last = string
+    while at < last:
+        end = min(at + SPAN_BYTES, last)
+        if end < last:
+            if text.find(b"\\", at, end) >= 0:
+                found = _WHOLE_CHARACTERS.match(text, at, end)
+                assert found is not None, "nothing fits, too"
+                end = found.end() if found.end() > at else end
+            while end > at + 1 and text[end] & 0xC0 == 0x80:
+                end -= 1
+        yield at, end
+        at = end
+
+
+class _Output:
+    """Bytes that grow in spans, in space that is there before: what grows by itself is copied in one step at times."""
+
+    def __init__(self, size: int) -> None:
+        self._out = BytesIO(bytes(size))
+
+    def write(self, content: bytes) -> None:
+        self._out.write(content)
+
+    async def copy(self, content: bytes, start: int, end: int, slices: Slices) -> None:
+        """Write a part of the content, in spans."""
+        view = memoryview(content)
+        for at in range(start, end, SPAN_BYTES):
+            self._out.write(view[at : min(at + SPAN_BYTES, end)])
+            await slices.pause()
+
+    def value(self) -> bytes:
+        self._out.truncate()
+        return self._out.getvalue()

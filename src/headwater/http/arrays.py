@@ -1,0 +1,44 @@
+"""Long JSON arrays as answers: rendered in slices, sent in pieces, each when the client has taken the one before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from ..core.loop.slices import Slices
+from .exchange import JSON, Exchange
+
+WHOLE_BYTES_MAX = 16 * 1024
+"""An answer up to this long is sent whole, with its length."""
+
+
+async def answer_array(
+    exchange: Exchange, elements: AsyncIterator[bytes], opening: bytes = b"[", closing: bytes = b"]"
+) -> None:
+    """Answer 200 with a JSON array of texts that are JSON. `opening` and `closing` are what is around them.
+
+    It breaks off where rendering fails once it has begun.
+    """
+    pieces, size, has_begun = [opening], 0, False
+    separator = b""
+    async for element in elements:
+        pieces += separator, element
+        size, separator = size + len(element) + 1, b","
+        if size >= (exchange.share.piece_bytes if has_begun else WHOLE_BYTES_MAX):
+            if not has_begun:
+                await exchange.start(JSON)
+                has_begun = True
+            await exchange.send(b"".join(pieces))
+            pieces, size = [], 0
+    pieces.append(closing)
+    if has_begun:
+        await exchange.finish(b"".join(pieces))
+    else:
+        await exchange.answer(200, b"".join(pieces))
+
+
+async def in_slices(texts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Texts that are rendered one by one, with other turns of the loop in between."""
+    slices = Slices()
+    for text in texts:
+        yield text
+        await slices.pause()
