@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
-from ..core.access import Guard
+from ..core.access import Guard, Right
+from ..core.client_subnet import place_of
+from ..core.loop.refused_connections import RefusedConnections
 from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
 from ..core.watch.spans import Spans
+from .connections.notifications import PROTOCOL
 from .connections.shared import Shared
 from .connections.transport import Transport
 from .protocol import conditions
@@ -17,6 +21,11 @@ from .protocol.conditions import ConnectionFault
 from .settings import AmqpSettings
 from .streams.node import EventLogNode
 from .streams.nodes import Nodes
+
+SURPLUS_MAX = 16
+"""Connections above the limit that may log in: an administrator is served, everybody else is sent away."""
+SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
+"""Of these, the ones of one place."""
 
 
 class Container:
@@ -40,11 +49,14 @@ class Container:
         `spans` gets what producers had appended, where somebody collects that.
         For `remembers` see `Nodes`. `sent_away`: with what a connection is closed as soon as it is open, if it is.
         """
-        self.sent_away = sent_away
+        self._sent_away = sent_away
         self.shared = Shared(
             guard, settings, bus or Bus(), name, turns or FairScheduler(), spans, takes_messages=remembers
         )
         self.statistics = self.shared.statistics
+        self._refused = RefusedConnections(self.shared.bus, PROTOCOL)
+        self._surplus: dict[Transport, str] = {}
+        """Connections above the limit, and their places."""
         self.nodes = Nodes(store, self.shared, self._on_log_closed, remembers=remembers)
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}
@@ -57,9 +69,12 @@ class Container:
 
     def admit(self, transport: Transport) -> str | None:
         """Take one more connection; answers why not, or None if it is taken."""
-        if self.is_stopping or len(self.connections) >= self.shared.settings.connections_max:
+        place = place_of(transport.peer)
+        if self.is_stopping or not self.has_room(place):
             self.statistics.connections_refused += 1
             return "stopping" if self.is_stopping else "limit"
+        if self._is_full(0):
+            self._surplus[transport] = place
         self.connections.add(transport)
         self.statistics.connections += 1
         transport.number = self.statistics.connections
@@ -67,9 +82,40 @@ class Container:
         self.empty.clear()
         return None
 
+    @property
+    def room(self) -> int:
+        """How many more connections there may be."""
+        return self.shared.settings.connections_max + SURPLUS_MAX - len(self.connections)
+
+    def has_room(self, place: str, opening: int = 0) -> bool:
+        """Whether one more from that place is taken, beside those that are opening, or may log in at least."""
+        if not self._is_full(opening):
+            return True
+        if self.shared.guard.is_open or len(self._surplus) >= SURPLUS_MAX:
+            return False
+        return Counter(self._surplus.values())[place] < SURPLUS_OF_PLACE_MAX
+
+    def refuse(self, place: str, reason: str) -> None:
+        """Count and notify of a connection from there that is not even opened."""
+        self.statistics.connections_refused += 1
+        self._refused.tell(place, reason)
+
+    def sent_away(self, transport: Transport) -> ConnectionFault | None:
+        """See Owner: above the limit an administrator alone is served."""
+        if transport in self._surplus and (transport.user is None or not transport.user.may(Right.MANAGE, "*")):
+            self.statistics.connections_refused += 1
+            most = self.shared.settings.connections_max
+            detail = f"the server has {most} connections, and takes no more but of administrators"
+            return ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, detail)
+        return self._sent_away()
+
+    def _is_full(self, opening: int) -> bool:
+        return len(self.connections) + opening - len(self._surplus) >= self.shared.settings.connections_max
+
     def forget(self, transport: Transport) -> None:
         """A connection is over."""
         self.connections.discard(transport)
+        self._surplus.pop(transport, None)
         self.numbered.pop(transport.number, None)
         if not self.connections:
             self.empty.set()

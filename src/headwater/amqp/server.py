@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 
+from ..core.loop.reception import Reception
 from ..core.watch.threads import Threads
 from .connections.shared import TICK_S
 from .connections.transport import Attach, Transport
@@ -21,6 +22,25 @@ BACKLOG = 2048
 """Connections that wait to be accepted; asyncio listens anew, and with 100 unless this is given."""
 FINISH_S = 5.0
 """How long what producers have sent may take to reach the disk when the server stops."""
+
+
+class AmqpReception(Reception):
+    """What the event loop asks before it opens a connection."""
+
+    def __init__(self, container: Container, attach: Attach) -> None:
+        super().__init__(lambda: Transport(container, attach))
+        self._container = container
+
+    @property
+    def room(self) -> int:
+        return self._container.room
+
+    def takes(self, place: str, opening: int) -> bool:
+        return self._container.has_room(place, opening)
+
+    def refuse(self, place: str, reason: str) -> bytes:
+        self._container.refuse(place, reason)
+        return b""  # a peer that begins with SASL would understand no other header than that
 
 
 class AmqpServer:
@@ -47,7 +67,7 @@ class AmqpServer:
         timeout_s = self._container.shared.settings.login_ms / 1000 if self._tls else None
         for bound in self._sockets:
             server = await loop.create_server(
-                lambda: Transport(self._container, self._attach),
+                AmqpReception(self._container, self._attach),
                 sock=bound,
                 backlog=BACKLOG,
                 ssl=self._tls,

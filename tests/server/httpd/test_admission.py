@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from headwater.core.loop.refused_connections import EACH_MAX
 from headwater.core.watch.bus import Bus
-from headwater.server.httpd.admission import SURPLUS_MAX, Admission, Verdict
+from headwater.management.entities import CLIENT
+from headwater.server.httpd.admission import SURPLUS_MAX, SURPLUS_OF_PLACE_MAX, Admission, Verdict
 
 from ..running import SILENCE_S_MAX, RunningServer
 
@@ -69,15 +72,40 @@ def test_who_comes_too_late_is_told_so_and_who_is_there_goes_on(server: RunningS
     server.wait_for('message="connection refused" protocol=http peer=127.0.0.1 reason=limit')
 
 
-def test_beyond_a_few_that_are_told_connections_are_dropped(server: RunningServer) -> None:
+def test_beyond_a_few_that_are_read_everybody_is_told_and_counted(server: RunningServer) -> None:
     with ExitStack() as stack:
         there = [stack.enter_context(connected(server)) for _ in range(LIMIT)]
         assert [asked(each, "/logs")[0] for each in there] == [200] * LIMIT
-        for _ in range(SURPLUS_MAX):
+        for _ in range(SURPLUS_OF_PLACE_MAX):
             stack.enter_context(connected(server))
-        with connected(server) as dropped, suppress(ConnectionResetError):  # the other way of saying so
-            assert dropped.recv(1) == b""
-        assert asked(there[0], "/logs")[0] == 200
+        late = [stack.enter_context(connected(server)) for _ in range(3 * EACH_MAX)]
+        for each in late:
+            status, head, body = asked(each, "/logs")
+            assert (status, b"\r\nretry-after: 5" in head, each.recv(1)) == (503, True, b"")
+            assert body == b"the server has 3 connections, and takes no more"
+        told = asked(there[0], "/metrics")[2].decode()
+        assert f"headwater_http_connections_refused_total {len(late)}.0" in told
+    server.wait_for(f"reason=limit count={len(late) - EACH_MAX}")
+    assert server.errors.count('message="connection refused"') == EACH_MAX + 1
+
+
+def test_operators_are_answered_while_the_server_is_full_and_may_end_a_connection(server: RunningServer) -> None:
+    with ExitStack() as stack:
+        there = [stack.enter_context(connected(server)) for _ in range(LIMIT)]
+        assert [asked(each, "/logs")[0] for each in there] == [200] * LIMIT
+        for path in ("/console/session", "/metrics"):
+            with connected(server) as late:
+                assert (asked(late, path)[0], late.recv(1)) == (200, b"")
+        with connected(server) as late:
+            assert json.loads(asked(late, f"/management/{CLIENT}")[2])["count"] == LIMIT + 1
+        host, port = there[0].getsockname()
+        with connected(server) as late:
+            name = quote(f"http/{host}:{port}", safe="")
+            late.sendall(f"DELETE /management/{CLIENT}/{name} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            assert late.recv(12) == b"HTTP/1.1 204"
+        assert there[0].recv(1) == b""
+        with connected(server) as next_one:
+            assert asked(next_one, "/logs")[0] == 200
 
 
 def test_subscriptions_and_websockets_count(server: RunningServer) -> None:
@@ -96,10 +124,16 @@ def test_a_surplus_connection_is_one_until_its_end() -> None:
     bus = Bus()
     admission = Admission(1, bus=bus)
     assert admission.judge(1, "a") is Verdict.SERVED
-    assert [admission.judge(2 + number, "b") for number in range(SURPLUS_MAX)] == [Verdict.SURPLUS] * SURPLUS_MAX
-    assert admission.judge(2 + SURPLUS_MAX, "c") is Verdict.DROPPED
+    half = SURPLUS_OF_PLACE_MAX
+    assert [admission.judge(2 + number, "b") for number in range(half)] == [Verdict.SURPLUS] * half
+    assert (admission.takes(2 + half, "b"), admission.takes(2 + half, "c")) == (False, True)
+    assert admission.judge(2 + half, "b") is Verdict.DROPPED
+    assert [admission.judge(2 + half + number, "c") for number in range(half)] == [Verdict.SURPLUS] * half
+    assert not admission.takes(1 + SURPLUS_MAX, "d")
+    assert admission.judge(2 + SURPLUS_MAX, "d") is Verdict.DROPPED
+    assert (admission.takes(SURPLUS_MAX, "d"), admission.room(SURPLUS_MAX)) == (True, 1)
     assert admission.judge(1 + SURPLUS_MAX, "d") is Verdict.SERVED  # the first has gone, and those above have not
-    admission.forget_surplus()
-    assert admission.judge(2 + SURPLUS_MAX, "e") is Verdict.SURPLUS
-    assert (admission.served, admission.refused, admission.surplus) == (2, 1, SURPLUS_MAX)
-    assert list(bus.counts.values()) == [1]
+    admission.forget_surplus("b")
+    assert admission.judge(2 + SURPLUS_MAX, "b") is Verdict.SURPLUS
+    assert (admission.served, admission.refused, admission.surplus) == (2, 2, SURPLUS_MAX)
+    assert list(bus.counts.values()) == [2]

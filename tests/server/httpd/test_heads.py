@@ -90,6 +90,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written, self.is_closed = b"", False
+        self.protocol: Any = None
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed
@@ -98,7 +99,13 @@ class Wire:
     def close(self) -> None:
         self.is_closed = True
 
-    abort = close
+    abort = write_eof = close
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -110,7 +117,6 @@ class Wire:
         """Nobody reads: what is given is given."""
 
     resume_reading = pause_reading
-    set_protocol = get_extra_info
 
 
 def asked(
@@ -141,7 +147,7 @@ def asked(
             if not wire.is_closed:
                 connection.data_received(piece)
             await _settled(connection)
-        connection.connection_lost(None)
+        (wire.protocol or connection).connection_lost(None)
         await _settled(connection)
         return wire
 

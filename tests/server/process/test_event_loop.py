@@ -10,12 +10,15 @@ import ssl
 import struct
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headwater.server.process import event_loop
-from headwater.server.process.event_loop import OPENED_MAX, BoundListener, EventLoop, PendingConnections
+from headwater.core.loop.reception import LIMIT, Reception
+from headwater.server.process import event_loop, pending_connections
+from headwater.server.process.event_loop import OPENED_EACH_S, OPENED_MAX, BoundListener, EventLoop
+from headwater.server.process.pending_connections import PendingConnections
 
 from ...amqp.certificates import Authority
 from ...waiting import WAIT_S_MAX
@@ -140,23 +143,113 @@ def test_a_turn_opens_so_many_at_most(bound: socket.socket) -> None:
             each.close()
 
     run(scenario)
-    assert max(opened) == OPENED_MAX
+    assert max(opened) <= OPENED_MAX
 
 
-def test_the_oldest_of_the_place_that_has_most_is_dropped(
+def test_the_longer_a_turn_takes_the_more_are_opened_in_it(
     bound: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_loop, "WAITING_MAX", 10)
+    monkeypatch.setattr(event_loop, "ACCEPTING_S", WAIT_S_MAX)
+    clock = 0.0
+
+    def busy() -> float:
+        nonlocal clock
+        clock += 2.5 * OPENED_EACH_S  # between any two looks at it
+        return clock
+
+    opened = [0]
+
+    class Counting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            opened[-1] += 1
 
     async def scenario() -> None:
-        quiet = knock(bound, "127.0.0.3")
-        noisy = [knock(bound, "127.0.0.2") for _ in range(40)]
-        listener = await listening(bound)
-        assert await answer(quiet) == b"127.0.0.3"
-        assert await answer(noisy[-1]) == b"127.0.0.2"
-        assert await asyncio.to_thread(_all_of, noisy[0]) == b""
+        peers = [knock(bound) for _ in range(30)]
+        monkeypatch.setattr(event_loop, "time", SimpleNamespace(perf_counter=busy))
+        listener = await asyncio.get_running_loop().create_server(Counting, sock=bound, backlog=1000)
+        while sum(opened) < 30:
+            opened.append(0)
+            await asyncio.sleep(0)
         listener.close()
+        for each in peers:
+            each.close()
+
+    run(scenario)
+    assert max(opened) == 3
+
+
+class Limited(Reception):
+    """Has room for some, and notes who is refused."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(Staying)
+        self.left, self.refused = room, list[tuple[str, str]]()
+
+    def __call__(self) -> asyncio.BaseProtocol:
+        self.left -= 1
+        return super().__call__()
+
+    @property
+    def room(self) -> int:
+        return self.left
+
+    def takes(self, place: str, opening: int) -> bool:
+        return self.left > opening
+
+    def refuse(self, place: str, reason: str) -> bytes:
+        self.refused.append((place, reason))
+        return b"full"
+
+
+class Staying(Greeting):
+    """Does not end the connection."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.write(transport.get_extra_info("peername")[0].encode())
+
+
+def test_a_burst_for_which_there_is_room_is_opened_to_the_last(
+    bound: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "WAITING_MIN", 10)
+
+    async def scenario() -> None:
+        reception = Limited(100)
+        peers = [knock(bound, "127.0.0.2") for _ in range(100)]
+        listener = await asyncio.get_running_loop().create_server(reception, sock=bound, backlog=1000)
+        assert [await asyncio.to_thread(peer.recv, 100) for peer in peers] == [b"127.0.0.2"] * 100
+        assert reception.refused == []
+        listener.close()
+        for each in peers:
+            each.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("waiting_min", [10, 1000])
+def test_those_for_whom_there_is_no_room_are_told_and_counted_and_a_quiet_place_is_heard(
+    bound: socket.socket, monkeypatch: pytest.MonkeyPatch, waiting_min: int
+) -> None:
+    monkeypatch.setattr(event_loop, "WAITING_MIN", waiting_min)
+    monkeypatch.setattr(event_loop, "ACCEPTING_S", WAIT_S_MAX)
+
+    async def scenario() -> None:
+        reception = Limited(20)
+        noisy = [knock(bound, "127.0.0.2") for _ in range(60)]
+        quiet = knock(bound, "127.0.0.3")
         for each in noisy:
+            each.sendall(b"GET / HTTP/1.1\r\n" * 100)
+        listener = await asyncio.get_running_loop().create_server(reception, sock=bound, backlog=1000)
+        assert await asyncio.to_thread(quiet.recv, 100) == b"127.0.0.3"
+        heard = [await asyncio.to_thread(peer.recv, 100) for peer in noisy]
+        assert sorted(heard) == [b"127.0.0.2"] * 19 + [b"full"] * 41
+        assert reception.refused == [("127.0.0.2", LIMIT)] * 41
+        told = [peer for peer, said in zip(noisy, heard, strict=True) if said == b"full"]
+        for peer in told:
+            peer.sendall(b"more")  # which resets nothing
+            assert await asyncio.to_thread(peer.recv, 100) == b""
+        listener.close()
+        for each in (*noisy, quiet):
             each.close()
 
     run(scenario)
@@ -289,6 +382,42 @@ def test_of_too_many_handshakes_the_oldest_of_the_place_that_has_most_is_dropped
     run(scenario)
 
 
+def test_handshakes_of_one_place_wait_for_each_other_and_for_no_other_place(
+    bound: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "OPENING_OF_PLACE_MAX", 5)
+    monkeypatch.setattr(event_loop, "HANDSHAKE_S", WAIT_S_MAX)
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("server", "IP:127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(own.file, own.key)
+
+    async def greeted(peer: socket.socket) -> bytes:
+        def greeting() -> bytes:
+            with authority.context().wrap_socket(peer, server_hostname="127.0.0.1") as secured:
+                return secured.recv(100)
+
+        return await asyncio.to_thread(greeting)
+
+    async def scenario() -> None:
+        silent = [knock(bound, "127.0.0.2") for _ in range(5)]
+        waiting = [knock(bound, "127.0.0.2") for _ in range(20)]
+        quiet = knock(bound, "127.0.0.3")
+        reception = Limited(100)
+        listener = await asyncio.get_running_loop().create_server(reception, sock=bound, ssl=tls, backlog=1000)
+        assert await greeted(quiet) == b"127.0.0.3"
+        silent[0].close()
+        assert await asyncio.gather(*map(greeted, waiting)) == [b"127.0.0.2"] * 20
+        assert reception.refused == []
+        monkeypatch.setattr(event_loop, "HANDSHAKE_S", 0.0)
+        assert await greeted(knock(bound, "127.0.0.2")) == b"127.0.0.2"
+        listener.close()
+        for each in silent[1:]:
+            each.close()
+
+    run(scenario)
+
+
 def test_tls_is_spoken_and_who_does_not_ends_nothing(bound: socket.socket, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     own = authority.issue("server", "IP:127.0.0.1")
@@ -320,15 +449,16 @@ def _all_of(peer: socket.socket) -> bytes:
 
 
 def test_places_take_turns_and_of_many_that_wait_the_newest_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_loop, "MANY", 4)
+    monkeypatch.setattr(pending_connections, "MANY", 4)
     pending: PendingConnections[socket.socket] = PendingConnections()
     pairs = [socket.socketpair() for _ in range(7)]
     ends = [one for one, _ in pairs]
     for place, end in zip("aaaaabb", ends, strict=True):
         pending.add(place, end)
     assert len(pending) == 7
-    assert pending.take_surplus() is ends[0]
-    assert [ends.index(pending.take()[1]) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
+    assert pending.take_surplus() == ("a", ends[0])
+    assert pending.take(lambda place: False) is None
+    assert [ends.index(found[1]) for found in iter(pending.take, None)] == [4, 5, 1, 6, 2, 3]
     assert len(pending) == 0
     for pair in pairs:
         for end in pair:

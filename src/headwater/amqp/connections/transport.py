@@ -102,7 +102,7 @@ class Owner(Protocol):
     def forget(self, transport: Transport) -> None:
         """A connection is over."""
 
-    def sent_away(self) -> ConnectionFault | None:
+    def sent_away(self, transport: Transport) -> ConnectionFault | None:
         """With what a connection is closed as soon as it is open; None if it is served."""
 
 
@@ -490,7 +490,7 @@ class Transport(asyncio.Protocol):
         elif isinstance(event, ConnectionOpened):
             self.engine.open()
             self._notifier.opened(self)
-            if (fault := self._owner.sent_away()) is not None:
+            if (fault := self._owner.sent_away(self)) is not None:
                 self.close(fault.condition, fault.description, fault.info)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)

@@ -31,6 +31,8 @@ from .web_guard import WebGuard
 
 UNMATCHED = "unmatched"
 _FUTOIN = "/futoin/"
+OPERATOR_ROOMS = frozenset({"console", "management", "metrics"})
+"""First segments of paths that are for operators: they are answered even where there are too many connections."""
 
 
 class State(StrEnum):
@@ -151,6 +153,10 @@ class Gate:
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is a question about the server's health."""
         return scope["path"] in self._health_paths
+
+    def is_for_operators(self, scope: Scope) -> bool:
+        """Whether it asks for what operators need: login, console, management, metrics."""
+        return scope["path"][1:].partition("/")[0] in OPERATOR_ROOMS
 
     def read(
         self,

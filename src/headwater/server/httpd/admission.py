@@ -1,21 +1,39 @@
 """How many HTTP connections there may be, and what becomes of those above.
 
-Open connections stay. A few above the limit are read as far as one request, which is answered 503 (or, where it asks
-for the server's health, as always); more than those are dropped at once.
+| connections | what becomes of one more |
+| --- | --- |
+| below the limit | it is served |
+| up to `SURPLUS_MAX` above, half of them of one place | it is read as far as one request: a question about the server's
+  health, or one for operators (login, console, management, metrics), is answered; any other with 503 |
+| more | over plain HTTP it is told 503, whatever it asks, over TLS it is closed; it is counted and logged |
+
+So a load balancer and an operator are heard while the server is full: a list of connections shows who has them, and a
+client can be disconnected. Open connections stay.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
 
+from ...core.client_subnet import place_of
+from ...core.loop.reception import LIMIT, Reception
+from ...core.loop.refused_connections import RefusedConnections
 from ...core.watch.bus import Bus
-from ...core.watch.notification_types import NotificationType
 from ...http import Application, Receive, Scope, Send, refuse_unready
 
 PROTOCOL = "http"
 SURPLUS_MAX = 64
-"""Connections above the limit that are still answered: a load balancer's question is not to starve."""
+"""Connections above the limit that are still read: a load balancer's question is not to starve."""
+SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
+"""Of these, the ones of one place."""
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b"
+)
 
 
 class Verdict(Enum):
@@ -25,6 +43,7 @@ class Verdict(Enum):
     SURPLUS = auto()
     """It is one too many, and is to be told so."""
     DROPPED = auto()
+    """It is not even read."""
 
 
 class Passage(Protocol):
@@ -32,6 +51,9 @@ class Passage(Protocol):
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is answered however many connections there are."""
+
+    def is_for_operators(self, scope: Scope) -> bool:
+        """Whether it asks for what operators need: login, console, management, metrics."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -45,40 +67,91 @@ class Admission:
 
     def __init__(self, connections_max: int, gate: Passage | None = None, bus: Bus | None = None) -> None:
         """`gate` knows what may be asked at any time; `bus` is told of connections that are refused."""
-        self._connections_max, self._gate, self._bus = connections_max, gate, bus or Bus()
+        self._connections_max, self._gate = connections_max, gate
+        self._notices = RefusedConnections(bus or Bus(), PROTOCOL)
+        self._surplus: Counter[str] = Counter()
+        """Surplus connections by place."""
         self.surplus = 0
         """Surplus connections at this moment."""
         self.served = self.refused = 0
         """Connections so far."""
+        detail = self._detail.encode()
+        self.full = _FULL % (len(detail), detail)
+        """The answer to a connection that is not even read."""
 
     def judge(self, connections: int, peer: str) -> Verdict:
         """What becomes of a connection of that peer; `connections` are there with it, surplus ones included."""
+        place = place_of(peer)
         if connections - self.surplus <= self._connections_max:
             self.served += 1
             return Verdict.SERVED
-        if self.surplus < SURPLUS_MAX:
+        if self._may_be_surplus(place):
             self.surplus += 1
+            self._surplus[place] += 1
             return Verdict.SURPLUS
-        self._tell_refused(peer)
+        self.refuse(peer)
         return Verdict.DROPPED
 
-    def forget_surplus(self) -> None:
-        """A surplus connection is over."""
+    def room(self, connections: int) -> int:
+        """How many more there may be beside those."""
+        return self._connections_max + SURPLUS_MAX - connections
+
+    def takes(self, connections: int, place: str) -> bool:
+        """Whether one more from that place would be served, or be a surplus one."""
+        return connections - self.surplus < self._connections_max or self._may_be_surplus(place)
+
+    def forget_surplus(self, peer: str) -> None:
+        """A surplus connection of that peer is over."""
+        place = place_of(peer)
         self.surplus -= 1
+        self._surplus[place] -= 1
+        if not self._surplus[place]:
+            del self._surplus[place]
+
+    def refuse(self, peer: str, reason: str = LIMIT) -> None:
+        """Count and notify of a connection that is refused."""
+        self.refused += 1
+        self._notices.tell(peer, reason)
 
     def turning_away(self, peer: str) -> Application:
         """What answers the request of a surplus connection of that peer."""
 
         async def turn_away(scope: Scope, receive: Receive, send: Send) -> None:
-            if self._gate is not None and self._gate.passes_always(scope):
-                await self._gate(scope, receive, send)
+            gate = self._gate
+            if gate is not None and (gate.passes_always(scope) or gate.is_for_operators(scope)):
+                await gate(scope, receive, send)
                 return
-            self._tell_refused(peer)
-            refuse = refuse_unready if self._gate is None else self._gate.refuse
-            await refuse(scope, receive, send, f"the server has {self._connections_max} connections, and takes no more")
+            self.refuse(peer)
+            refuse = refuse_unready if gate is None else gate.refuse
+            await refuse(scope, receive, send, self._detail)
 
         return turn_away
 
-    def _tell_refused(self, peer: str) -> None:
-        self.refused += 1
-        self._bus.emit(NotificationType.CONNECTION_REFUSED, protocol=PROTOCOL, peer=peer, reason="limit")
+    @property
+    def _detail(self) -> str:
+        return f"the server has {self._connections_max} connections, and takes no more"
+
+    def _may_be_surplus(self, place: str) -> bool:
+        return self.surplus < SURPLUS_MAX and self._surplus[place] < SURPLUS_OF_PLACE_MAX
+
+
+class HttpReception(Reception):
+    """What the event loop asks before it opens a connection of the server."""
+
+    def __init__(
+        self, protocols: Callable[[], asyncio.BaseProtocol], admission: Admission, connections: Callable[[], int]
+    ) -> None:
+        """`connections` answers how many there are, surplus ones included."""
+        super().__init__(protocols)
+        self._admission, self._connections = admission, connections
+
+    @property
+    def room(self) -> int:
+        return self._admission.room(self._connections())
+
+    def takes(self, place: str, opening: int) -> bool:
+        return self._admission.takes(self._connections() + opening, place)
+
+    def refuse(self, place: str, reason: str) -> bytes:
+        self._admission.refuse(place, reason)
+        return self._admission.full

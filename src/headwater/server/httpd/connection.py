@@ -43,7 +43,7 @@ BODY_PIECE_BYTES = 16 * 1024
 """So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
-SURPLUS_S = 5.0
+SURPLUS_S = 10.0
 """How long a connection of which there are too many may take until its request was answered."""
 
 _END = b"\r\n\r\n"
@@ -81,8 +81,9 @@ class HttpConnection(PeerConnection):
         """Of the request whose body comes."""
 
         self._rest: asyncio.Task[None] | None = None
-        self._is_looking = self._is_due = self._is_broken = False
-        """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more."""
+        self._is_looking = self._is_due = self._is_broken = self._is_leaving = False
+        """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more;
+        whether nothing is answered any more."""
         self._is_reading = True
         self._holds_body = False
 
@@ -110,7 +111,8 @@ class HttpConnection(PeerConnection):
         verdict = self._state.admission.judge(len(self._state.connections), peer)
         if verdict is Verdict.DROPPED:
             self._state.remove(self)
-            transport.abort()
+            self.write(self._state.admission.full)
+            self._state.lingering.add(transport)
             return
         if verdict is Verdict.SURPLUS:
             self._application = self._state.admission.turning_away(peer)
@@ -124,7 +126,7 @@ class HttpConnection(PeerConnection):
         self.share.close()
         self._patience.stop()
         if self._is_surplus:
-            self._state.admission.forget_surplus()
+            self._state.admission.forget_surplus(self.client[0] if self.client else "")
         self._unread, self._read_to = b"", 0
         self.pipeline.clear()
         self._forget_parser()
@@ -185,8 +187,8 @@ class HttpConnection(PeerConnection):
         """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
         self._holds_body = False
         if not keeps_alive:
-            self.transport.close()
-        if self.transport.is_closing():
+            self._leave()
+        if self.transport.is_closing() or self._is_leaving:
             self._unread, self._read_to = b"", 0
             return
         if self._is_broken and not self.pipeline:
@@ -206,7 +208,7 @@ class HttpConnection(PeerConnection):
     @property
     def _may_look(self) -> bool:
         """Whether there is something unread, and no request waits whose turn is before it."""
-        if not self._unread or self.pipeline or self._is_broken or self.transport.is_closing():
+        if not self._unread or self.pipeline or self._is_broken or self._is_leaving or self.transport.is_closing():
             return False
         return not (self._is_between and self.is_answering)
 
@@ -471,4 +473,23 @@ class HttpConnection(PeerConnection):
     def _refuse(self, status: bytes, detail: bytes) -> None:
         """Say what is wrong, which no answer is due to before, and end."""
         self.write(_REFUSAL % (status, len(detail), detail))
-        self.transport.close()
+        self._linger_soon()
+
+    def _leave(self) -> None:
+        """Close it after what was sent; where the peer may still send, not before it could read that."""
+        if self._in_head or self._in_body or self._unread or self.pipeline:
+            self._linger_soon()
+        else:
+            self.transport.close()
+
+    def _linger_soon(self) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            self.pipeline.clear()
+            self.loop.call_soon(self._linger)
+
+    def _linger(self) -> None:
+        """Hand the connection over: nothing that it holds is needed any more."""
+        if not self.transport.is_closing():
+            self.connection_lost(None)
+            self._state.lingering.add(self.transport)

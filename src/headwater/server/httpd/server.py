@@ -15,7 +15,7 @@ from ...http import Application
 from ..config.settings import Http
 from ..process.log_lines import fields
 from ..process.sockets import BACKLOG
-from .admission import Admission
+from .admission import Admission, HttpReception
 from .connection import HttpConnection
 from .forwarded import Forwarded, TrustedProxies
 from .server_state import ServerState
@@ -66,7 +66,7 @@ class HttpServer:
     async def start(self) -> None:
         """Accept connections. Raises OSError where a socket cannot be listened on; then none is."""
         loop = asyncio.get_running_loop()
-        connect = partial(HttpConnection, self._state)
+        connect = HttpReception(partial(HttpConnection, self._state), self.admission, lambda: self.connections)
         try:
             for bound in self._sockets:
                 listener = await loop.create_server(connect, sock=bound, ssl=self._tls, backlog=BACKLOG)
@@ -96,5 +96,6 @@ class HttpServer:
                 logger.error("answers cut off", extra=fields(connections=self.connections, running=running))
             for connection in tuple(self.open_connections):
                 connection.transport.abort()
+            self._state.lingering.close()
         for listener in self._listeners:
             await listener.wait_closed()

@@ -12,6 +12,7 @@ from ...core.loop.byte_account import ByteAccount
 from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
+from .lingering import LingeringConnections
 
 
 class ServerState:
@@ -32,9 +33,11 @@ class ServerState:
         self.unfinished = unfinished or ByteAccount()
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
+        self.lingering = LingeringConnections(self._tell)
+        """Those whose last answer was given, and whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied: asyncio.Event | None = None
-        """Set when no connection is open and no task runs; `emptied` makes it."""
+        """Set when no connection is open or ends, and no task runs; `emptied` makes it."""
         self._dated_at = 0
         self._date = b""
 
@@ -77,7 +80,7 @@ class ServerState:
         self._tell()
 
     def _tell(self) -> None:
-        if self._emptied is not None and not self.connections and not self._tasks:
+        if self._emptied is not None and not (self.connections or self.lingering or self._tasks):
             self._emptied.set()
 
 

@@ -8,15 +8,16 @@ takes 10 ms. Here many are accepted in a turn, and opened place after place.
     -----------------------  --------------------------------------------  --------------------------------------------
     the socket is readable   up to `ACCEPTED_MAX`, or for `ACCEPTING_S`,   -
                              are added
-    more than the maximum    the oldest of the place with most is closed   the oldest of the place with most is closed
-      (`WAITING_MAX`,
+    more than there is room  the oldest of the place with most is told     the next one of a place waits, or the oldest
+      for (`Reception`,        why, counted and closed                       makes way (`_make_way`)
       `OPENING_MAX`)
-    a turn of the loop       `OPENED_MAX` are taken                        those are added
+    a turn of the loop       some are taken (`_due`)                       those are added
     the handshake ends       -                                             it is removed
     no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
 
 Rules: the place whose turn it is gives one, and is last then. Of a place the oldest is first; but if `MANY` wait, the
-newest (adaptive LIFO): it waits for certain, while the oldest may have gone.
+newest (adaptive LIFO): it waits for certain, while the oldest may have gone. Who waits costs a descriptor and hardly
+any memory, so a burst waits as long as there is room for its connections. None is closed without being counted.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import uvloop
 
 from ...core.client_subnet import place_of
+from ...core.loop.reception import HANDSHAKE, LIMIT, Reception
+from .farewells import Farewells
+from .pending_connections import PendingConnections
 from .sockets import BACKLOG
 
 logger = logging.getLogger("headwater.server")
@@ -43,16 +47,19 @@ ACCEPTED_MAX = 64
 """Connections that one turn of the loop accepts on one socket, at most; each costs some 15 us."""
 ACCEPTING_S = 0.001
 """How long it goes on accepting: each time other threads may take the interpreter, and keep it for half of that."""
-OPENED_MAX = 1
+OPENED_MAX = 8
 """Connections that one turn opens on one socket, at most: each costs 0.2 to 0.5 ms until its first request is read."""
-WAITING_MAX = 1024
-"""Connections that are accepted and not opened. Of more, the oldest of the place that has most is dropped: it has
-waited in vain for a second or more behind those of its own place."""
-OPENING_MAX = 512
-"""Connections on which TLS is not agreed on yet: each costs a descriptor and some 0.1 MB, and nobody knows more of it
-than its place. Of more, the oldest of the place that has most is dropped."""
-MANY = 64
-"""From how many that wait of one place on the newest of them is first."""
+OPENED_EACH_S = 0.002
+"""One is opened in every turn, and one more for each time as long as this that the turn before took: so opening takes
+a fifth of the loop's time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms."""
+WAITING_MIN = 512
+"""Connections that may wait to be opened even where there is no room: they are still to be told so, one by one."""
+OPENING_MAX, OPENING_OF_PLACE_MAX = 512, 384
+"""Connections on which TLS is not agreed on yet, in all and of one place: each costs some 0.1 MB."""
+HANDSHAKE_S = 5.0
+"""How long a handshake may take while others of its place wait for their turn."""
+BLOCKED_S = 0.25
+"""How often those that make way are looked for, while none may be opened."""
 LOCAL = "local"
 """The place of all who come over a Unix socket."""
 NO_ROOM_PAUSE_S = 0.5
@@ -62,7 +69,6 @@ _OF_ONE = frozenset(getattr(errno, name) for name in _OF_ONE_NAMES.split() if ha
 """What went wrong with one connection only, which accept(2) tells, too: the next ones are no worse for it."""
 
 Protocols = Callable[[], asyncio.BaseProtocol]
-T = TypeVar("T", bound=Hashable)
 
 
 class EventLoop(uvloop.Loop):
@@ -90,13 +96,17 @@ class BoundListener(asyncio.AbstractServer):
         ssl_handshake_timeout: float | None = None,
         backlog: int = BACKLOG,
     ) -> None:
-        """`protocols` makes the protocol of each connection."""
-        self._loop, self._protocols, self._socket = loop, protocols, sock
+        """`protocols` makes the protocol of each connection; a `Reception` says how many there may be, too."""
+        self._loop, self._socket = loop, sock
+        self._reception = protocols if isinstance(protocols, Reception) else Reception(protocols)
         self._tls: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
         self._waiting: PendingConnections[socket.socket] = PendingConnections()
         self._opening: PendingConnections[asyncio.Task[None]] = PendingConnections()
+        self._farewells = Farewells(loop)
         self._is_reading = self._is_due = False
+        self._due_since = 0.0
         self._pause: asyncio.TimerHandle | None = None
+        self._blocked: asyncio.TimerHandle | None = None
         sock.setblocking(False)
         sock.listen(backlog)
         self._read()
@@ -123,12 +133,14 @@ class BoundListener(asyncio.AbstractServer):
         """Accept no more connections, and drop those that are not opened yet; the others stay. May be called again."""
         if self._socket.fileno() < 0:
             return
-        if self._pause is not None:
-            self._pause.cancel()
+        for timer in (self._pause, self._blocked):
+            if timer is not None:
+                timer.cancel()
         self._rest()
         self._socket.close()
-        while self._waiting:
-            self._waiting.take()[1].close()
+        self._farewells.close()
+        while (found := self._waiting.take()) is not None:
+            found[1].close()
         for opening in self._opening:
             opening.cancel()
 
@@ -161,8 +173,8 @@ class BoundListener(asyncio.AbstractServer):
                 self._wait(error)  # no descriptor, no memory: what is there stays, and may go meanwhile
                 break
             self._waiting.add(place_of(address[0] if isinstance(address, tuple) else LOCAL), connection)
-            if len(self._waiting) > WAITING_MAX:
-                self._waiting.take_surplus().close()
+            if len(self._waiting) > WAITING_MIN and len(self._waiting) + len(self._opening) > self._reception.room:
+                self._refuse(*self._waiting.take_surplus(), LIMIT)
             if time.perf_counter() > until:
                 break
         if not self._is_due:
@@ -175,19 +187,66 @@ class BoundListener(asyncio.AbstractServer):
 
     def _open_some(self) -> None:
         self._is_due = False
-        for _ in range(min(OPENED_MAX, len(self._waiting))):
-            place, connection = self._waiting.take()
+        if self._socket.fileno() < 0:
+            return
+        for _ in range(self._due()):
+            if (found := self._waiting.take(self._make_way)) is None:
+                break
+            place, connection = found
+            if not self._reception.takes(place, len(self._opening)):
+                self._refuse(place, connection, LIMIT)
+                continue
             opening = self._loop.create_task(self._open(place, connection))
-            self._opening.add(place, opening)
+            self._opening.add(place, opening, self._loop.time())
             opening.add_done_callback(partial(self._opened, place, connection))
-            if len(self._opening) > OPENING_MAX:
-                self._opening.take_surplus().cancel()
-        if self._waiting:
-            self._is_due = True
-            self._loop.call_soon(self._open_some)
+        else:
+            if self._waiting:
+                self._is_due, self._due_since = True, time.perf_counter()
+                self._loop.call_soon(self._open_some)
+            return
+        if self._waiting and self._blocked is None:
+            self._blocked = self._loop.call_later(BLOCKED_S, self._unblock)
+
+    def _due(self) -> int:
+        """How many may be opened in this turn."""
+        turn_s = time.perf_counter() - self._due_since if self._due_since else 0.0
+        self._due_since = 0.0
+        return min(1 + int(turn_s / OPENED_EACH_S), OPENED_MAX, len(self._waiting))
+
+    def _make_way(self, place: str) -> bool:
+        """Whether one more of that place may be opened. Where too many are opening, the oldest makes way: that of a
+        place that has more than this one has, or one that has taken long.
+        """
+        opening = self._opening
+        if opening.of(place) >= OPENING_OF_PLACE_MAX:
+            rival = place
+        elif len(opening) >= OPENING_MAX:
+            rival = opening.most()
+        else:
+            return True
+        oldest, since = opening.oldest(rival)
+        if opening.of(rival) <= opening.of(place) + 1 and self._loop.time() - since < HANDSHAKE_S:
+            return False
+        opening.discard(rival, oldest)
+        self._reception.refuse(rival, HANDSHAKE)
+        oldest.cancel()
+        return True
+
+    def _unblock(self) -> None:
+        self._blocked = None
+        if not self._is_due:
+            self._open_some()
+
+    def _refuse(self, place: str, connection: socket.socket, reason: str) -> None:
+        """It is not opened: its peer is told why, where that can be read without TLS."""
+        words = self._reception.refuse(place, reason)
+        self._farewells.tell(connection, b"" if self._tls else words)
 
     def _opened(self, place: str, connection: socket.socket, opening: asyncio.Task[None]) -> None:
         self._opening.discard(place, opening)
+        if self._blocked is not None:
+            self._blocked.cancel()
+            self._unblock()
         if opening.cancelled():
             connection.close()  # if it was not begun with; else its transport does so
 
@@ -203,7 +262,7 @@ class BoundListener(asyncio.AbstractServer):
         with contextlib.suppress(OSError):  # who came has gone, and the loop finds out
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # gone, or speaks no TLS
-            await self._loop.connect_accepted_socket(lambda: _Newcomer(self._protocols, made), connection, **self._tls)
+            await self._loop.connect_accepted_socket(lambda: _Newcomer(self._reception, made), connection, **self._tls)
 
 
 class _Newcomer(asyncio.Protocol):
@@ -224,48 +283,3 @@ class _Newcomer(asyncio.Protocol):
             protocol.connection_made(transport)
         else:
             transport.abort()
-
-
-class PendingConnections(Generic[T]):
-    """What is under way to a connection (a socket, say), by the place that it comes from."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, dict[T, None]] = {}
-        """In the order in which it is their turn; of each, in the order in which they came."""
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[T]:
-        return iter([each for waiting in self._places.values() for each in waiting])
-
-    def add(self, place: str, one: T) -> None:
-        """One more."""
-        self._count += 1
-        self._places.setdefault(place, {})[one] = None
-
-    def take(self) -> tuple[str, T]:
-        """The place whose turn it is, and its next one."""
-        place = next(iter(self._places))
-        waiting = self._places.pop(place)
-        one = next(reversed(waiting)) if len(waiting) >= MANY else next(iter(waiting))
-        self._places[place] = waiting
-        self.discard(place, one)
-        return place, one
-
-    def take_surplus(self) -> T:
-        """The oldest of the place that has most."""
-        place = max(self._places, key=lambda each: len(self._places[each]))
-        one = next(iter(self._places[place]))
-        self.discard(place, one)
-        return one
-
-    def discard(self, place: str, one: T) -> None:
-        """It is over; does nothing if it was taken."""
-        waiting = self._places.get(place, {})
-        if one in waiting:
-            del waiting[one]
-            self._count -= 1
-            if not waiting:
-                del self._places[place]

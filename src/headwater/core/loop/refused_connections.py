@@ -1,0 +1,44 @@
+"""Notifications of connections that are refused: some in a second one by one, the others with a count."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from ..watch.bus import Bus
+from ..watch.notification_types import NotificationType
+
+EACH_MAX = 10
+"""In one second: a burst may be of thousands, and each is a line in the server's log."""
+INTERVAL_S = 1.0
+
+
+class RefusedConnections:
+    """Of one protocol, on one event loop. The counts of all its notifications together are what was refused."""
+
+    def __init__(self, bus: Bus, protocol: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`protocol` as notifications name it; the clock counts seconds."""
+        self._bus, self._protocol, self._clock = bus, protocol, clock
+        self._began = -INTERVAL_S
+        self._told = self._more = 0
+        self._last = "", ""
+
+    def tell(self, peer: str, reason: str) -> None:
+        """A connection of that peer was refused."""
+        if (now := self._clock()) - self._began >= INTERVAL_S and not self._more:
+            self._began, self._told = now, 0
+        if self._told < EACH_MAX:
+            self._told += 1
+            self._bus.emit(NotificationType.CONNECTION_REFUSED, protocol=self._protocol, peer=peer, reason=reason)
+            return
+        self._more += 1
+        self._last = peer, reason
+        if self._more == 1:
+            asyncio.get_running_loop().call_later(INTERVAL_S, self._tell_more)
+
+    def _tell_more(self) -> None:
+        (peer, reason), count, self._more = self._last, self._more, 0
+        self._bus.emit(
+            NotificationType.CONNECTION_REFUSED, protocol=self._protocol, peer=peer, reason=reason, count=count
+        )

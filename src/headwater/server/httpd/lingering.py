@@ -1,0 +1,85 @@
+"""The end of a connection whose peer may still send: what it was answered can be read before the connection ends.
+
+A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was sent:
+the 413 to a body of 200 MB, say. So this side is closed first (where there is no TLS, which cannot), and what still
+comes is read and thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+LINGER_S = 30.0
+"""How long the peer may go on sending: clients that read no answer before they sent all need so long for 200 MB."""
+LINGER_PAUSE_S = 5.0
+"""How long it may pause meanwhile."""
+UNSENT_PAUSE_S = 60.0
+"""How long it may take nothing of an answer that waits to be written."""
+LINGERING_MAX = 512
+"""Connections of one server that end so at a time; of more, the first one ends at once."""
+_LOOK_S = 1.0
+
+
+class LingeringConnections:
+    """Of one server."""
+
+    def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
+        """`on_end` is called whenever one has ended."""
+        self._connections: dict[_Lingering, None] = {}
+        self._on_end = on_end
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """Close it after what was sent, and when the peer could read that. It gets a protocol of its own here."""
+        lingering = _Lingering(transport, self._end)
+        self._connections[lingering] = None
+        transport.set_protocol(lingering)
+        if transport.can_write_eof():
+            transport.write_eof()
+        transport.resume_reading()
+        if len(self._connections) > LINGERING_MAX:
+            next(iter(self._connections)).cut_off()
+
+    def close(self) -> None:
+        """End them all now."""
+        for lingering in tuple(self._connections):
+            lingering.cut_off()
+
+    def _end(self, lingering: _Lingering) -> None:
+        self._connections.pop(lingering, None)
+        self._on_end()
+
+
+class _Lingering(asyncio.Protocol):
+    def __init__(self, transport: asyncio.Transport, on_lost: Callable[[_Lingering], None]) -> None:
+        self._transport, self._on_lost = transport, on_lost
+        self._loop = asyncio.get_running_loop()
+        self._began = self._heard = self._loop.time()
+        self._unsent = 0
+        self._timer = self._loop.call_later(_LOOK_S, self._look)
+
+    def cut_off(self) -> None:
+        """Close it now, whatever is still to be sent."""
+        self._timer.cancel()
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._on_lost(self)
+
+    def _look(self) -> None:
+        now, unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._began, self._heard = unsent, now, now
+        if now - self._heard >= (UNSENT_PAUSE_S if unsent else LINGER_PAUSE_S):
+            self._transport.close()
+        elif now - self._began >= LINGER_S and not unsent:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(_LOOK_S, self._look)

@@ -1,0 +1,65 @@
+"""Connections that are accepted and not opened: each is told why, and closed when it could read that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+TOLD_MAX = 512
+"""Connections that are being told, at most: of more, the first one is closed, which has been told already."""
+LINGER_S = 2.0
+"""How long each stays at most."""
+_PIECE_BYTES = 64 * 1024
+
+
+class Farewells:
+    """Of one listener. What such a peer sends is read and thrown away: the system resets a connection that is closed
+    with data unread, and what it was told may never be read.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._told: dict[socket.socket, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def tell(self, connection: socket.socket, words: bytes) -> None:
+        """Send these words, if there are any, and close it, now or later."""
+        connection.setblocking(False)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                connection.recv(_PIECE_BYTES)
+            if not words:
+                connection.close()
+                return
+            connection.send(words)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:  # gone
+            connection.close()
+            return
+        self._told[connection] = self._loop.call_later(LINGER_S, self._close, connection)
+        self._loop.add_reader(connection, self._throw_away, connection)
+        if len(self._told) > TOLD_MAX:
+            self._close(next(iter(self._told)))
+
+    def close(self) -> None:
+        """Close them all."""
+        for connection in tuple(self._told):
+            self._close(connection)
+
+    def _throw_away(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(_PIECE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        self._told.pop(connection).cancel()
+        self._loop.remove_reader(connection)
+        connection.close()
