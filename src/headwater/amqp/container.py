@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ..core.access import Guard
+from ..core.loop.memory import MemoryAccount
 from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
 from ..core.watch.bus import Bus
@@ -17,6 +18,9 @@ from .protocol.conditions import ConnectionFault
 from .settings import AmqpSettings
 from .streams.node import EventLogNode
 from .streams.nodes import Nodes
+
+MEMORY_BYTES = 2**30
+"""The budget of a container that was given none."""
 
 
 class Container:
@@ -32,17 +36,27 @@ class Container:
         bus: Bus | None = None,
         turns: FairScheduler | None = None,
         spans: Spans | None = None,
+        memory: MemoryAccount | None = None,
         remembers: bool = True,
         sent_away: Callable[[], ConnectionFault | None] = lambda: None,
     ) -> None:
         """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop.
+
+        `memory` is the budget for what connections hold, on this event loop; without it they have one of their own.
 
         `spans` gets what producers had appended, where somebody collects that.
         For `remembers` see `Nodes`. `sent_away`: with what a connection is closed as soon as it is open, if it is.
         """
         self.sent_away = sent_away
         self.shared = Shared(
-            guard, settings, bus or Bus(), name, turns or FairScheduler(), spans, takes_messages=remembers
+            guard,
+            settings,
+            bus or Bus(),
+            name,
+            turns or FairScheduler(),
+            spans,
+            memory or MemoryAccount(MEMORY_BYTES),
+            takes_messages=remembers,
         )
         self.statistics = self.shared.statistics
         self.nodes = Nodes(store, self.shared, self._on_log_closed, remembers=remembers)

@@ -23,6 +23,7 @@ from ..filters import SourceFilter
 from ..messages.fields import EventFields
 from ..positions.position import Position
 from ..protocol import conditions
+from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
@@ -33,6 +34,8 @@ _logger = logging.getLogger("headwater.amqp")
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
 """What one consumer sends, or looks at, in one step at most."""
+COVERED_STEP = 4096
+"""Room for what a position remembers is taken and given back in such steps, of bytes."""
 TURN_EVENTS_FIRST = 16
 """What a consumer whose filter is evaluated looks at in its first step."""
 
@@ -86,6 +89,8 @@ class ConsumerLink(LinkEnd):
         self._activity = "amqp", f"receiver of {self.log.name}"
         self._is_turn_due = False
         self._is_over = False
+        self._covered = 0
+        """Room that was taken for what the position remembers."""
         self._pause: TimerHandle | None = None
         """The timer of the next event that pauses, because it was given back often."""
         self._on_drained: Callable[[], None] | None = None
@@ -157,6 +162,8 @@ class ConsumerLink(LinkEnd):
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True
+        self._transport.share.give(self._covered)
+        self._covered = 0
         if self._pause is not None:
             self._pause.cancel()
         self._node.waiting.discard(self)
@@ -200,7 +207,8 @@ class ConsumerLink(LinkEnd):
             sent, has_more = self._send_again(room, until), True
             if sent < room and self._turns.cpu() < until:
                 has_more = not self.position.is_full and self._send_next(room - sent)
-        except EventLogError as error:
+            self._cover()
+        except (EventLogError, LinkFault) as error:
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
             return
@@ -221,6 +229,20 @@ class ConsumerLink(LinkEnd):
                 self._has_drained()
             self._node.waiting.add(self)
         self._transport.flush_soon()
+
+    def _cover(self) -> None:
+        """Take room for what the position remembers, or give it back. Raises LinkFault if there is none."""
+        more = self.position.held_bytes - self._covered
+        if more > 0:
+            more += -more % COVERED_STEP
+            if not self._transport.share.take(more):
+                problem = f"there is no memory to remember {self.position.open} unsettled events; try again later"
+                raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+            self._covered += more
+        elif more < -4 * COVERED_STEP:
+            more += -more % COVERED_STEP
+            self._transport.share.give(-more)
+            self._covered += more
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -286,7 +308,7 @@ class ConsumerLink(LinkEnd):
             upto=wanted.upto,
             partition=self.partition,
             limit=room if wanted.matches is None else self._sizer.size,
-            bytes_max=TURN_BYTES,
+            bytes_max=min(TURN_BYTES, self._transport.share.piece_bytes),
         )
         looked_at = self._send_those_wanted(handed_on(page), room, began + STEP_S)
         self._sizer.took(looked_at, self._turns.cpu() - began)
