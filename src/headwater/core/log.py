@@ -90,6 +90,8 @@ class Peaks:
 
 PAGE_EVENTS = 1000
 PAGE_BYTES = 1024 * 1024
+EVENT_BYTES = 128
+"""What an event counts in a bounded page besides its own bytes: about what JSON puts around it."""
 
 
 class AppendResult(NamedTuple):
@@ -100,6 +102,15 @@ class AppendResult(NamedTuple):
     was_stored: bool = False
     """True if a retry was recognised: these very events had been appended before, or the mark was not ahead of its
     writer's. Then the numbers are those of the writer's newest batch, as far as it got, or 0 for an older batch."""
+
+
+class LargeEvent(NamedTuple):
+    """An event that is too large for a bounded page."""
+
+    event: SequencedEvent
+    """Without its data."""
+    data: memoryview
+    """Its data, where it is stored: nothing of it was copied."""
 
 
 class Page(NamedTuple):
@@ -115,6 +126,8 @@ class Page(NamedTuple):
     is_gated: bool = False
     """Whether all of its events are known to have passed all checks. Other pages are checked by front ends that hand on
     messages and documents: see `formats.stubs`."""
+    large: LargeEvent | None = None
+    """The one event of a bounded page that has no others."""
 
 
 @dataclass(frozen=True, slots=True)

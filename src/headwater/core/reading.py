@@ -29,6 +29,7 @@ class PagedLog(ABC):
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
         packs: bool = False,
+        is_bounded: bool = False,
     ) -> Page:
         """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
 
@@ -36,6 +37,9 @@ class PagedLog(ABC):
         order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
         it silently: `check_position` is for a position that a caller gave. The query must be checked. With `packs` the
         events may come as MessagePack (`formats.packed.PackedEvents`), for whoever only sends them.
+
+        A page that `is_bounded` has no more than `bytes_max` bytes with all that its events have, and `EVENT_BYTES` for
+        each. An event that has more comes alone (`Page.large`), and its data is not copied.
         """
 
     @abstractmethod
@@ -77,10 +81,18 @@ def _fail(error: Exception) -> None:
     raise error
 
 
-def read_pages(log: PagedLog, query: Query, selection: Selection, *, packs: bool = False) -> Iterator[Page]:
+def read_pages(
+    log: PagedLog,
+    query: Query,
+    selection: Selection,
+    *,
+    packs: bool = False,
+    page_bytes: Callable[[], int] | None = None,
+) -> Iterator[Page]:
     """The pages of a read, bounded by the head at its begin, by its limit and by its last number.
 
-    `packs`: see `PagedLog.read_page`.
+    `packs`: see `PagedLog.read_page`. With `page_bytes`, pages are bounded, each by what that answers at the time.
+    A page is forgotten here once it is given out.
     """
     cursor, left, upto = selection.after, selection.limit, selection.upto
     if not selection.backwards:
@@ -94,11 +106,15 @@ def read_pages(log: PagedLog, query: Query, selection: Selection, *, packs: bool
             partition=selection.partition,
             limit=PAGE_EVENTS if left is None else min(left, PAGE_EVENTS),
             packs=packs,
+            bytes_max=PAGE_BYTES if page_bytes is None else page_bytes(),
+            is_bounded=page_bytes is not None,
         )
-        cursor = page.cursor
-        left = None if left is None else left - len(page.events)
-        yield page
-        if page.is_last:
+        cursor, is_last = page.cursor, page.is_last
+        left = None if left is None else left - len(page.events) - (page.large is not None)
+        given = [page]
+        del page
+        yield given.pop()
+        if is_last:
             return
 
 

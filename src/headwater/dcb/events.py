@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple
@@ -12,10 +12,11 @@ from msgspec import UNSET, UnsetType
 
 from ..core.errors import InvalidEvent
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
-from ..core.log import Page
+from ..core.log import LargeEvent, Page
 from ..formats import cloudevents, packed
 from ..formats.envelope import beginning
-from ..formats.stubs import handed_on
+from ..formats.slices import TEXT_BYTES_MAX, PieceBytes, end_of_character, is_text, json_slices, raw_slices
+from ..formats.stubs import handed_on, large_handed_on
 from . import seed
 from .queries import tag_text
 from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut
@@ -64,6 +65,8 @@ class Rendering(NamedTuple):
     closing: bytes
     events: Callable[[Sequence[SequencedEvent]], bytes]
     """The bytes of some events, one at least."""
+    large: Callable[[LargeEvent, PieceBytes], Iterator[bytes]]
+    """The bytes of an event that is too large for a page, in slices."""
     is_checked: bool = False
     """Whether its readers could be hurt by stored events: then those are checked."""
     proves_itself: bool = False
@@ -74,6 +77,11 @@ class Rendering(NamedTuple):
     def page(self, page: Page) -> bytes:
         """The bytes of a page that is not empty."""
         return self.events(handed_on(page) if self.is_checked else page.events)
+
+    def slices(self, page: Page, piece_bytes: PieceBytes) -> Iterator[bytes]:
+        """The bytes of the large event of a page."""
+        assert page.large is not None, "only of pages that have one"
+        return self.large(large_handed_on(page) if self.is_checked else page.large, piece_bytes)
 
 
 NDJSON, NDJSON_WITH_END = "application/x-ndjson", "application/x-ndjson;end=line"
@@ -89,9 +97,11 @@ def ndjson(
     def page(events: Sequence[SequencedEvent]) -> bytes:
         return _encoder.encode_lines(made(events, has_partitions, in_seed_form))
 
+    large = partial(_large_json, has_partitions=has_partitions, in_seed_form=in_seed_form, behind=b"\n")
+    large = partial(large, data_bytes_max=data_bytes_max)
     if end is None:
-        return Rendering(NDJSON.encode(), b"", b"", b"", page)
-    return Rendering(NDJSON_WITH_END.encode(), b"", b"", b'{"end":%d}\n' % end, page, proves_itself=True)
+        return Rendering(NDJSON.encode(), b"", b"", b"", page, large)
+    return Rendering(NDJSON_WITH_END.encode(), b"", b"", b'{"end":%d}\n' % end, page, large, proves_itself=True)
 
 
 def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
@@ -101,13 +111,56 @@ def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int 
     def page(events: Sequence[SequencedEvent]) -> bytes:
         return _encoder.encode(made(events, has_partitions, in_seed_form))[1:-1]
 
-    return Rendering(b"application/json", b"[", b",", b"]", page)
+    large = partial(
+        _large_json, has_partitions=has_partitions, in_seed_form=in_seed_form, data_bytes_max=data_bytes_max
+    )
+    return Rendering(b"application/json", b"[", b",", b"]", page, large)
 
 
-PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page, packs=True)
+def _large_json(
+    large: LargeEvent,
+    piece_bytes: PieceBytes,
+    *,
+    has_partitions: bool,
+    in_seed_form: bool,
+    data_bytes_max: int | None,
+    behind: bytes = b"",
+) -> Iterator[bytes]:
+    encoded, data = large_envelope(large, has_partitions, in_seed_form, data_bytes_max)
+    return json_slices(encoded + behind, data, piece_bytes)
+
+
+def large_envelope(
+    large: LargeEvent, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None
+) -> tuple[bytes, memoryview]:
+    """The envelope, or preview, of an event without its data, as a line of JSON; and the data that belongs in it."""
+    event, data = large
+    if data_bytes_max is None:
+        return _encoder.encode(envelopes([event], has_partitions, in_seed_form)[0]), data
+    cut = data[:data_bytes_max]
+    if len(cut) <= TEXT_BYTES_MAX and is_text(whole := cut[: end_of_character(data, len(cut))]):
+        cut = whole
+    return _encoder.encode(_preview(0, event, has_partitions, in_seed_form, len(data))), cut
+
+
+def _large_packed(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
+    before, after = packed.page_around(large.event, len(large.data))
+    yield before
+    yield from raw_slices(large.data, piece_bytes)
+    yield after
+
+
+PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page, _large_packed, packs=True)
 """MessagePack, for programs in a hurry: ids as they are stored."""
 PACKED_WITH_END = Rendering(
-    packed.MEDIA_TYPE_WITH_END.encode(), b"", b"", packed.END, packed.encode_page, proves_itself=True, packs=True
+    packed.MEDIA_TYPE_WITH_END.encode(),
+    b"",
+    b"",
+    packed.END,
+    packed.encode_page,
+    _large_packed,
+    proves_itself=True,
+    packs=True,
 )
 """The same with an empty page at its end."""
 
@@ -116,7 +169,11 @@ def arrow_stream() -> Rendering:
     """An Arrow stream, a record batch for each page: ids as they are stored."""
     from ..formats.arrow import tables  # it takes a moment to load, and most servers are never asked for it
 
-    return Rendering(tables.STREAM.encode(), tables.OPENING, b"", tables.CLOSING, tables.encode_page)
+    def large(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
+        for part in tables.large_page(*large):
+            yield from raw_slices(memoryview(part), piece_bytes)
+
+    return Rendering(tables.STREAM.encode(), tables.OPENING, b"", tables.CLOSING, tables.encode_page, large)
 
 
 def cloudevents_batch(default_source: str) -> Rendering:
@@ -125,7 +182,10 @@ def cloudevents_batch(default_source: str) -> Rendering:
     def page(events: Sequence[SequencedEvent]) -> bytes:
         return b",".join([cloudevents.event_to_json(event, default_source) for event in events])
 
-    return Rendering(cloudevents.BATCH.encode(), b"[", b",", b"]", page, is_checked=True)
+    def large(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
+        return cloudevents.large_to_json(large, default_source, piece_bytes)
+
+    return Rendering(cloudevents.BATCH.encode(), b"[", b",", b"]", page, large, is_checked=True)
 
 
 def suite_array() -> Rendering:
@@ -136,7 +196,13 @@ def suite_array() -> Rendering:
         texts, raw = _texts_and_bytes(data)
         return _encoder.encode(list(map(SuiteEventOut, types, tags, texts, numbers, raw)))[1:-1]
 
-    return Rendering(b"application/json", b"[", b",", b"]", page)
+    def large(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
+        event, data = large
+        return json_slices(
+            _encoder.encode(SuiteEventOut(event.type, event.tags, "", event.sequence_number)), data, piece_bytes
+        )
+
+    return Rendering(b"application/json", b"[", b",", b"]", page, large)
 
 
 def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool) -> list[EnvelopeOut]:
@@ -168,7 +234,9 @@ def previews(
     return [_preview(data_bytes_max, event, has_partitions, in_seed_form) for event in events]
 
 
-def _preview(data_bytes_max: int, event: SequencedEvent, has_partitions: bool, in_seed_form: bool) -> EnvelopeOut:
+def _preview(
+    data_bytes_max: int, event: SequencedEvent, has_partitions: bool, in_seed_form: bool, size: int | None = None
+) -> EnvelopeOut:
     text, raw = beginning(event.data, data_bytes_max)
     shown = PreviewOut(
         seed.shown_id(event.id, event.source) if in_seed_form else event.id,
@@ -181,7 +249,7 @@ def _preview(data_bytes_max: int, event: SequencedEvent, has_partitions: bool, i
         event.group_key,
         UNSET,
         _ENCODING_NAMES[event.encoding],
-        data_bytes=len(event.data),
+        data_bytes=len(event.data) if size is None else size,
         envelope_bytes=len(event.envelope),
     )
     return EnvelopeOut(shown, event.sequence_number, event.recorded_at, event.partition if has_partitions else UNSET)

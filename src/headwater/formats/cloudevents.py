@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import quote
@@ -27,8 +27,10 @@ from ..core.cloudevent import event_from_attributes, percent_decoded
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, check_attribute_value, show
+from ..core.log import LargeEvent
 from . import jsontext
 from .embedding import is_embeddable
+from .slices import TEXT_BYTES_MAX, PieceBytes, base64_slices, is_text, raw_slices, text_slices
 
 SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
 """Of the attribute `sequence`: as many as the largest number has."""
@@ -154,6 +156,31 @@ def event_to_json(
     elif event.data:
         members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding, is_line)
     return msgspec.json.encode(members)
+
+
+def large_to_json(large: LargeEvent, default_source: str, piece_bytes: PieceBytes) -> Iterator[bytes]:
+    """`event_to_json` of an event that is too large for a page, in slices. Data above TEXT_BYTES_MAX is base64."""
+    event, data = large
+    media_type = event.attributes.get("datacontenttype")
+    may_be_shown = len(data) <= TEXT_BYTES_MAX
+    if event.envelope and is_structured(event.attributes) and may_be_shown:
+        whole = event_to_json(event._replace(data=bytes(data)), default_source)
+        yield from raw_slices(memoryview(whole), piece_bytes)
+        return
+    head = msgspec.json.encode(attributes_from_event(event, default_source))[:-1]
+    is_data = may_be_shown and event.encoding == Encoding.DATA
+    if is_data and (media_type is None or _is_json(media_type)) and is_embeddable(bytes(data)):
+        yield head + b',"data":'
+        yield from raw_slices(data, piece_bytes)
+        yield b"}"
+    elif is_data and media_type is not None and not _is_json(media_type) and is_text(data):
+        yield head + b',"data":"'
+        yield from text_slices(data, piece_bytes)
+        yield b'"}'
+    else:
+        yield head + b',"data_base64":"'
+        yield from base64_slices(data, piece_bytes)
+        yield b'"}'
 
 
 def is_structured(attributes: Mapping[str, str]) -> bool:

@@ -79,6 +79,15 @@ def encode_page(events: Sequence[SequencedEvent]) -> bytes:
     return _LEAD.pack(_BIN_32, len(page)) + page
 
 
+def page_around(event: SequencedEvent, size: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the data, of that size, on a page of that one event, whose own data is empty."""
+    number, recorded_at, partition, type, _, *rest = event
+    before = b"".join(map(_encoder.encode, (number, recorded_at, partition, type))) + _LEAD.pack(_BIN_32, size)
+    after = b"".join(map(_encoder.encode, rest))
+    heads = _array_head(1) + _array_head(len(event))
+    return _LEAD.pack(_BIN_32, len(heads) + len(before) + size + len(after)) + heads + before, after
+
+
 END = encode_page(())
 """The empty page."""
 

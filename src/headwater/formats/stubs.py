@@ -15,7 +15,7 @@ import msgspec
 from ..core.errors import InvalidInput
 from ..core.event import Encoding, SequencedEvent
 from ..core.limits import APPEND_BYTES_MAX, check_append, plain_bytes
-from ..core.log import Page
+from ..core.log import LargeEvent, Page
 from ..core.message.validity import message_fault
 
 _REASON_CHARS_MAX = 1000
@@ -27,6 +27,18 @@ UNFIT = "headwaterunfit"
 def handed_on(page: Page) -> Sequence[SequencedEvent]:
     """The events of a page, each either fit for every reader or a stub."""
     return page.events if page.is_gated else list(map(fit_or_stub, page.events))
+
+
+def large_handed_on(page: Page) -> LargeEvent:
+    """The large event of a page in the same way. Only of messages, the data is looked at, whole."""
+    assert page.large is not None, "only of pages that have one"
+    event, data = page.large
+    if page.is_gated:
+        return page.large
+    is_message = bool(event.envelope or event.encoding)
+    handed = fit_or_stub(event._replace(data=bytes(data)) if is_message else event)
+    is_stub = handed.attributes is _STUB_ATTRIBUTES
+    return LargeEvent(handed._replace(data=b""), memoryview(handed.data) if is_stub else data)
 
 
 def fit_or_stub(event: SequencedEvent) -> SequencedEvent:

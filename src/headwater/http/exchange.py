@@ -270,18 +270,29 @@ class Exchange:
         if self.has_started:
             raise RuntimeError(f"the answer broke off: {problem}")
 
-    async def start(self, media_type: bytes, headers: Iterable[Header] = (), *, proves_itself: bool = False) -> None:
-        """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off.
+    async def start(
+        self,
+        media_type: bytes,
+        headers: Iterable[Header] = (),
+        *,
+        proves_itself: bool = False,
+        length: int | None = None,
+    ) -> None:
+        """Begin a streamed answer (200), of that length if it is known. Afterwards call `send`, and `finish` unless it
+        broke off.
 
         HTTP/1.0 has no chunks: a streamed answer that broke off would look whole. So an answer to HTTP/1.0 is
         collected, and `finish` sends it with its length. Until then another answer may still replace it. One that
-        `proves_itself` streams: its reader demanded an end in its form, or goes on where it was, as there is none.
+        `proves_itself` streams: its reader demanded an end in its form, or goes on where it was, as there is none. So
+        does one of known length.
 
         Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
         """
         fields = [(b"content-type", media_type), *headers]
+        if length is not None:
+            fields.append((b"content-length", b"%d" % length))
         self._collected: _Collected | None = None
-        if not proves_itself and self.scope.get("http_version", "1.1") < "1.1" and not self.is_head:
+        if not proves_itself and length is None and self.scope.get("http_version", "1.1") < "1.1" and not self.is_head:
             self._collected = _Collected(fields, self.scope.get(HOLD_KEY))
             return
         self.has_started = True
@@ -291,7 +302,7 @@ class Exchange:
             raise Disconnected
 
     async def send(self, chunk: bytes) -> None:
-        """Send a piece of a streamed answer; waits while the client does not take the pieces before it.
+        """Send a piece of a streamed answer; waits until the client takes more. The next one is made after that.
 
         Raises HttpVersionTooOld for too long an answer to HTTP/1.0.
         """

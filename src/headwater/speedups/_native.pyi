@@ -18,6 +18,7 @@ def walk(
     below: int,
     events: list[Any] | bytearray,
     budget: int,
+    each: int,
     /,
 ) -> tuple[int, int, bool]: ...
 def look_through(message: bytes, size: int, /) -> tuple[dict[int, tuple[int, int]], list[int]] | None: ...

@@ -171,20 +171,47 @@ static PyObject *event_of(const State *state, const Frame *frame, uint64_t index
     return event;
 }
 
-/* Append the event of that number: 1 once that is done, 0 where it is not there, or not as it should be. */
+/* What is left of a budget. With `each`, that is a bound for all that events have, and so much for each of them. */
+typedef struct {
+    int64_t bytes;
+    Py_ssize_t each;
+} Budget;
+
+/* What an event takes of the budget: 0 where it does not fit, or is not as it should be. */
+static int costs(const Frame *frame, uint64_t index, const Bytes *payload, const Budget *budget, int64_t *size)
+{
+    Bytes type, id;
+    int32_t low, high, from, to;
+    *size = payload->size;
+    if (!budget->each)
+        return 1;
+    if (!value(frame, TYPE, index, &type) || !value(frame, ID, index, &id) || !tagged(frame, index, &low, &high))
+        return 0;
+    *size += budget->each + type.size + id.size;
+    if (high > low) {
+        memcpy(&from, frame->begin + frame->slots[TAG] + 4 * (uint64_t)low, 4);
+        memcpy(&to, frame->begin + frame->slots[TAG] + 4 * (uint64_t)high, 4);
+        *size += to - from;
+    }
+    return *size <= budget->bytes;
+}
+
+/* Append the event of that number: 1 once that is done, 0 where it is not there, does not fit, or not as it should be.
+ */
 static int appended(const State *state, const Frame *frame, uint64_t wanted, PyObject *number, Shared *shared,
-                    PyObject *events, int64_t *budget)
+                    PyObject *events, Budget *budget)
 {
     uint64_t index = wanted - frame->first;
+    int64_t size;
     Bytes payload;
     if (wanted < frame->first || index >= frame->count || !value(frame, DATA, index, &payload) ||
-        !typed(shared, frame, index))
+        !costs(frame, index, &payload, budget, &size) || !typed(shared, frame, index))
         return 0;
     PyObject *event = event_of(state, frame, index, &payload, number, shared);
     int done = event != NULL && !PyList_Append(events, event);
     Py_XDECREF(event);
     if (done)
-        *budget -= payload.size;
+        budget->bytes -= size;
     return done;
 }
 
@@ -196,14 +223,15 @@ static int put_text(Rows *rows, const Frame *frame, int slot, uint64_t index)
 }
 
 /* `appended`, as a row. What most events have not comes last: source, attributes, group key, envelope, encoding. */
-static int packed(const Frame *frame, uint64_t wanted, Rows *rows, int64_t *budget)
+static int packed(const Frame *frame, uint64_t wanted, Rows *rows, Budget *budget)
 {
     uint64_t index = wanted - frame->first;
     Py_ssize_t before = rows->used;
     int32_t low, high;
+    int64_t size;
     Bytes payload;
     int done = wanted >= frame->first && index < frame->count && frame->recorded_at >= 0 &&
-               value(frame, DATA, index, &payload) && tagged(frame, index, &low, &high) &&
+               value(frame, DATA, index, &payload) && costs(frame, index, &payload, budget, &size) && tagged(frame, index, &low, &high) &&
                put(rows, ARRAY, FIELDS, NULL) && put(rows, UNSIGNED, wanted, NULL) &&
                put(rows, UNSIGNED, (uint64_t)frame->recorded_at, NULL) && put(rows, UNSIGNED, 0, NULL) &&
                put_text(rows, frame, TYPE, index) && put(rows, BINARY, (uint64_t)payload.size, payload.begin) &&
@@ -213,19 +241,19 @@ static int packed(const Frame *frame, uint64_t wanted, Rows *rows, int64_t *budg
     done = done && put_text(rows, frame, ID, index) && put(rows, TEXT, 0, NULL) && put(rows, MAP, 0, NULL) &&
            put(rows, TEXT, 0, NULL) && put(rows, BINARY, 0, NULL) && put(rows, UNSIGNED, 0, NULL);
     if (done)
-        *budget -= payload.size;
+        budget->bytes -= size;
     else
         rows->used = before;
     return done;
 }
 
 /* Append the events of these numbers of one frame: 1 once that is done, 0 where they are not as they should be. */
-static int picked(const State *state, const Frame *frame, PyObject *numbers, PyObject *events, int64_t *budget)
+static int picked(const State *state, const Frame *frame, PyObject *numbers, PyObject *events, Budget *budget)
 {
     Shared shared = {{NULL, 0}, NULL, NULL};
     PyObject *number;
     int done = timed(&shared, frame), is_first = 1;
-    for (; done && (is_first || *budget > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
+    for (; done && (is_first || budget->bytes > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
         uint64_t wanted = PyLong_AsUnsignedLongLong(number);
         done = wanted != (uint64_t)-1 && appended(state, frame, wanted, number, &shared, events, budget);
         Py_DECREF(number);
@@ -250,7 +278,7 @@ static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t g
         return NULL;
     }
     Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-    int64_t budget = PyLong_AsLongLong(arguments[4]);
+    Budget budget = {PyLong_AsLongLong(arguments[4]), 0};
     if (PyErr_Occurred())
         return NULL;
     PyObject *numbers = PyObject_GetIter(arguments[2]), *events = arguments[3];
@@ -266,7 +294,7 @@ static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     PyBuffer_Release(&content);
     Py_DECREF(numbers);
     if (done)
-        return PyLong_FromLongLong(budget);
+        return PyLong_FromLongLong(budget.bytes);
     PyErr_Clear(); /* the same in Python says what it is, if it is anything */
     if (PyList_SetSlice(events, had, PyList_GET_SIZE(events), NULL))
         return NULL;
@@ -345,22 +373,23 @@ static Py_ssize_t next_places(PyObject *const *arguments, Py_ssize_t position, u
 }
 
 PyDoc_STRVAR(walk_doc,
-"walk(content, firsts, offsets, verified, numbers, position, below, events, budget)\n--\n\n"
+"walk(content, firsts, offsets, verified, numbers, position, below, events, budget, each)\n--\n\n"
 "Append the events of these numbers of a segment, from that position on, as long as they are below `below`, plain, in\n"
 "frames that were verified, and within the budget: to a list as objects, to a bytearray as rows of MessagePack. Answers\n"
-"the position behind them, what is left of the budget, and whether all of their frames are gated.");
+"the position behind them, what is left of the budget, and whether all of their frames are gated. With `each`, the\n"
+"budget is a bound for all that the events have, and so much for each of them.");
 
 static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     const State *state = PyModule_GetState(module);
-    if (given != 9 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
+    if (given != 10 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
         !(PyList_CheckExact(arguments[7]) || PyByteArray_CheckExact(arguments[7])) || state->event == NULL) {
         PyErr_SetString(PyExc_TypeError, "walk takes a segment's content and frames, numbers, and events or rows");
         return NULL;
     }
     Py_ssize_t position = PyLong_AsSsize_t(arguments[5]), count = TOGETHER;
     uint64_t below = PyLong_AsUnsignedLongLong(arguments[6]);
-    int64_t budget = PyLong_AsLongLong(arguments[8]);
+    Budget budget = {PyLong_AsLongLong(arguments[8]), PyLong_AsSsize_t(arguments[9])};
     Py_buffer content;
     if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
         return NULL;
@@ -371,9 +400,9 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     Place places[TOGETHER];
     Frame frame = {.begin = NULL};
     int is_gated = 1, is_plain = position >= 0;
-    while (is_plain && count == TOGETHER && budget > 0) {
+    while (is_plain && count == TOGETHER && budget.bytes > 0) {
         count = next_places(arguments, position, below, places);
-        for (Py_ssize_t each = 0; each < count && is_plain && budget > 0; each++) {
+        for (Py_ssize_t each = 0; each < count && is_plain && budget.bytes > 0; each++) {
             uint64_t offset = places[each].offset;
             if (frame.begin == NULL || frame.begin != (const char *)content.buf + offset) {
                 is_plain = offset <= PY_SSIZE_T_MAX && opened(&frame, &content, (Py_ssize_t)offset) &&
@@ -399,7 +428,7 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     PyErr_Clear(); /* Python goes on where this ends, and says what is wrong there */
     if (!fitted(&rows))
         return NULL;
-    return Py_BuildValue("nLO", position, (long long)budget, is_gated ? Py_True : Py_False);
+    return Py_BuildValue("nLO", position, (long long)budget.bytes, is_gated ? Py_True : Py_False);
 }
 
 PyDoc_STRVAR(know_event_doc,

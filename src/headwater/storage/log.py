@@ -303,6 +303,7 @@ class StoredLog(LocalLog):
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
         packs: bool = False,
+        is_bounded: bool = False,
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed."""
         head, lowest = self.head(), self._numbering.first_retained
@@ -317,8 +318,9 @@ class StoredLog(LocalLog):
             return Page((), after, head, False)
         if self.settings.partitions == 1:
             partition = None  # the only one
-        page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max, packs))
-        self._statistics.events_read += len(page.events)
+        bounds = Bounds(low, high, head, backwards, limit, bytes_max, packs, is_bounded)
+        page = self._reader.page(query, partition, bounds)
+        self._statistics.events_read += len(page.events) + (page.large is not None)
         return page
 
     @property

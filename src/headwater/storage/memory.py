@@ -19,7 +19,17 @@ from ..core.event import SequencedEvent, tag_key
 from ..core.extent import SegmentInfo, Weight
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, ArrowBatch, LogInfo, Page
+from ..core.log import (
+    EVENT_BYTES,
+    PAGE_BYTES,
+    PAGE_EVENTS,
+    AppendRequest,
+    AppendResult,
+    ArrowBatch,
+    LargeEvent,
+    LogInfo,
+    Page,
+)
 from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
@@ -196,6 +206,7 @@ class MemoryLog(LocalLog):
         limit: int = PAGE_EVENTS,
         bytes_max: int = PAGE_BYTES,
         packs: bool = False,
+        is_bounded: bool = False,
     ) -> Page:
         """See LocalLog. Nothing is packed: there are objects already."""
         with self._changing:
@@ -212,11 +223,15 @@ class MemoryLog(LocalLog):
                 event = self._events[number - self._floor - 1]
                 if partition not in (None, event.partition) or not query.matches(event.type, event.tags):
                     continue
-                if len(events) >= limit or (events and size >= bytes_max):
+                more = _bytes_of(event) if is_bounded else len(event.data) + len(event.envelope)
+                if is_bounded and more > bytes_max and not events and limit:
+                    large = LargeEvent(event._replace(data=b""), memoryview(event.data))
+                    return Page((), number, head, number == numbers[-1], self._is_gated, large)
+                if len(events) >= limit or (events and size + (is_bounded and more - 1) >= bytes_max):
                     return self._page(events, cursor, head, is_last=False)
                 events.append(event)
                 cursor = number
-                size += len(event.data) + len(event.envelope)
+                size += more
             return self._page(events, bound, head, is_last=True)
 
     def _page(self, events: list[SequencedEvent], cursor: int, head: int, *, is_last: bool) -> Page:
@@ -524,3 +539,10 @@ class MemoryState(StateStore):
         if expected_version not in (None, version):
             raise core.StateConflict(kind, key, expected_version or 0, version)
         return version
+
+
+def _bytes_of(event: SequencedEvent) -> int:
+    """What the event counts in a bounded page."""
+    texts = (event.type, *event.tags, event.id, event.source, event.group_key)
+    attributes = sum(len(name) + len(value.encode()) for name, value in event.attributes.items())
+    return EVENT_BYTES + len(event.data) + len(event.envelope) + sum(len(text.encode()) for text in texts) + attributes

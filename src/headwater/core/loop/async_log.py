@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
 from ..condition import AppendCondition
@@ -114,8 +114,11 @@ class AsyncLog:
         partition: int | None = None,
         idle_s: float | None = None,
         flow: Flow | None = None,
+        page_bytes: Callable[[], int] | None = None,
     ) -> AsyncGenerator[Page, None]:
         """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
+
+        `page_bytes`: see `read_pages`. A page is forgotten here once it is given out.
 
         A page without events says that the cursor moved over what does not match, or that `idle_s` went by.
         Each page is a step of the flow: by default, of one that all have who follow this log without one of their own.
@@ -125,17 +128,23 @@ class AsyncLog:
         flow = flow or self.turns.flow("", self.log.name)
         while True:
             advance = self.next_commit
-            page = await self.turns.do(flow, partial(self.log.read_page, query, cursor, partition=partition))
+            read = partial(self.log.read_page, query, cursor, partition=partition)
+            if page_bytes is not None:
+                read = partial(read, bytes_max=page_bytes(), is_bounded=True)
+            page = await self.turns.do(flow, read)
             moved = page.cursor > cursor
             cursor = max(cursor, page.cursor)
-            if page.events or moved:
-                yield page
-            if not page.is_last:
+            empty = page._replace(events=(), large=None)
+            given = [page] if page.events or moved else []
+            del page
+            if given:
+                yield given.pop()
+            if not empty.is_last:
                 await asyncio.sleep(0)
             elif self.log.is_closed or self._is_closed:
                 return
             elif not await _is_done_within(advance, idle_s):
-                yield page._replace(events=())
+                yield empty
 
     def _wake_soon(self) -> None:
         if self._is_awaited:

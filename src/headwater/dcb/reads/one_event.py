@@ -14,12 +14,14 @@ from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.log import Page
 from ...core.query import ALL
 from ...formats import cloudevents
-from ...formats.stubs import handed_on
+from ...formats.slices import json_slices, raw_slices
+from ...formats.stubs import handed_on, large_handed_on
 from ...http import JSON, Exchange, Header
 from ...http.errors import EventNotFound, InvalidParameter
 from ...http.exchange import whole_number
-from ..events import envelope_texts
+from ..events import envelope_texts, large_envelope
 from ..host import Host, Opened
+from .pieces import send_all
 from .read import check_data_bytes_max, default_source
 
 BYTES = b"application/octet-stream"
@@ -43,6 +45,8 @@ _SAFE: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
 )
 """What others wrote is no page of this server, whatever it looks like."""
+_WHOLE_FACTOR = 4
+"""How many times its size an event takes while a form of it is made whole."""
 _ATTACHED: Header = (b"content-disposition", b"attachment")
 
 
@@ -64,15 +68,64 @@ class OneEvent:
         bytes_max = _data_bytes_max(parameters, form)
         log = opened.log
         log.check_position(number)
-        read = partial(log.read_page, ALL, number - 1, upto=number, limit=1)
+        share = exchange.share
+        read = partial(
+            log.read_page, ALL, number - 1, upto=number, limit=1, bytes_max=share.piece_bytes, is_bounded=True
+        )
         page = await host.turns.do(host.flow(exchange), read)
         headers = [*opened.view.headers(page.head), *_SAFE]
-        if not page.events:
+        if not page.events and page.large is None:
             raise EventNotFound(log.name, number, log.first_retained, page.head)
         host.logs.traffic.events_out += 1
+        if page.large is not None:
+            await self._answer_large(host, exchange, opened, page, form, bytes_max, headers)
+            return
         shown = await asyncio.to_thread(self._shown, opened, page, form, bytes_max)
         attached = (_ATTACHED,) if shown.media_type == BYTES else ()
         await exchange.answer(200, shown.body, shown.media_type, [*headers, *attached])
+
+    async def _answer_large(
+        self,
+        host: Host,
+        exchange: Exchange,
+        opened: Opened,
+        page: Page,
+        form: str,
+        bytes_max: int | None,
+        headers: list[Header],
+    ) -> None:
+        """In slices; forms of other rooms, which are made whole, if there is room for them."""
+        assert page.large is not None, "the caller looked"
+        share, name = exchange.share, opened.log.name
+        if form in self._forms:
+            size = len(page.large.data) * _WHOLE_FACTOR
+            share.claim(size, f"event {page.large.event.sequence_number} in the form {form}")
+            try:
+                shown = await asyncio.to_thread(self._shown_whole, opened, page, form)
+                attached = (_ATTACHED,) if shown.media_type == BYTES else ()
+                await exchange.answer(200, shown.body, shown.media_type, [*headers, *attached])
+            finally:
+                share.give(size)
+            return
+        length = None
+        if form == _DATA:
+            data = page.large.data[:bytes_max]
+            slices, media_type, length = raw_slices(data, lambda: share.piece_bytes), BYTES, len(data)
+            headers = [*headers, _ATTACHED]
+        elif form == _ENVELOPE:
+            encoded, data = large_envelope(page.large, opened.view.has_partitions, False, bytes_max)
+            slices, media_type = json_slices(encoded, data, lambda: share.piece_bytes), JSON
+        else:
+            large = large_handed_on(page)
+            slices = cloudevents.large_to_json(large, default_source(name), lambda: share.piece_bytes)
+            media_type = cloudevents.STRUCTURED.encode()
+        await exchange.start(media_type, headers, length=length)
+        await send_all(host, exchange, lambda: next(slices, None))
+        await exchange.finish()
+
+    def _shown_whole(self, opened: Opened, page: Page, form: str) -> Shown:
+        event, data = large_handed_on(page)
+        return self._forms[form](event._replace(data=bytes(data)), opened.log.name, opened.log.settings.partitions)
 
     def _shown(self, opened: Opened, page: Page, form: str, bytes_max: int | None) -> Shown:
         name, event = opened.log.name, page.events[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -12,8 +10,7 @@ from ...core.access import Right
 from ...core.bounded_cache import remembered
 from ...core.errors import InvalidInput
 from ...core.limits import APPEND_BYTES_MAX, show
-from ...core.log import Page, Selection
-from ...core.loop.traffic import Traffic
+from ...core.log import Selection
 from ...core.query import Query
 from ...core.reading import read_pages
 from ...formats import cloudevents, jsontext, packed
@@ -34,6 +31,7 @@ from ..events import (
 from ..host import Host, Opened
 from ..queries import check_query, is_in_seed_form, query_of
 from ..wire import ARROW, HeadOut, ReadIn
+from .pieces import AnswerPieces, send_all
 
 _read_decoder = msgspec.json.Decoder(ReadIn)
 
@@ -85,8 +83,8 @@ async def answer_events(
 
     Each page is a step of the user's; the first one is not asked for where nobody waits for a turn.
     """
-    headers = opened.view.headers(selection.head)
-    pages = read_pages(opened.log, query, selection, packs=rendering.packs)
+    headers, share = opened.view.headers(selection.head), exchange.share
+    pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=lambda: share.piece_bytes)
     if host.turns.is_waited_for:
         first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
     else:
@@ -95,36 +93,17 @@ async def answer_events(
         await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
         return
     traffic = host.logs.traffic
-    traffic.events_out += len(first.events)
-    body = rendering.opening + (rendering.page(first) if first.events else b"")
-    if first.is_last or (selection.limit is not None and len(first.events) >= selection.limit):
+    is_whole = first.is_last or (selection.limit is not None and len(first.events) >= selection.limit)
+    if is_whole and first.large is None:
+        traffic.events_out += len(first.events)
+        body = rendering.opening + (rendering.page(first) if first.events else b"")
         await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
         return
-    has_events = bool(first.events)
+    pieces = AnswerPieces(first, pages, rendering, traffic, share)
+    del first
     await exchange.start(rendering.media_type, headers, proves_itself=rendering.proves_itself)
-    gone = asyncio.ensure_future(exchange.disconnected())
-    turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering, traffic)
-    try:
-        await exchange.send(body)
-        while (text := await turns.do(flow, step)) is not None:
-            await asyncio.sleep(0)
-            if gone.done():
-                return
-            if text:
-                await exchange.send((rendering.separator if has_events else b"") + text)
-                has_events = True
-        await exchange.finish(rendering.closing)
-    finally:
-        gone.cancel()
-
-
-def _next_rendered(pages: Iterator[Page], rendering: Rendering, traffic: Traffic) -> bytes | None:
-    """The next page as it is written, empty if it has no events; None after the last."""
-    page = next(pages, None)
-    if page is None or not page.events:
-        return None if page is None else b""
-    traffic.events_out += len(page.events)
-    return rendering.page(page)
+    await send_all(host, exchange, pieces.next)
+    await exchange.finish(pieces.closing)
 
 
 @remembered(256)

@@ -7,24 +7,25 @@ no event ("dispatch the event", steps 1 and 2): that is how the cursor moves ove
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from ...core.access import Right
 from ...core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
-from ...core.event import SequencedEvent
 from ...core.limits import show
-from ...core.log import Page, Selection
+from ...core.log import LargeEvent, Page, Selection
 from ...core.query import Query
 from ...core.readers import Reader, Waiting
 from ...formats import jsontext
+from ...formats.slices import PieceBytes, json_slices
 from ...http import Exchange
 from ...http.errors import InvalidParameter, misplaced
 from ...http.exchange import EVENT_STREAM, whole_number
-from ..events import envelope_texts
+from ..events import envelope_texts, large_envelope
 from ..host import Host, Opened
 from ..queries import is_in_seed_form, query_of
 from ..wire import QueryIn
@@ -37,8 +38,32 @@ CURSOR_INTERVAL_S = 1.0
 GOODBYE_S = 1.0
 """How long a stopping server waits for a slow client to take the end of its stream."""
 
-Texts = Callable[[Sequence[SequencedEvent]], list[bytes]]
-"""What makes the envelopes of events, each a line of JSON."""
+
+class _Texts(NamedTuple):
+    """How events are shown."""
+
+    has_partitions: bool
+    in_seed_form: bool
+    data_bytes_max: int | None
+
+    def blocks(self, page: Page, is_idle: bool) -> bytes:
+        """The messages of a page."""
+        blocks = []
+        if page.events:
+            numbers = [event.sequence_number for event in page.events]
+            texts = envelope_texts(page.events, self.has_partitions, self.in_seed_form, self.data_bytes_max)
+            blocks = [b"id: %d\ndata: %b\n\n" % block for block in zip(numbers, texts, strict=True)]
+        if is_idle:
+            blocks.append(b": heartbeat\n")
+        if not page.events or page.events[-1].sequence_number < page.cursor:
+            blocks.append(b"id: %d\n\n" % page.cursor)
+        return b"".join(blocks)
+
+    def slices(self, large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
+        """The message of an event that is too large for a page."""
+        encoded, data = large_envelope(large, self.has_partitions, self.in_seed_form, self.data_bytes_max)
+        return json_slices(b"id: %d\ndata: %b\n\n" % (large.event.sequence_number, encoded), data, piece_bytes)
+
 
 _query_decoder = msgspec.json.Decoder(QueryIn)
 
@@ -57,12 +82,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
     selection = _selection(exchange, opened, parameters)
     fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
     await exchange.start(EVENT_STREAM, fields, proves_itself=True)
-    texts = partial(
-        envelope_texts,
-        has_partitions=opened.view.has_partitions,
-        in_seed_form=is_in_seed_form(given),
-        data_bytes_max=data_bytes_max,
-    )
+    texts = _Texts(opened.view.has_partitions, is_in_seed_form(given), data_bytes_max)
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     reader = _reader(exchange, opened, parameters, selection, ended)
     stream = _stream(host, exchange, opened, query, selection, heartbeat_s, texts, reader)
@@ -139,43 +159,47 @@ async def _stream(
     query: Query,
     selection: Selection,
     heartbeat_s: float,
-    texts: Texts,
+    texts: _Texts,
     reader: Reader,
 ) -> None:
-    """Send pages until the log closes, or is trimmed beyond the cursor; each waits until the last was taken."""
+    """Send pages until the log closes, or is trimmed beyond the cursor: each is read when the last was taken."""
+    share, flow = exchange.share, host.flow(exchange)
     await exchange.send(b"retry: 1000\n\n")
     loop = asyncio.get_running_loop()
     cursor: int | None = None
     told_at = loop.time()
     following = opened.asynchronous.follow(
-        selection.after, query, partition=selection.partition, idle_s=heartbeat_s, flow=host.flow(exchange)
+        selection.after,
+        query,
+        partition=selection.partition,
+        idle_s=heartbeat_s,
+        flow=flow,
+        page_bytes=lambda: share.piece_bytes,
     )
     async with aclosing(following) as pages:
         async for page in pages:
             if cursor is not None and _is_overtaken(opened, cursor):
                 await exchange.send(b": the log was trimmed beyond this reader\n\n")
                 return
-            is_idle = page.cursor == cursor
+            is_idle, count = page.cursor == cursor, len(page.events) + (page.large is not None)
             cursor = page.cursor
-            if page.events or is_idle or loop.time() - told_at >= CURSOR_INTERVAL_S:
-                host.logs.traffic.events_out += len(page.events)
+            if count or is_idle or loop.time() - told_at >= CURSOR_INTERVAL_S:
+                host.logs.traffic.events_out += count
                 reader.waits(Waiting.READING)
-                await exchange.send(_blocks(page, texts, is_idle))
+                share.begin_answer()
+                if page.large is None:
+                    step = partial(texts.blocks, page, is_idle)
+                    del page
+                    await exchange.send(await host.turns.do(flow, step))
+                    del step
+                else:
+                    slices = texts.slices(page.large, lambda: share.piece_bytes)
+                    while (piece := await host.turns.do(flow, partial(next, slices, None))) is not None:
+                        await exchange.send(piece)
+                share.end_answer()
                 reader.waits(Waiting.EVENTS)
                 told_at = loop.time()
-            reader.sent(cursor, len(page.events))
-
-
-def _blocks(page: Page, texts: Texts, is_idle: bool) -> bytes:
-    blocks = []
-    if page.events:
-        numbers = [event.sequence_number for event in page.events]
-        blocks = [b"id: %d\ndata: %b\n\n" % block for block in zip(numbers, texts(page.events), strict=True)]
-    if is_idle:
-        blocks.append(b": heartbeat\n")
-    if not page.events or page.events[-1].sequence_number < page.cursor:
-        blocks.append(b"id: %d\n\n" % page.cursor)
-    return b"".join(blocks)
+            reader.sent(cursor, count)
 
 
 def _is_overtaken(opened: Opened, cursor: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, repeat
@@ -49,6 +50,37 @@ def encode_page(events: Sequence[SequencedEvent]) -> bytes:
     """The events as one message of a stream."""
     message: bytes = record_batch(events).serialize().to_pybytes()
     return message
+
+
+def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryview]:
+    """The message of that one event, with that data, in parts. The data is one of them, and is not copied."""
+    sink = _Parts()
+    writer = pa.ipc.RecordBatchStreamWriter(pa.PythonFile(sink, "w"), SCHEMA)
+    sink.parts.clear()
+    offsets = pa.py_buffer(struct.pack("<2i", 0, len(data)))
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+    writer.write_batch(record_batch([event]).set_column(SCHEMA.names.index("data"), SCHEMA.field("data"), column))
+    return sink.parts
+
+
+class _Parts:
+    """A file that keeps what is written to it, buffers as views of them."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        """See `io.RawIOBase`."""
+        self.parts.append(part if isinstance(part, bytes) else memoryview(part))
+        return len(part)
+
+    def flush(self) -> None:
+        """See `io.RawIOBase`."""
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
 
 
 def events_of(batch: pa.RecordBatch) -> list[SequencedEvent]:

@@ -19,6 +19,7 @@ import httptools
 from ...core.loop.deadline import Deadline
 from ...core.loop.slices import Slices
 from ...http import Scope
+from ...http.asgi import MEMORY
 from .admission import Verdict
 from .cycle import HttpCycle
 from .heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
@@ -64,7 +65,7 @@ class HttpConnection(PeerConnection):
 
     def __init__(self, state: ServerState) -> None:
         """A connection of the server of that state, on the running loop."""
-        super().__init__()
+        super().__init__(state.memory)
         self._state = state
         self._application = state.application
         self._parser = UpgradeIgnoringParser(self)
@@ -103,9 +104,10 @@ class HttpConnection(PeerConnection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._state.connections.add(self)
-        self.scope_base = scope_of(transport)
+        self.scope_base = {**scope_of(transport), MEMORY: self.share}
         self.client = self.scope_base["client"]
         peer = self.client[0] if self.client else ""
+        self.share.belong(self.share.account.owner(peer))
         verdict = self._state.admission.judge(len(self._state.connections), peer)
         if verdict is Verdict.DROPPED:
             self._state.remove(self)
@@ -129,6 +131,7 @@ class HttpConnection(PeerConnection):
         if self._cycle is not None:
             self._cycle.disconnect()
         self.resume_writing()
+        self.share.close()
 
     def data_received(self, data: bytes) -> None:
         if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
@@ -162,6 +165,11 @@ class HttpConnection(PeerConnection):
         """Send it, unless the connection is closing."""
         if not self.transport.is_closing():
             self.transport.write(data)
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send them one after the other, without a copy of them, unless the connection is closing."""
+        if not self.transport.is_closing():
+            self.transport.writelines(parts)
 
     def close(self) -> None:
         """Close it after what was sent."""
@@ -415,8 +423,11 @@ class HttpConnection(PeerConnection):
         self._patience.stop()
         websocket = WebSocketProtocol(self._state)
         websocket.connection_made(self.transport)
+        websocket.share.belong(self.share.owner)
         if self.is_full:
             websocket.pause_writing()
+            self.resume_writing()
+        self.share.close()
         self._state.remove(self)
         websocket.begin(self._parser.get_method(), self._target, self._fields, self.scope_base)
         self._forget_parser()

@@ -14,8 +14,9 @@ from .heads import Head
 
 logger = logging.getLogger("headwater.server")
 
-JOINED_BYTES_MAX = 64 * 1024
-"""The head of an answer and its body leave in one piece up to this size. What is larger is not copied for that."""
+JOINED_BYTES_MAX = 8 * 1024
+"""The head of an answer, or of a chunk, and its body leave in one piece up to this size. What is larger is not copied
+for that."""
 BODY_WAITING_MAX = 64 * 1024
 """Of a body that the application has not asked for; after these, reading stops until it has."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -43,6 +44,9 @@ class CycleConnection(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send them one after the other, without a copy of them, unless the connection is closing."""
 
     def close(self) -> None:
         """Close it after what was sent."""
@@ -166,7 +170,8 @@ class HttpCycle:
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
-        """See ASGI. Waits while the client does not take what was sent before.
+        """See ASGI. Waits while the client does not take what was sent before; and after a piece of an answer until the
+        client has taken it, so that the next piece is made when there is room for it.
 
         Raises RuntimeError for what is no answer: out of order, with fields that HTTP cannot write, of another length
         than it said.
@@ -174,11 +179,15 @@ class HttpCycle:
         if self._connection.is_full:
             return self._send_when_drained(message)
         self._send(message)
+        if self._connection.is_full and message.get("more_body", False):
+            return self._connection.drained()
         return _DONE
 
     async def _send_when_drained(self, message: Message) -> None:
         await self._connection.drained()
         self._send(message)
+        if message.get("more_body", False):
+            await self._connection.drained()
 
     def _send(self, message: Message) -> None:
         if self.is_disconnected:
@@ -245,6 +254,9 @@ class HttpCycle:
     def _send_body(self, body: bytes, *, has_more: bool) -> None:
         if self.scope["method"] == "HEAD":
             self._body_left, body = 0, b""
+        elif self._is_chunked and has_more and len(body) > JOINED_BYTES_MAX:
+            self._connection.write_parts([b"%x\r\n" % len(body), body, b"\r\n"])
+            return
         elif self._is_chunked:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = body if has_more else body + b"0\r\n\r\n"

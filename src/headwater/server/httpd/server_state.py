@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.clocks import wall_clock_ms
 from ...core.loop.byte_account import ByteAccount
+from ...core.loop.memory import MIB, MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
 
@@ -21,6 +22,8 @@ class ServerState:
         self.application = application
         self.admission = admission
         self.unfinished = unfinished or ByteAccount()
+        self.memory = MemoryAccount(64 * MIB)
+        """The budget of what peers make this process hold."""
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -75,9 +78,13 @@ class ServerState:
 class PeerConnection(asyncio.Protocol):
     """A connection, with the data that its peer sent and that is not parsed yet."""
 
-    def __init__(self) -> None:
-        """On the running loop."""
+    def __init__(self, memory: MemoryAccount) -> None:
+        """On the running loop, whose budget is given."""
         self.loop = asyncio.get_running_loop()
+        self.share = Share(memory, self)
+        """What it holds. Whoever closes the connection closes it."""
+        self._unsent_bytes = 0
+        """Counted in the share while the peer does not take what it is sent."""
         self.transport: asyncio.Transport
         self.opened_at = 0
         """When it was made, in ms since 1970."""
@@ -103,9 +110,15 @@ class PeerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_full = True
+        self._unsent_bytes = self.unsent_bytes()
+        self.share.hold(self._unsent_bytes)
+        self.share.stalls()
 
     def resume_writing(self) -> None:
         self.is_full = False
+        self.share.give(self._unsent_bytes)
+        self._unsent_bytes = 0
+        self.share.flows()
         if self._writable is not None:
             self._writable.set()
             self._writable = None
@@ -116,6 +129,14 @@ class PeerConnection(asyncio.Protocol):
             if self._writable is None:
                 self._writable = asyncio.Event()
             await self._writable.wait()
+
+    def unsent_bytes(self) -> int:
+        """See `core.loop.memory.Reader`."""
+        return self.transport.get_write_buffer_size()
+
+    def end_stalled(self, reason: str) -> None:
+        """See `core.loop.memory.Reader`. It reads nothing, so it is told nothing; its request ends with it."""
+        self.transport.abort()
 
     def _advance(self, size: int) -> None:
         """So much more of what came was looked at."""

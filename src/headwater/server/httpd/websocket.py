@@ -29,7 +29,7 @@ from websockets.server import ServerProtocol
 from ...core.loop.deadline import Deadline
 from ...core.loop.slices import Slices
 from ...http import Scope
-from ...http.asgi import TRUST
+from ...http.asgi import MEMORY, TRUST
 from .heads import Field
 from .server_state import PeerConnection, ServerState
 from .websocket_cycle import Fields, WebSocketCycle
@@ -86,7 +86,7 @@ class WebSocketProtocol(PeerConnection):
 
     def __init__(self, state: ServerState) -> None:
         """A connection of the server of that state, on the running loop."""
-        super().__init__()
+        super().__init__(state.memory)
         self._state = state
         self._library = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
         self._cycle: WebSocketCycle
@@ -136,6 +136,7 @@ class WebSocketProtocol(PeerConnection):
         self._let_go()
         self._pong = b""
         self.resume_writing()
+        self.share.close()
         self._is_known = _nobody
         self.scope.get("extensions", {}).pop(TRUST, None)
         self._library.parser.close()
@@ -259,6 +260,7 @@ class WebSocketProtocol(PeerConnection):
             "raw_path": path,
             "query_string": query,
             "headers": fields,
+            MEMORY: self.share,
             "subprotocols": [token.strip() for value in named for token in value.split(",")],
             "extensions": {**base.get("extensions", {}), "websocket.http.response": {}, TRUST: self._trust},
         }

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
+from ...core.log import LargeEvent
 from ...formats.arrow.columns import Coded, coded
 from ...formats.arrow.lazy import arrow_is_loaded, pa
 from ...formats.decoders import msgpack_decoder
@@ -35,7 +36,8 @@ from .layout import (
     Control,
     FrameMark,
 )
-from .random_access import pick
+from .random_access import pick, pick_any
+from .sizes import EventSizes
 
 if IS_NATIVE:
     from ...speedups._native import pick as pick_plain
@@ -72,8 +74,8 @@ class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
     __slots__ = (
-        "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
-        "first", "is_gated", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
+        "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_sizes", "_whole", "count", "crc", "durable_upto",
+        "epoch", "first", "is_gated", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
     )  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
@@ -97,6 +99,7 @@ class Frame:
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
         """What `_origin` counts in, where it is all of a file or of some bytes."""
         self._origin = offset
+        self._sizes: EventSizes | None = None
         self._arrow: pa.Buffer | None = None
         """All of it, once columns of it were asked for."""
         self._directory = DIRECTORY.unpack_from(buffer, offset + LEAD.size + HEADER.size)
@@ -163,6 +166,24 @@ class Frame:
         events: list[SequencedEvent] = []
         pick(self._whole, self._origin, range(self.first + start, self.first + end), events, _NO_LIMIT)
         return events
+
+    @property
+    def sizes(self) -> EventSizes:
+        """How large its events are."""
+        if self._sizes is None:
+            self._sizes = EventSizes(self._buffer, self._directory, self.count)
+        return self._sizes
+
+    def large(self, index: int) -> LargeEvent:
+        """One event, whose data stays where it is."""
+        events: list[SequencedEvent] = []
+        whole, origin = (
+            (self._whole, self._origin) if isinstance(self._whole, mmap | bytes) else (bytes(self._buffer), 0)
+        )
+        pick_any(whole, origin, (self.first + index,), events, _NO_LIMIT, with_data=False)
+        low, high = self._ints(Column.DATA, index, index + 1)
+        at = self._directory[Column.DATA + 1]
+        return LargeEvent(events[0], self._buffer[at + low : at + high])
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""

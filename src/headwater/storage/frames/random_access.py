@@ -45,9 +45,15 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
 
 
 def pick_any(
-    content: mmap | bytes, offset: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int
+    content: mmap | bytes,
+    offset: int,
+    numbers: Sequence[int],
+    events: list[SequencedEvent],
+    budget: int,
+    *,
+    with_data: bool = True,
 ) -> int:
-    """`pick` of any frame."""
+    """`pick` of any frame; perhaps without the events' data."""
     (
         count, first, recorded_at, times, id, ids, sources, type, types, lists, tag, tags, extras, datum, data,
     ) = _points(content, offset)  # fmt: skip
@@ -74,7 +80,7 @@ def pick_any(
                 bounds = struct.unpack_from(f"<{high - low + 1}i", content, at_tag)
                 its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
         low, high = _two(content, datum + at)
-        its_data = content[data + low : data + high]
+        its_data = content[data + low : data + high] if with_data else b""
         budget -= high - low
         if is_plain:
             events.append(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...core.event import SequencedEvent
 from ...core.limits import SEQUENCE_NUMBER_MAX
-from ...core.log import Page
+from ...core.log import EVENT_BYTES, Page
 from ...core.query import Query
 from ...formats.packed import PackedEvents
 from ..frames.frame import Frame
@@ -38,6 +38,8 @@ class Bounds(NamedTuple):
     bytes_max: int
     packs: bool = False
     """Whether events that are picked are packed at once."""
+    is_bounded: bool = False
+    """Whether the bytes are a bound for all that the events have, and larger ones come alone."""
 
 
 class Reader:
@@ -106,7 +108,12 @@ class Reader:
                 break
             start = max(number - frame.first, 0)
             end = min(frame.count, bounds.high - frame.first + 1, start + bounds.limit - len(events))
-            end, budget = _within_budget(frame, start, end, budget)
+            if bounds.is_bounded:
+                end, budget = _within_bound(frame, start, end, budget)
+                if end == start:
+                    return _cut_off(events, number - 1, bounds, frame, start, is_gated=is_gated)
+            else:
+                end, budget = _within_budget(frame, start, end, budget)
             events += self._decoded(frame, start, end, bounds.head)
             is_gated &= frame.is_gated
             number = frame.first + end
@@ -123,13 +130,19 @@ class Reader:
                 break
             end = min(number, frame.last) - frame.first + 1
             start = max(bounds.low - frame.first, end - (bounds.limit - len(events)), 0)
+            if bounds.is_bounded:
+                start = max(start, frame.sizes.begin(end, budget))
+                if start == end:
+                    return _cut_off(events, number + 1, bounds, frame, end - 1, is_gated=is_gated)
+                budget -= frame.sizes.between(start, end)
             is_gated &= frame.is_gated
             for event in reversed(self._decoded(frame, start, end, bounds.head)):
                 events.append(event)
                 number = event.sequence_number - 1
-                budget -= len(event.data) + len(event.envelope)
-                if budget <= 0:
-                    break
+                if not bounds.is_bounded:
+                    budget -= len(event.data) + len(event.envelope)
+                    if budget <= 0:
+                        break
         is_last = number < bounds.low
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last, is_gated)
 
@@ -151,8 +164,13 @@ class Reader:
                     continue
                 segment = segments[at]
                 begin, below = segment.first, _begin(segments, at + 1)
-            position, budget, are_gated = segment.pick(wanted, position, below, events, budget)
+            event_bytes = EVENT_BYTES if bounds.is_bounded else 0
+            position, budget, are_gated = segment.pick(wanted, position, below, events, budget, event_bytes)
             is_gated &= are_gated
+        if bounds.is_bounded and not events and position < count and budget <= 0:
+            frame = self.frame_at_exactly(wanted[position])
+            if frame is not None:
+                return _cut_off((), 0, bounds, frame, wanted[position] - frame.first)
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False, is_gated)
         if passed is not None:  # another item of the query may have that very number
@@ -172,6 +190,25 @@ class Reader:
 def _begin(segments: Sequence[Segment], at: int) -> int:
     """The number with which that segment begins, or one above all numbers."""
     return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
+
+
+def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
+    """The end of the piece that has no more than that, and what is left of it; perhaps not even one event fits."""
+    if start or end < frame.count or (size := frame.length + EVENT_BYTES * frame.count) > budget:
+        end = frame.sizes.end(start, end, budget)
+        size = frame.sizes.between(start, end)
+    return end, budget - size
+
+
+def _cut_off(
+    events: Sequence[SequencedEvent], cursor: int, bounds: Bounds, frame: Frame, index: int, *, is_gated: bool = True
+) -> Page:
+    """The page up to the event of that index, which does not fit any more, or that event alone."""
+    if events:
+        return Page(events, cursor, bounds.head, False, is_gated)
+    number = frame.first + index
+    is_last = bounds.limit and number == (bounds.low if bounds.backwards else bounds.high)
+    return Page((), number, bounds.head, bool(is_last), frame.is_gated, frame.large(index))
 
 
 def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:

@@ -42,6 +42,7 @@ _HEADER = struct.Struct("<8sII16sQIQ8s")
 _CHECKSUM = struct.Struct("<I")
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
+_NO_LIMIT = 1 << 62
 _SPAN = 256
 """So many wanted events at most are decoded together."""
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
@@ -235,28 +236,59 @@ class Segment:
         return self.corrupted(f"events {self.firsts[index]} to {self.number_of(index + 1) - 1} are damaged ({bad})")
 
     def pick(
-        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent] | PackedEvents, budget: int
+        self,
+        numbers: list[int],
+        position: int,
+        below: int,
+        events: list[SequencedEvent] | PackedEvents,
+        budget: int,
+        event_bytes: int = 0,
     ) -> tuple[int, int, bool]:
         """Append the events of some of these numbers, ascending or descending, from that position on.
 
         The first is in this segment, which has none from `below` on. It ends after one number at least, anywhere before
         they leave the segment, and when payloads have used up that budget of bytes. Answers the position behind them,
         the rest of the budget, and whether all of their frames are gated. Lost events, where the loss was accepted, are
-        left out. Raises StorageCorrupted.
+        left out. With `event_bytes`, the budget is a bound for all that the events have, and so much for each: it ends
+        before an event that does not fit, without any budget if that is the first one. Raises StorageCorrupted.
         """
         if IS_NATIVE:
             into = events if isinstance(events, list) else events.rows
-            walked = walk(self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget)
+            walked = walk(
+                self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget, event_bytes
+            )
             if walked[0] > position:
                 if not isinstance(events, list):
                     events.count_in(walked[0] - position)
                 return walked
+        pick_of_frame = self._pick_of_frame if not event_bytes else self._pick_fitting
         if isinstance(events, list):
-            return self._pick_of_frame(numbers, position, below, events, budget)
+            return pick_of_frame(numbers, position, below, events, budget)
         found: list[SequencedEvent] = []
-        picked = self._pick_of_frame(numbers, position, below, found, budget)
+        picked = pick_of_frame(numbers, position, below, found, budget)
         events.extend(found)
         return picked
+
+    def _pick_fitting(
+        self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
+    ) -> tuple[int, int, bool]:
+        """`_pick_of_frame` within a bound."""
+        index = self.index_of(numbers[position])
+        if index < 0:
+            return position + 1, budget, True
+        frame = self.frame(index)
+        following = self.firsts[index + 1] if index + 1 < len(self.firsts) else below
+        stop = position
+        while stop < len(numbers) and frame.first <= numbers[stop] < following:
+            at = numbers[stop] - frame.first
+            size = frame.sizes.between(at, at + 1) if at < frame.count else 0
+            if size > budget:
+                break
+            stop, budget = stop + 1, budget - size
+        if stop == position:
+            return position, 0, frame.is_gated
+        self._pick_together(index, numbers[position:stop], events, _NO_LIMIT)
+        return stop, budget, frame.is_gated
 
     def _pick_of_frame(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int

@@ -1,0 +1,82 @@
+"""The pieces of a streamed read: each is made when the client has taken the one before it, and nothing else is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from ...core.log import Page
+from ...core.loop.memory import Share
+from ...core.loop.traffic import Traffic
+from ...http import Exchange
+from ...http.errors import Disconnected
+from ..events import Rendering
+from ..host import Host
+
+
+class AnswerPieces:
+    """An answer as pages, and slices of what is too large for a page. It holds no page between two pieces."""
+
+    def __init__(
+        self, first: Page, pages: Iterator[Page], rendering: Rendering, traffic: Traffic, share: Share
+    ) -> None:
+        """`first` was read before the rest of the pages; `traffic` counts events, `share` says how large pieces are."""
+        self._first: Page | None = first
+        self._pages, self._rendering, self._traffic, self._share = pages, rendering, traffic, share
+        self._slices: Iterator[bytes] | None = None
+        """What is left of a large event."""
+        self._before = rendering.opening
+        """What stands before the next event."""
+        self._is_empty = True
+
+    @property
+    def closing(self) -> bytes:
+        """What is still to be sent after the last piece."""
+        return (self._before if self._is_empty else b"") + self._rendering.closing
+
+    def next(self) -> bytes | None:
+        """The next piece; empty if the log was looked through without a match; None after the last."""
+        if self._slices is not None:
+            piece = next(self._slices, None)
+            if piece is not None:
+                return piece
+            self._slices = None
+        page, self._first = self._first or next(self._pages, None), None
+        if page is None:
+            return None
+        if page.large is not None:
+            self._traffic.events_out += 1
+            self._slices = self._rendering.slices(page, lambda: self._share.piece_bytes)
+            return self._begin() + next(self._slices, b"")
+        if not page.events:
+            return b""
+        self._traffic.events_out += len(page.events)
+        text = self._rendering.page(page)
+        before = self._begin()
+        return before + text if before else text
+
+    def _begin(self) -> bytes:
+        """What stands before the event that comes now."""
+        before, self._before, self._is_empty = self._before, self._rendering.separator, False
+        return before
+
+
+async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], bytes | None]) -> None:
+    """Send each piece when the client has taken the one before; each is a step of the user's. None ends it.
+
+    Raises Disconnected as soon as the client is gone.
+    """
+    gone = asyncio.ensure_future(exchange.disconnected())
+    turns, flow, share = host.turns, host.flow(exchange), exchange.share
+    share.begin_answer()
+    try:
+        while (text := await turns.do(flow, next_piece)) is not None:
+            if text:
+                await exchange.send(text)
+            del text
+            await asyncio.sleep(0)
+            if gone.done():
+                raise Disconnected
+    finally:
+        share.end_answer()
+        gone.cancel()

@@ -1,0 +1,51 @@
+"""How large the events of a frame are, without reading one of them: the offsets of the columns say it."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from ...core.log import EVENT_BYTES
+from .layout import Column
+
+_VALUES = (Column.ID, Column.SOURCE, Column.TYPE, Column.GROUP_KEY, Column.ENVELOPE, Column.DATA)
+_LISTED = (
+    (Column.TAG_LISTS, Column.TAG),
+    (Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME),
+    (Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_VALUE),
+)
+_number = struct.Struct("<i").unpack_from
+
+
+class EventSizes:
+    """All bytes that the events have, in all columns, and `EVENT_BYTES` for each."""
+
+    __slots__ = ("_buffer", "_count", "_listed", "_values")
+
+    def __init__(self, buffer: memoryview, directory: Sequence[int], count: int) -> None:
+        """Of the frame in that buffer, which was verified."""
+        self._buffer, self._count = buffer, count
+        self._values = [directory[each] for each in _VALUES if directory[each]]
+        self._listed = [(directory[lists], directory[texts]) for lists, texts in _LISTED if directory[lists]]
+
+    def between(self, start: int, end: int) -> int:
+        """Of the events from that index to before that one."""
+        return self._upto(end) - self._upto(start)
+
+    def end(self, start: int, end: int, size: int) -> int:
+        """Up to where, `end` at most, the events from `start` on have no more than so many bytes together."""
+        return bisect_right(range(end + 1), self._upto(start) + size, start, end + 1, key=self._upto) - 1
+
+    def begin(self, end: int, size: int) -> int:
+        """From where on the events before `end` have no more than so many bytes together."""
+        return bisect_left(range(end + 1), self._upto(end) - size, 0, end, key=self._upto)
+
+    def _upto(self, index: int) -> int:
+        buffer, at = self._buffer, 4 * index
+        size = EVENT_BYTES * index
+        for values in self._values:
+            size += _number(buffer, values + at)[0]
+        for lists, texts in self._listed:
+            size += _number(buffer, texts + 4 * _number(buffer, lists + at)[0])[0]
+        return size
