@@ -276,7 +276,7 @@ class Sender:
             tag = next(self._tags)
             self.link.send(encoded, tag, tag, is_settled=is_settled)
             tags.append(tag)
-            if self._client.engine.bytes_to_send > READ_BYTES:
+            if self._client.engine.bytes_to_send > READ_BYTES or self._client.engine.has_large:
                 self._client.flush()
         if is_settled:
             self._client.flush()

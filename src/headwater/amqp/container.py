@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ..core.access import Guard, Right
 from ..core.client_subnet import place_of
+from ..core.loop.memory import MemoryAccount
 from ..core.loop.refused_connections import RefusedConnections
 from ..core.loop.scheduler import FairScheduler
 from ..core.store import LogStore
@@ -26,6 +27,8 @@ SURPLUS_MAX = 16
 """Connections above the limit that may log in: an administrator is served, everybody else is sent away."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
 """Of these, the ones of one place."""
+MEMORY_BYTES = 2**30
+"""The budget of a container that was given none."""
 
 
 class Container:
@@ -41,17 +44,27 @@ class Container:
         bus: Bus | None = None,
         turns: FairScheduler | None = None,
         spans: Spans | None = None,
+        memory: MemoryAccount | None = None,
         remembers: bool = True,
         sent_away: Callable[[], ConnectionFault | None] = lambda: None,
     ) -> None:
         """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop.
+
+        `memory` is the budget for what connections hold, on this event loop; without it they have one of their own.
 
         `spans` gets what producers had appended, where somebody collects that.
         For `remembers` see `Nodes`. `sent_away`: with what a connection is closed as soon as it is open, if it is.
         """
         self._sent_away = sent_away
         self.shared = Shared(
-            guard, settings, bus or Bus(), name, turns or FairScheduler(), spans, takes_messages=remembers
+            guard,
+            settings,
+            bus or Bus(),
+            name,
+            turns or FairScheduler(),
+            spans,
+            memory or MemoryAccount(MEMORY_BYTES),
+            takes_messages=remembers,
         )
         self.statistics = self.shared.statistics
         self._refused = RefusedConnections(self.shared.bus, PROTOCOL)

@@ -33,8 +33,9 @@ class AmqpSettings:
     unsettled_max: int = setting(
         5000, whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome"
     )
-    held_bytes_max: int = 8 * MIB
-    """What one connection's producers may have under way; no more is read from it meanwhile."""
+    held_bytes_max: int = 16 * MIB
+    """What one connection's producers may have under way, in memory; no more is read from it meanwhile. Where memory is
+    short, reading pauses earlier."""
     groups_max: int = 1000
     """Consumer groups of one log with a link or a recorded epoch."""
     group_pending_max: int = setting(

@@ -385,7 +385,7 @@ class ServerRun:
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
             store, guard, self._config.amqp, ports.amqp, ports.amqp_read, ports.tls, elsewhere, self._threads,
-            bus=self._bus, turns=turns,
+            bus=self._bus, turns=turns, memory=self._memory,
         )  # fmt: skip
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
@@ -447,7 +447,7 @@ class ServerRun:
         """Make the rooms, and let requests in. Answers those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = FairScheduler(activity=self._activity)
-        container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
+        container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans, memory=self._memory)
         await container.nodes.begin()
         management = ManagementNode(container)
         self._notifications.following.append(Following(container.nodes).followers)

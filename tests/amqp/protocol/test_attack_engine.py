@@ -31,6 +31,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Symbol
 
+from .budget import Budget
 from .pair import Pair, payloads
 from .peer import SOURCE, TARGET, Peer, credit, framed, receiving, sending
 
@@ -278,7 +279,8 @@ def test_when_the_transport_is_lost_every_link_is_over() -> None:
 
 
 def test_the_attaches_of_all_links_are_bounded() -> None:
-    peer = Peer(links_bytes_max=100_000).begun()
+    budget = Budget(150_000)
+    peer = Peer(take=budget.take, give=budget.give).begun()
     large = {"properties": {Symbol("x"): "x" * 20_000}}
     for number in range(20):  # none of these stays
         peer.attached(sending(f"a{number}", **large))

@@ -31,6 +31,7 @@ from headwater.amqp.protocol.performatives import (
 )
 from headwater.amqp.protocol.settings import ConnectionSettings
 
+from .budget import Budget
 from .pair import Pair, payloads
 
 
@@ -136,7 +137,8 @@ def test_a_message_over_the_limit_is_let_go_and_the_link_lives_on(pair: Pair) ->
 
 
 def test_unfinished_messages_are_bounded_over_all_links() -> None:
-    pair = Pair(server=ConnectionSettings(partial_bytes_max=1000)).opened()
+    budget = Budget(13_000)
+    pair = Pair(server=ConnectionSettings(take=budget.take, give=budget.give)).opened()
     sender, _ = pair.sender()
     head = encode_performative(Transfer(handle=sender.handle, delivery_id=0, delivery_tag=b"t", more=True))
     pair.client.send_body(0, bytes(head), bytes(2000))

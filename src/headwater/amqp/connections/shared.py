@@ -10,6 +10,7 @@ from typing import TypeVar
 from ... import __version__
 from ...core.access import Guard
 from ...core.loop.fair_semaphore import FairSemaphore
+from ...core.loop.memory import MemoryAccount, Share
 from ...core.loop.scheduler import FairScheduler, Flow
 from ...core.watch.bus import Bus
 from ...core.watch.spans import Spans
@@ -86,11 +87,16 @@ class Shared:
         bus: Bus,
         name: str,
         turns: FairScheduler,
-        spans: Spans | None = None,
+        spans: Spans | None,
+        memory: MemoryAccount,
         *,
         takes_messages: bool = True,
     ) -> None:
-        """`name` is the container's own; `turns` deals the time of the loop; `takes_messages`: links without target."""
+        """`name` is the container's own; `turns` deals the time of the loop; `takes_messages`: links without target.
+
+        `memory` is the budget of what all connections hold.
+        """
+        self.memory = memory
         self._offered = CAPABILITIES if takes_messages else tuple(name for name in CAPABILITIES if name != RELAY)
         self.turns, self.spans = turns, spans
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
@@ -101,14 +107,16 @@ class Shared:
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
         """Attached links, each with what detaches it."""
 
-    def engine(self, login: Login, now: float) -> Connection:
-        """The engine of a new connection."""
+    def engine(self, login: Login, share: Share, now: float) -> Connection:
+        """The engine of a new connection, which holds what its share of the memory allows."""
         settings = self.settings
         limits = ConnectionSettings(
             frame_bytes_max=settings.frame_bytes_max,
             channel_max=settings.sessions_max - 1,
             handle_max=settings.links_max - 1,
             idle_ms=settings.idle_ms,
+            take=share.take,
+            give=share.give,
             sasl_mechanisms=login.mechanisms,
             needs_sasl=not self.guard.is_open,
             open_fields={"offered_capabilities": self._offered, "properties": PROPERTIES},

@@ -13,10 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, cast
 
-from ...core.access import User
+from ...core.access import Right, User
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
+from ...core.loop.memory import FREE_BYTES, Share
 from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
 from ..errors import link_fault
@@ -57,8 +58,11 @@ TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """How much it is at first, and where every frame costs much."""
 TURN_S = 0.01
 """CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
-WRITE_BYTES_MAX = 256 * 1024
-"""What may wait to be written before consumers of the connection pause."""
+READ_BYTES = 64 * 1024
+"""What is read of one peer in one go, at most."""
+WRITE_BYTES_MAX = FREE_BYTES
+"""What may wait to be written before consumers of the connection pause; what is on its way to that is one piece more
+(`Share.piece_bytes`)."""
 ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
@@ -110,8 +114,12 @@ Attach = Callable[["Transport", Link], Awaitable[None]]
 """Answers a peer's attach. Raises AmqpError or EventLogError where it is refused."""
 
 
-class Transport(asyncio.Protocol):
-    """One connection of a peer."""
+_buffer = memoryview(bytearray(READ_BYTES))
+"""Where bytes are read to, of whichever connection: they are taken from there at once."""
+
+
+class Transport(asyncio.BufferedProtocol):
+    """One connection of a peer. It is a `Reader` of its share of the memory."""
 
     def __init__(self, owner: Owner, attach: Attach) -> None:
         # Shared by all connections
@@ -137,22 +145,28 @@ class Transport(asyncio.Protocol):
         self._connected_at = 0.0
         self._closing_at: float | None = None
         self._is_lost = False
+        self.share = Share(owner.shared.memory, self)
+        """What it holds in memory."""
         self._tasks: set[asyncio.Task[None]] = set()
         # This connection: bytes in and out
         self.bytes_received = self.bytes_sent = 0
         self.held_bytes = 0
         """What producers have sent and has not reached the disk."""
+        self._resumes_at = 0
+        """Reading goes on, if too much was held, when no more than this is."""
         self.has_room = True
         """Whether more may be written."""
+        self._unsent_bytes = 0
+        """What waits to be written and is counted, which it is while the peer reads too slowly."""
         self._unread: deque[bytes] = deque()
+        """What has come and waits for the peer's next turn."""
         self._slices = Slices()
         self._is_last = False
         """Whether the peer has closed its side, and nothing comes after what is unread."""
-        """What has come and waits for the peer's next turn."""
         self._sizer = BatchSizer(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _NOT_PAUSED
         self._is_turn_due = False
-        self._is_flushing = False
+        self._is_flushing = self._is_more_due = False
         self._flow: Flow | None = None
         # Its sessions and links
         self._ends: dict[Link, LinkEnd] = {}
@@ -244,15 +258,24 @@ class Transport(asyncio.Protocol):
         self._login = Login(self.shared.guard, self.peer, tls)
         self.user = self._login.user
         self._connected_at = self._loop.time()
-        self.engine = self.shared.engine(self._login, self._connected_at)
+        self.engine = self.shared.engine(self._login, self.share, self._connected_at)
+        self._belong()
         if (reason := self._owner.admit(self)) is not None:
             self._notifier.refused(reason)
             self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """The peer has sent something."""
-        self.bytes_received += len(data)
-        if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
+        data = bytes(_buffer[:nbytes])
+        self.bytes_received += nbytes
+        if self._unread or nbytes > max(self._sizer.size, TURN_BYTES_MIN):
+            if not self.share.take(nbytes):
+                self._has_no_memory(nbytes)
+                return
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
                 self._take_turn()
@@ -265,14 +288,19 @@ class Transport(asyncio.Protocol):
             self._is_last = bool(self._unread)
             return self._is_last
         while self._unread:  # over TLS there is no waiting
-            self._receive(self._unread.popleft())
+            data = self._unread.popleft()
+            self.share.give(len(data))
+            self._receive(data)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has gone."""
         self._is_lost = True
+        self.share.give(sum(map(len, self._unread)) + self._unsent_bytes)
         self._unread.clear()
+        self._unsent_bytes = 0
         self.engine.lost()
+        self.share.close()
         for task in self._tasks:
             task.cancel()
         self._abandon(self._forget)
@@ -280,31 +308,56 @@ class Transport(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads more slowly than its consumers send."""
         self.has_room = False
+        self._count_unsent()
+        self.share.stalls()
 
     def resume_writing(self) -> None:
         """What waited is written."""
         self.has_room = True
+        self.share.flows()
+        self.share.give(self._unsent_bytes)
+        self._unsent_bytes = 0
         self._resume(_Pause.UNREAD)
+        if self.engine.has_large:
+            self.flush()
         self._wake(iter(tuple(self._ends.values())))
+
+    # What its share of the memory calls
+
+    def unsent_bytes(self) -> int:
+        """See `core.loop.memory.Reader`."""
+        return self._transport.get_write_buffer_size()
+
+    def end_stalled(self, reason: str) -> None:
+        """See `core.loop.memory.Reader`."""
+        self._notifier.failed(ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, reason))
+        self._transport.abort()
 
     # What the container and the ends of links call
 
     def flush(self) -> None:
-        """Write what the engine has to say, now."""
+        """Write what the engine has to say, now; of large deliveries, a piece, as often as the peer takes one."""
         if self._is_lost:
             return
-        if data := self.engine.data_to_send():
+        if data := self.engine.data_to_send(self.share.piece_bytes if self.has_room else 0):
             self.bytes_sent += len(data)
             self._transport.write(data)
-            if not self.has_room and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
-                self._pause(_Pause.UNREAD)
+            if not self.has_room:
+                self._count_unsent()
+                if self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
+                    self._pause(_Pause.UNREAD)
+        if events := self.engine.take_events():
+            self._handle(events)
+        if self.has_room and self.engine.has_large and not self._is_more_due:
+            self._is_more_due = True
+            self.shared.turns.soon(self.flow, self._flush_more)
         if self.engine.is_over:
             self._transport.close()
             self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def flush_soon(self) -> None:
         """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
-        if self.engine.bytes_to_send > WRITE_BYTES_MAX:
+        if self.engine.bytes_to_send > self.share.piece_bytes:
             self.flush()
         elif not self._is_flushing:
             self._is_flushing = True
@@ -321,6 +374,8 @@ class Transport(asyncio.Protocol):
     def adopt(self, link: Link, end: LinkEnd) -> None:
         """The link is attached: from now on its end is called with the link's events."""
         self.shared.statistics.links += 1
+        if link.is_sender:
+            self.share.begin_answer()
         link.context, end.attached_at = end, wall_clock_ms()
         self._ends[link] = end
         if link not in self._numbers:
@@ -375,15 +430,21 @@ class Transport(asyncio.Protocol):
         task.add_done_callback(self._tasks.discard)
 
     def hold(self, size: int) -> None:
-        """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
+        """So many bytes of this peer are on their way to the disk; too many, and nothing more is read.
+
+        Where memory is short, fewer are too many: what reaches the disk makes room.
+        """
         self.held_bytes += size
-        if self.held_bytes > self._settings.held_bytes_max:
-            self._pause(_Pause.HELD)
+        if self.held_bytes > FREE_BYTES:
+            room = self.share.account.room(self.share.owner)
+            if self.held_bytes > min(self._settings.held_bytes_max, max(room // 4, FREE_BYTES)):
+                self._resumes_at = self.held_bytes // 2
+                self._pause(_Pause.HELD)
 
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
         self.held_bytes -= size
-        if self.held_bytes <= self._settings.held_bytes_max // 2:
+        if self.held_bytes <= self._resumes_at:
             self._resume(_Pause.HELD)
 
     def tick(self, now: float) -> None:
@@ -437,6 +498,7 @@ class Transport(asyncio.Protocol):
             data, size = self._unread.popleft(), max(self._sizer.size, TURN_BYTES_MIN)
             if len(data) > size:
                 self._unread.appendleft(data[size:])
+            self.share.give(min(len(data), size))
             self._receive(data[:size])
         if not self._unread:
             self._resume(_Pause.TURN)
@@ -495,8 +557,10 @@ class Transport(asyncio.Protocol):
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
+            self._pause(_Pause.LOGIN)  # at once: what comes before the verdict waits in the operating system
             self.spawn(self._authenticate(event.mechanism, event.response))
         elif isinstance(event, SaslResponded):
+            self._pause(_Pause.LOGIN)
             self.spawn(self._authenticate(self._login.mechanism, event.response))
 
     async def _answer(self, link: Link) -> None:
@@ -530,7 +594,6 @@ class Transport(asyncio.Protocol):
         self._let_go(link, Ending.DETACHED)
 
     async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
-        self._pause(_Pause.LOGIN)
         began = self._loop.time()
         try:
             await self._login.answer(self.engine, mechanism, response)
@@ -538,9 +601,40 @@ class Transport(asyncio.Protocol):
             self._connected_at += self._loop.time() - began  # the peer is not to blame for that
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
+        self._belong()
         if self._login.is_refused:
             self._notifier.refused("login")
         self._handle(self.engine.receive_data(b"", self._loop.time()))
+        self.flush()
+
+    def _belong(self) -> None:
+        """Its bytes are those of the user; where there are no users, of the address; before the login, of nobody."""
+        user, owner = self.user, None
+        if user is not None:
+            is_administrator = bool(user.name) and user.may(Right.MANAGE, "*")
+            owner = self.shared.memory.owner(user.name or self.peer, is_administrator=is_administrator)
+        self.share.belong(owner)
+
+    def _has_no_memory(self, size: int) -> None:
+        """There is no room for what has come: the connection ends."""
+        problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
+        if self.engine.remote is None:
+            self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
+            self._transport.abort()
+        else:
+            self.close(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+
+    def _count_unsent(self) -> None:
+        """Count what waits to be written as it is now."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent > self._unsent_bytes:
+            self.share.hold(unsent - self._unsent_bytes)
+        else:
+            self.share.give(self._unsent_bytes - unsent)
+        self._unsent_bytes = unsent
+
+    def _flush_more(self) -> None:
+        self._is_more_due = False
         self.flush()
 
     def _pause(self, reason: _Pause) -> None:
@@ -562,6 +656,8 @@ class Transport(asyncio.Protocol):
         self._notifier.link_ended(self, link, error)
         self._by_number.pop(self._numbers.pop(link, 0), None)
         if end is not None:
+            if link.is_sender:
+                self.share.end_answer()
             end.on_detached(ending)
 
     def _abandon(self, then: Callable[[], None]) -> None:

@@ -8,8 +8,8 @@ A reply-to is, within the connection of the request:
 
 Without a reply-to the answer goes to the only link from `$management` of the request's session.
 
-Answers wait for credit. How many do is bounded by the requests under way; how many bytes, here: whoever lets more wait
-than a connection may, or most of all where it is too much for the server, loses the links that they wait for.
+Answers wait for credit. How many do is bounded by the requests under way; their bytes are counted in the connection's
+share of the memory. Where there is no room for one, the link that it goes to ends.
 """
 
 from __future__ import annotations
@@ -35,12 +35,6 @@ LIFETIME = {Symbol("lifetime-policy"): DELETE_ON_CLOSE}
 """Of a node that is made on demand (3.5.10)."""
 
 
-WAITING_BYTES_MAX = 4 * 2**20
-"""Answers that may wait for credit on one connection. One that is larger may wait alone."""
-ALL_WAITING_BYTES_MAX = 64 * 2**20
-"""On all connections together."""
-
-
 class Replies(LinkEnd):
     """One link on which answers go out, in their order, as it has credit."""
 
@@ -54,8 +48,6 @@ class Replies(LinkEnd):
         """Whether it comes from `$management`, so that the name of the link calls it too."""
         self.bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver takes (2.7.3); None = any."""
-        self.waiting_bytes = 0
-        """Of the answers that wait."""
 
     @property
     def waiting(self) -> int:
@@ -67,30 +59,32 @@ class Replies(LinkEnd):
         if self._is_over:
             return
         sent: asyncio.Future[None] = self._transport.shared.loop.create_future()
+        share = self._transport.share
+        if not share.take(len(message)):
+            problem = str(share.refusal(len(message), f"an answer, with {self.waiting} that wait for credit,"))
+            self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+            return
         self._waiting.append((message, sent))
-        self._count(len(message))
         self.on_ready()
         self._transport.flush_soon()
-        self._book.bound(self._transport)
         await sent
-
-    def expel(self, description: str) -> None:
-        """End the link: too much waits for it."""
-        self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, description)
 
     def on_ready(self) -> None:
         link = self.link
         unsettled_max = self._transport.shared.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
             try:
-                link.check_size(self._waiting[0][0])
+                link.check_size(len(self._waiting[0][0]))
             except LinkFault as fault:
                 self._transport.expel(link, fault.condition, fault.description)
                 return
             message, sent = self._waiting.popleft()
-            self._count(-len(message))
+            self._transport.share.give(len(message))
             self.deliveries += 1
-            link.send(message, self.deliveries, self.deliveries, is_settled=link.sends_settled)
+            try:
+                link.send(message, self.deliveries, self.deliveries, is_settled=link.sends_settled)
+            except LinkFault as fault:
+                self._transport.expel(link, fault.condition, fault.description)
             if not sent.done():
                 sent.set_result(None)
         if link.is_draining and not self._waiting:
@@ -103,16 +97,12 @@ class Replies(LinkEnd):
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True
-        self._count(-self.waiting_bytes)
         self._book.forget(self._transport, self)
         while self._waiting:
-            _, sent = self._waiting.popleft()
+            message, sent = self._waiting.popleft()
+            self._transport.share.give(len(message))
             if not sent.done():
                 sent.set_result(None)
-
-    def _count(self, change: int) -> None:
-        self.waiting_bytes += change
-        self._book.count_waiting(self._transport, self, change)
 
 
 class ReplyBook:
@@ -123,10 +113,6 @@ class ReplyBook:
         self._by_name: dict[tuple[Session, str], Replies] = {}
         self._of_session: dict[Session, dict[Replies, None]] = {}
         self._numbers = itertools.count(1)
-        self._waiting: dict[Transport, dict[Replies, None]] = {}
-        """The links for which something waits, of each connection, in the order in which it came to that."""
-        self.waiting_bytes = 0
-        """Of all answers that wait."""
 
     def new_address(self) -> str:
         """The address of a node that is made on demand."""
@@ -166,33 +152,6 @@ class ReplyBook:
         if reply_to == PAIRED:
             return self._by_name.get((link.session, link.name))
         return self._by_address.get((transport, reply_to))
-
-    def count_waiting(self, transport: Transport, replies: Replies, change: int) -> None:
-        """More answers wait for a link, or fewer: by so many bytes."""
-        self.waiting_bytes += change
-        if replies.waiting_bytes:
-            self._waiting.setdefault(transport, {})[replies] = None
-        elif transport in self._waiting:
-            self._waiting[transport].pop(replies, None)
-            if not self._waiting[transport]:
-                del self._waiting[transport]
-
-    def bound(self, transport: Transport) -> None:
-        """An answer was added on that connection: end links where too much waits."""
-        size, count = self._of(transport), sum(replies.waiting for replies in self._waiting.get(transport, ()))
-        if size > WAITING_BYTES_MAX and count > 1:
-            self._expel(transport, f"{size} bytes of {count} answers wait for credit, {WAITING_BYTES_MAX} are allowed")
-        while self._waiting and self.waiting_bytes > ALL_WAITING_BYTES_MAX:
-            most = max(self._waiting, key=self._of)
-            problem = f"{self.waiting_bytes} bytes of answers wait on all connections, and most of them on this one"
-            self._expel(most, problem)
-
-    def _of(self, transport: Transport) -> int:
-        return sum(replies.waiting_bytes for replies in self._waiting.get(transport, ()))
-
-    def _expel(self, transport: Transport, problem: str) -> None:
-        for replies in tuple(self._waiting[transport]):
-            replies.expel(problem)
 
     def forget(self, transport: Transport, replies: Replies) -> None:
         """The link is over."""

@@ -20,6 +20,7 @@ from ..protocol.codec import EncodeError
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, Target
+from ..protocol.sizes import held_bytes
 from .messages import RequestMessage, answer_message, read_request
 from .node import ManagementNode
 from .replies import Replies, paired_properties
@@ -60,7 +61,8 @@ class Requests(LinkEnd):
 
     def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
         self._node, self._transport, self._link = node, transport, link
-        self._waiting: deque[RequestMessage] = deque()
+        self._waiting: deque[tuple[RequestMessage, int]] = deque()
+        """Requests, each with what was taken for it."""
         self._under_way = 0
         self._is_busy = False
         self._is_over = False
@@ -71,13 +73,17 @@ class Requests(LinkEnd):
             self.deliveries += 1
             try:
                 request = self._read(delivery)
+                held = held_bytes(request.properties) + held_bytes(request.body)
+                if not self._transport.share.take(held):
+                    refusal = self._transport.share.refusal(held, "the request")
+                    raise MessageFault(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal))
             except MessageFault as fault:
                 if not self._is_over:
                     refuse(self._transport, self._link, delivery, fault)
             else:
                 self._accept(delivery)
                 self._under_way += 1
-                self._waiting.append(request)
+                self._waiting.append((request, held))
         self._grant()
         if self._waiting and not self._is_busy:
             self._is_busy = True
@@ -87,6 +93,7 @@ class Requests(LinkEnd):
         """See LinkEnd. What was accepted is done all the same, unless nobody is left to be answered."""
         self._is_over = True
         if ending is Ending.CONNECTION:
+            self._transport.share.give(sum(held for _, held in self._waiting))
             self._waiting.clear()
         self._leave()
 
@@ -110,10 +117,13 @@ class Requests(LinkEnd):
     async def _serve(self) -> None:
         try:
             while self._waiting:
-                request = self._waiting.popleft()
-                answer = await self._perform(request)
-                if (replies := self._replies_for(request)) is not None:
-                    await replies.send(await self._message(answer, request, replies))
+                request, held = self._waiting.popleft()
+                try:
+                    answer = await self._perform(request)
+                    if (replies := self._replies_for(request)) is not None:
+                        await replies.send(await self._message(answer, request, replies))
+                finally:
+                    self._transport.share.give(held)
                 self._under_way -= 1
                 self._grant()
                 self._transport.flush_soon()

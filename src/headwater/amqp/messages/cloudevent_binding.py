@@ -22,8 +22,11 @@ _names: dict[str, bytes] = {}
 """Encoded property names by attribute name."""
 
 
-def envelope_of(event: SequencedEvent, default_source: str) -> bytes:
-    """All of the message that comes before the payload; `default_source` is that of events without one."""
+def envelope_of(event: SequencedEvent, default_source: str, data_bytes: int | None = None) -> bytes:
+    """All of the message that comes before the payload; `default_source` is that of events without one.
+
+    `data_bytes` is the size of a payload that the event comes without.
+    """
     attributes = attributes_from_event(event, default_source)
     del attributes["specversion"]
     media_type = attributes.get("datacontenttype", "")
@@ -40,8 +43,7 @@ def envelope_of(event: SequencedEvent, default_source: str) -> bytes:
         text = value.encode()
         size = len(text)
         application.append(b"%b\xa1%c%b" % (key, size, text) if size < 256 else key + _long_text(text))
-    data = event.data
-    size = len(data)
+    size = len(event.data) if data_bytes is None else data_bytes
     return b"".join((
         _map(b"\x00\x53\x72", _GROUP_KEY + _text(event.group_key), 2) if event.group_key else b"",
         _compound(b"\x00\x53\x73\xc0", b"\x00\x53\x73\xd0", properties, 7),

@@ -19,7 +19,7 @@ HEADER_DEFAULTS: Mapping[str, object] = {
     if default is not None
 }
 """What an absent field is; `ttl` has no default."""
-_BYTES_MAX = 1024
+HEADER_BYTES_MAX = 1024
 """No header of five fields is as long."""
 _SECTION_BYTES_MAX = 64
 _SECTIONS_MAX = 1024
@@ -47,8 +47,8 @@ def kept_header(section: bytes) -> bytes:
 
 def header_values(section: bytes) -> list[object]:
     """The values of a header's fields, as many as it has. Raises MessageFault where it is no header."""
-    if len(section) > _BYTES_MAX:
-        problem = f"{len(section)} bytes given, at most {_BYTES_MAX} are taken for {len(HEADER_FIELDS)} fields"
+    if len(section) > HEADER_BYTES_MAX:
+        problem = f"{len(section)} bytes given, at most {HEADER_BYTES_MAX} are taken for {len(HEADER_FIELDS)} fields"
         raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
     try:
         described, _ = decode(section, 0, len(section))

@@ -12,7 +12,7 @@ from ...core.event import SequencedEvent
 from ...core.message.sections import HEADER_START, header_stop
 from ..filters.fields import OFFSET, TIMESTAMP
 from .cloudevent_binding import envelope_of
-from .headers import redelivered
+from .headers import HEADER_BYTES_MAX, redelivered
 
 SOURCE_PARTITION = "event-streams-source-partition"
 ASSOCIATED_PARTITIONS = "event-streams-associated-partitions-changed"
@@ -56,6 +56,24 @@ class Outbound:
         if failures or (envelope or data).startswith(HEADER_START):
             return self._unusual(b"%b%020d" % (prefix, number), envelope + data, failures)
         return b"%b%020d%b%b" % (prefix, number, envelope, data)
+
+    def large(
+        self,
+        event: SequencedEvent,
+        data: memoryview,
+        failures: int = 0,
+        associated_partitions: Sequence[int] | None = None,
+        first_retained: int | None = None,
+    ) -> tuple[bytes, memoryview]:
+        """The message of an event that comes without its data, in two parts: the second is of the data, and no copy."""
+        envelope = event.envelope
+        if event.encoding:  # the data is a whole message, which may begin with a header
+            stop = header_stop(bytes(data[:HEADER_BYTES_MAX]))
+            envelope, data = bytes(data[:stop]), data[stop:]
+        elif not envelope:
+            envelope = envelope_of(event, self._default_source, len(data))
+        event = event._replace(envelope=envelope, data=b"")
+        return self.message(event, failures, associated_partitions, first_retained), data
 
     def _prefix(self, partition: int, recorded_at: int) -> bytes:
         entries = b"".join((

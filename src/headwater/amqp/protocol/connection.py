@@ -37,11 +37,20 @@ from .performatives import (
 from .runs import USUAL_TRANSFER
 from .session import Session
 from .settings import IDLE_MS_MIN, ConnectionSettings
+from .sizes import held_bytes
 from .types import Described
 from .wire import DISPOSITION, TRANSFER, accepted_frame, read_disposition, read_transfer
 
 _head = Struct(">IBBH")
 _unpack_head, _pack_head = _head.unpack_from, _head.pack
+
+
+SESSION_BYTES = 3072
+"""What a session takes, without its links and deliveries. Measured."""
+LINK_BYTES = 6144
+"""What a link takes besides the peer's attach, with its owner's end of it. Measured."""
+PARTIAL_FACTOR = 2
+"""A message that came in part takes so many times its bytes: when it is joined, it is there twice."""
 
 
 class Connection(Negotiation):
@@ -66,9 +75,8 @@ class Connection(Negotiation):
         """Channels that the peer has ended a session on; some peers go on detaching there."""
         self._attached: dict[tuple[str, bool], Link] = {}
         """Links that the peer has attached, by name, and whether this side sends."""
-        self._links_bytes = self._frame_bytes = 0
-        """What the attaches of those links took, and the frame that is read."""
-        self._partial_bytes = 0
+        self._large: dict[Session, None] = {}
+        """Sessions that may send a part of a large delivery now, in the order in which it is their turn."""
         self._now = self._heard_at = self._sent_at = now
         self._remote_idle_s: float | None = None
         self._idle_s = None if settings.idle_ms is None else settings.idle_ms / 1000
@@ -85,8 +93,22 @@ class Connection(Negotiation):
         """The sessions that are not over."""
         return tuple(self._sessions.values())
 
-    def data_to_send(self) -> bytes:
-        """All that is to be written now; it is forgotten here."""
+    @property
+    def has_large(self) -> bool:
+        """Whether `data_to_send` can make more frames of large deliveries."""
+        return bool(self._large)
+
+    def data_to_send(self, bytes_max: int | None = None) -> bytes:
+        """All that is to be written now; it is forgotten here.
+
+        Frames of large deliveries are made here, and only until there are `bytes_max` bytes. Where a large delivery
+        ended, `take_events` tells that its session may send again.
+        """
+        while self._large and (bytes_max is None or self.bytes_to_send < bytes_max):
+            session = next(iter(self._large))
+            del self._large[session]
+            if session.send_part():
+                self._large[session] = None
         if not self._out:
             return b""
         data = b"".join(self._out)
@@ -101,12 +123,12 @@ class Connection(Negotiation):
         if data:
             self._heard_at = now
         if self._chunks:
-            self._chunks.append(data)
-            self._chunks_bytes += len(data)
+            if not self._keep(data):
+                return self.take_events()
             if self._chunks_bytes < self._wanted:
                 return []
             data = b"".join(self._chunks)
-            self._chunks.clear()
+            self._drop_chunks()
         try:
             at = self._read(data)
         except ConnectionFault as fault:
@@ -115,9 +137,8 @@ class Connection(Negotiation):
             self._fail(ConnectionFault(conditions.DECODE_ERROR, str(error)))
         else:
             if at < len(data) and self.stage is not Stage.OVER:
-                self._chunks.append(data[at:])
-                self._chunks_bytes = len(data) - at
-        return self._take_events()
+                self._keep(data[at:])
+        return self.take_events()
 
     def tick(self, now: float) -> list[Event]:
         """Keep the connection alive, or give it up; to be called at `next_tick`, more often does no harm."""
@@ -129,7 +150,12 @@ class Connection(Negotiation):
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
         elif self._remote_idle_s is not None and not self._out and now - self._sent_at >= self._remote_idle_s / 2:
             self._write(EMPTY_FRAME)
-        return self._take_events()
+        return self.take_events()
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call; `receive_data` and `tick` answer it themselves."""
+        events, self._events = self._events, []
+        return events
 
     def not_listening(self, now: float) -> None:
         """Nothing is read from the peer at present, so that its silence means nothing."""
@@ -213,31 +239,34 @@ class Connection(Negotiation):
         if not self._is_close_sent:
             self._write(accepted_frame(channel, first, last))
 
-    def send_body(self, channel: int, performative: bytes, payload: bytes) -> None:
+    def send_body(self, channel: int, performative: bytes, *payload: bytes | memoryview) -> None:
         """A frame of an encoded performative and its payload."""
-        self._write_body(channel, performative, payload)
+        self._write_body(channel, performative, *payload)
+
+    def may_send_large(self, session: Session) -> None:
+        """The session has a large delivery, and its window is open."""
+        self._large[session] = None
 
     def hold(self, size: int) -> None:
-        """A piece of a message is kept. Raises LinkFault if that is too much."""
-        if self._partial_bytes + size > self.settings.partial_bytes_max:
-            problem = f"unfinished messages take up to {self.settings.partial_bytes_max} bytes of one connection"
+        """A piece of a message is kept. Raises LinkFault if there is no room for it."""
+        if not self.settings.take(size * PARTIAL_FACTOR):
+            problem = f"there is no memory for {size} more bytes of an unfinished message; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
-        self._partial_bytes += size
 
     def release(self, size: int) -> None:
         """So much is kept no more."""
-        self._partial_bytes -= size
+        self.settings.give(size * PARTIAL_FACTOR)
 
-    def attached(self, link: Link) -> None:
+    def attached(self, link: Link, attach: Attach) -> None:
         """The peer attaches a link: another one of this name and direction is detached (2.6.1).
 
-        Raises SessionFault if its links take too much.
+        Raises SessionFault if there is no room for it.
         """
-        link.attach_bytes = self._frame_bytes
-        self._links_bytes += link.attach_bytes
-        if self._links_bytes > self.settings.links_bytes_max:
-            problem = f"the attaches of all links take up to {self.settings.links_bytes_max} bytes of one connection"
+        size = LINK_BYTES + held_bytes(attach)
+        if not self.settings.take(size):
+            problem = f"there is no memory for a link more, which needs {size} bytes; try again later"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        link.held_bytes = size
         key = link.name, link.is_sender
         old = self._attached.get(key)
         self._attached[key] = link
@@ -246,8 +275,8 @@ class Connection(Negotiation):
 
     def detached(self, link: Link) -> None:
         """A link is over."""
-        self._links_bytes -= link.attach_bytes
-        link.attach_bytes = 0
+        self.settings.give(link.held_bytes)
+        link.held_bytes = 0
         key = link.name, link.is_sender
         if self._attached.get(key) is link:
             del self._attached[key]
@@ -291,7 +320,6 @@ class Connection(Negotiation):
         elif data.startswith(DISPOSITION, at):
             self._on_disposition(data, at, end, channel)
         else:
-            self._frame_bytes = end - at
             performative, payload_at = decode_performative(data, at, end)
             if isinstance(performative, Transfer):  # its descriptor was written in another way
                 self._on_transfer(data, at, end, channel)
@@ -399,7 +427,8 @@ class Connection(Negotiation):
         else:
             session = self._new_session()
             if session is None:
-                raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, "no channel is free")
+                problem = "no channel is free, or there is no memory for a session more"
+                raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             self.open()  # a peer that sent its begin together with its open is answered in order too
             self._send_begin(session, channel)
         self._by_remote_channel[channel] = session
@@ -414,12 +443,13 @@ class Connection(Negotiation):
             raise ConnectionFault(conditions.NOT_ALLOWED, f"channel {channel} has no session")
         self._ended_channels.add(channel)
         session.on_end(end)
-        self._sessions.pop(session.channel, None)
+        if self._sessions.pop(session.channel, None) is not None:
+            self.settings.give(SESSION_BYTES)
 
     def _new_session(self) -> Session | None:
         highest = min(self.settings.channel_max, self.remote.channel_max if self.remote else 0xFFFF)
         channel = next((n for n in range(highest + 1) if n not in self._sessions), None)
-        if channel is None:
+        if channel is None or not self.settings.take(SESSION_BYTES):
             return None
         session = self._sessions[channel] = Session(self, channel)
         return session
@@ -446,18 +476,31 @@ class Connection(Negotiation):
             return
         self._end(ConnectionClosed(error, is_fault=True))
 
-    def _let_go(self) -> None:
+    def _keep(self, data: bytes) -> bool:
+        """Keep what is no whole frame yet; False, and the connection fails, where there is no room for it."""
+        if not self.settings.take(len(data)):
+            problem = f"there is no memory for {len(data)} more bytes of a frame; try again later"
+            self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
+            return False
+        self._chunks.append(data)
+        self._chunks_bytes += len(data)
+        return True
+
+    def _drop_chunks(self) -> None:
+        self.settings.give(self._chunks_bytes)
         self._chunks.clear()
+        self._chunks_bytes = 0
+
+    def _let_go(self) -> None:
+        self._drop_chunks()
+        self.settings.give(SESSION_BYTES * len(self._sessions))
         for session in self._sessions.values():
             session.on_connection_closed()
         self._sessions.clear()  # they know this connection: what is over is to go at once, and not with a collection
         self._by_remote_channel.clear()
+        self._large.clear()
 
-    def _write_body(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
-        size = 8 + len(performative) + len(payload)
-        self._out += (_pack_head(size, 2, 0, channel), performative, payload)
+    def _write_body(self, channel: int, performative: bytes, *payload: bytes | memoryview) -> None:
+        size = 8 + len(performative) + sum(map(len, payload))
+        self._out += (_pack_head(size, 2, 0, channel), performative, *payload)
         self.bytes_to_send += size
-
-    def _take_events(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events

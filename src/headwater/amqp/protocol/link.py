@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import conditions
 from .conditions import LinkFault
 from .events import CreditChanged, DeliveriesSettled, FlowReceived, LinkAttached, LinkDetached, MessagesReceived
+from .outgoing import Content
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
 from .runs import TAG_BYTES_MAX, TransferRun
 from .types import Described, Symbol
@@ -57,8 +58,8 @@ class Link:
         """This side's attach, once it was sent."""
         self.remote: Attach | None = None
         """The peer's attach, once it has come."""
-        self.attach_bytes = 0
-        """How large the peer's attach was, as long as it counts."""
+        self.held_bytes = 0
+        """What was taken for it and the peer's attach, as long as it is there."""
         self.context: Any = None
         """Whatever the owner wants to find here."""
         self.is_detaching = False
@@ -163,6 +164,8 @@ class Sender(Link):
         self.is_draining = False
         self.unsettled = 0
         """How many deliveries the receiver has not settled yet."""
+        self._owes_drained = False
+        """A drain is over when the delivery is sent whole that is being sent."""
         self._head = TransferHead(session.channel, handle)
 
     @property
@@ -177,17 +180,27 @@ class Sender(Link):
             return 0
         return min(self.credit, self.session.sendable)
 
-    def check_size(self, message: bytes) -> None:
-        """Raises LinkFault if the message is larger than the receiver takes (2.7.3, max-message-size)."""
+    def check_size(self, size: int) -> None:
+        """Raises LinkFault if a message of that size is larger than the receiver takes (2.7.3, max-message-size)."""
         bytes_max = self.remote.max_message_size if self.remote is not None else None
-        if bytes_max and len(message) > bytes_max:
-            problem = f"the next message has {len(message)} bytes, and the receiver takes {bytes_max}"
+        if bytes_max and size > bytes_max:
+            problem = f"the next message has {size} bytes, and the receiver takes {bytes_max}"
             raise LinkFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
 
     def send(
-        self, message: bytes, tag: int, context: Any = None, *, is_settled: bool = False, is_resumed: bool = False
+        self,
+        message: bytes,
+        tag: int,
+        context: Any = None,
+        *,
+        is_settled: bool = False,
+        is_resumed: bool = False,
+        rest: Content = b"",
     ) -> int:
         """Send a message of format 0, if `sendable` is not 0. Answers its delivery id.
+
+        `rest` comes behind it, is a part of the same message, and is not copied before its frames are made.
+        Raises LinkFault if there is no room for it.
 
         `context` comes back with the outcome, unless the delivery is settled. The tag is unique among the unsettled.
         `is_resumed`: it is one that the receiver has unsettled from an earlier attach of the link (2.6.13).
@@ -199,12 +212,19 @@ class Sender(Link):
         if not is_settled:
             self.unsettled += 1
         size = len(message)
-        if size + TransferHead.BYTES <= session.connection.frame_bytes_max and not is_resumed:
+        if (
+            size + TransferHead.BYTES <= session.connection.frame_bytes_max
+            and not is_resumed
+            and not rest
+            and not session.is_sending_large
+        ):
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
             session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
         else:
-            delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-            session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled, is_resumed)
+            its_tag = tag.to_bytes(8, "big")
+            delivery_id = session.send_large(
+                self, its_tag, (message, rest), context, is_settled=is_settled, is_resumed=is_resumed
+            )
         if self.is_draining and not self.credit:
             self.drained()
         return delivery_id
@@ -212,12 +232,22 @@ class Sender(Link):
     def drained(self) -> None:
         """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
 
-        Where messages use it up, this is said without being asked for: a receiver may wait for it.
+        Where messages use it up, this is said without being asked for: a receiver may wait for it. It comes behind
+        the last transfer.
         """
+        if self.session.is_sending(self):
+            self._owes_drained = True
+            return
+        self._owes_drained = False
         self.delivery_count = (self.delivery_count + self.credit) & SERIAL
         self.credit = 0
         self.is_draining = False
         self.session.send_flow(self, drain=True, available=0)
+
+    def sent_large(self) -> None:
+        """A large delivery was sent whole."""
+        if self._owes_drained and self.is_draining:
+            self.drained()
 
     def on_flow(self, flow: Flow) -> None:
         """The receiver's credit: counted from what it had received when it wrote this (2.6.7)."""

@@ -37,9 +37,9 @@ class Negotiation:
         self.stage = Stage.HEADER
         self.ended_in = Stage.OVER
         """Where the connection stood when it ended; OVER until then."""
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self.bytes_to_send = 0
-        """How many bytes `data_to_send` would answer."""
+        """How many bytes `data_to_send` would answer, without those of large deliveries."""
         self._events: list[Event] = []
         self._wanted = 8
         """How many bytes must be there for anything to happen."""

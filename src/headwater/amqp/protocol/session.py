@@ -12,6 +12,7 @@ from . import conditions
 from .conditions import ConnectionFault, LinkFault, SessionFault
 from .events import Event, OutcomesReceived, SessionBegun, SessionEnded, WindowOpened
 from .link import SERIAL, Link, Receiver, Sender
+from .outgoing import Content, LargeDelivery
 from .performatives import (
     Accepted,
     Attach,
@@ -25,7 +26,6 @@ from .performatives import (
     Performative,
     Received,
     Transfer,
-    encode_performative,
 )
 from .runs import handle_of, read_run
 from .types import Described
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _HALF = 0x80000000
 _USUAL_RANGE = 1024
+UNSETTLED_BYTES = 256
+"""What a delivery takes that is not settled. Measured."""
+_COVERED_STEP = 32
+"""Room is taken for so many unsettled deliveries together."""
 
 
 class Session:
@@ -66,8 +70,10 @@ class Session:
         """Deliveries that went out and are unsettled, in the order of their ids, with their contexts."""
         self._received: dict[int, tuple[Receiver, bytes]] = {}
         """Deliveries that came in and are unsettled, in the order of their ids, with their tags."""
-        self._pieces: deque[tuple[Sender, bytes, bytes]] = deque()
-        """Transfers of large messages that wait for the window."""
+        self._covered = 0
+        """For so many unsettled deliveries room was taken."""
+        self._large: deque[LargeDelivery] = deque()
+        """Deliveries that take several transfers, in their order; what waits for them waits behind them."""
 
     @property
     def links(self) -> Iterable[Link]:
@@ -77,7 +83,7 @@ class Session:
     @property
     def sendable(self) -> int:
         """How many transfers the window allows now."""
-        return 0 if self._pieces or self.is_ending or self.is_over else self._remote_window
+        return 0 if self._large or self.is_ending or self.is_over else self._remote_window
 
     def attach_sender(self, name: str, **fields: Any) -> Sender:
         """Attach a link on which this side sends; the peer's answer comes as LinkAttached."""
@@ -132,6 +138,8 @@ class Session:
         if isinstance(link, Sender | Receiver):
             flow.handle, flow.delivery_count, flow.link_credit = link.handle, link.delivery_count, link.credit
             flow.drain, flow.available = drain, available
+            if isinstance(link, Sender) and self._large:
+                self._look_before(link, flow)
             if isinstance(link, Receiver) and link.remote is None:
                 flow.delivery_count = None  # not known yet (2.7.4)
         self.send(flow)
@@ -143,37 +151,70 @@ class Session:
         return self.next_delivery_id(unsettled)
 
     def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a new delivery, remembered if it is unsettled."""
+        """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
         delivery_id = self._next_delivery_id
-        self._next_delivery_id = (delivery_id + 1) & SERIAL
         if unsettled is not None:
+            if len(self._sent) + len(self._received) >= self._covered and not self._cover(1):
+                problem = "there is no memory to remember another unsettled delivery; try again later"
+                raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             self._sent[delivery_id] = unsettled
+        self._next_delivery_id = (delivery_id + 1) & SERIAL
         return delivery_id
 
-    def send_in_pieces(
-        self, link: Sender, delivery_id: int, tag: bytes, payload: bytes, is_settled: bool, is_resumed: bool
-    ) -> None:
-        """Send a message that is larger than a frame, or resumed; what the window does not take waits (2.6.14)."""
+    @property
+    def is_sending_large(self) -> bool:
+        """Whether a delivery waits for its next transfer: others begin behind it."""
+        return bool(self._large)
+
+    def is_sending(self, link: Sender) -> bool:
+        """Whether a delivery of that link waits for its next transfer."""
+        return any(large.link is link for large in self._large)
+
+    def send_large(
+        self, link: Sender, tag: bytes, parts: tuple[Content, ...], context: Any, *, is_settled: bool, is_resumed: bool
+    ) -> int:
+        """Send a message that is larger than a frame, or resumed, as the window and the owner take it (2.6.14).
+
+        Answers its delivery id. Raises LinkFault if there is no room for what is kept of it until then.
+        """
+        held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
+        if not self.connection.settings.take(held_bytes):
+            problem = f"there is no memory for a message of {sum(map(len, parts))} bytes; try again later"
+            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        try:
+            delivery_id = self.next_delivery_id(None if is_settled else (link, context))
+        except LinkFault:
+            self.connection.settings.give(held_bytes)
+            raise
         first = Transfer(
             handle=link.handle,
             delivery_id=delivery_id,
             delivery_tag=tag,
             message_format=0,
             settled=is_settled,
-            more=True,
             resume=is_resumed,
         )
-        rest = Transfer(handle=link.handle, more=True)
-        head, next_head = bytes(encode_performative(first)), bytes(encode_performative(rest))
-        at = 0
-        while at + (room := self.connection.frame_bytes_max - 8 - len(head)) < len(payload):
-            self._pieces.append((link, head, payload[at : at + room]))
-            at += room
-            head = next_head
-        last = rest if at else first
-        last.more = False
-        self._pieces.append((link, bytes(encode_performative(last)), payload[at:]))
-        self._send_pieces()
+        self._large.append(LargeDelivery(link, first, parts, held_bytes))
+        if self._remote_window > 0:
+            self.connection.may_send_large(self)
+        return delivery_id
+
+    def send_part(self) -> bool:
+        """Make the next transfer of a large delivery, if the window allows it; whether there may be another one now."""
+        if not self._large or self._remote_window <= 0:
+            return False
+        large = self._large[0]
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
+        self._remote_window -= 1
+        head, payload = large.transfer(self.connection.frame_bytes_max - 8)
+        self.connection.send_body(self.channel, head, *payload)
+        if large.is_whole:
+            self._large.popleft()
+            self.connection.settings.give(large.held_bytes)
+            large.link.sent_large()
+            if self.sendable > 0:
+                self.tell(WindowOpened(self))
+        return bool(self._large) and self._remote_window > 0
 
     def expect_delivery_id(self, delivery_id: int) -> None:
         """A new delivery comes: its id must be the next. Raises SessionFault."""
@@ -187,6 +228,8 @@ class Session:
         if len(self._received) >= self.connection.settings.unsettled_max:
             problem = f"{len(self._received)} deliveries of this session are unsettled, which is all that are allowed"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        if len(self._sent) + len(self._received) >= self._covered and not self._cover(1):
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, self._no_room)
         self._received[delivery_id] = (link, tag)
 
     def is_unsettled(self, delivery_id: int) -> bool:
@@ -205,6 +248,7 @@ class Session:
             received = self._received
             for delivery_id in range(first, (last if first <= last else last + SERIAL + 1) + 1):
                 received.pop(delivery_id & SERIAL, None)
+            self._uncover()
         if is_settled and isinstance(state, Accepted):
             if not (self.is_ending or self.is_over):
                 self.connection.send_accepted(self.channel, first, last)
@@ -216,14 +260,15 @@ class Session:
     def forget(self, link: Link) -> None:
         """The link is not attached any more: nobody asks about its deliveries."""
         if isinstance(link, Sender):
+            if self._large:
+                self._forget_large(link)
             if link.unsettled:
                 self._sent = {id: sent for id, sent in self._sent.items() if sent[0] is not link}
                 link.unsettled = 0
-            if self._pieces:
-                self._pieces = deque([piece for piece in self._pieces if piece[0] is not link])
         else:
             self._received = {id: known for id, known in self._received.items() if known[0] is not link}
             self._open_window()
+        self._uncover()
 
     # What comes from the peer
 
@@ -278,6 +323,9 @@ class Session:
             return at
         assert self._next_incoming_id is not None
         count = len(run.tags)
+        if not run.is_settled and not self._cover(count):
+            self.fail(SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, self._no_room))
+            return run.end
         self._next_incoming_id = (self._next_incoming_id + count) & SERIAL
         self._incoming_window -= count
         self._expected_delivery_id = (run.first + count) & SERIAL
@@ -297,7 +345,8 @@ class Session:
             raise SessionFault(conditions.INVALID_FIELD, f"next-incoming-id {seen} was not sent yet")
         was_shut = self._remote_window <= 0
         self._remote_window = flow.incoming_window - ahead
-        self._send_pieces()
+        if self._large and self._remote_window > 0:
+            self.connection.may_send_large(self)
         if flow.handle is None:
             if flow.echo:
                 self.send_flow()
@@ -321,7 +370,7 @@ class Session:
             link = Sender(self, attach.name, handle) if attach.role else Receiver(self, attach.name, handle)
             self._links[handle] = link
         self._by_remote_handle[attach.handle] = link
-        self.connection.attached(link)
+        self.connection.attached(link, attach)
         link.on_attach(attach)
 
     def on_detach(self, detach: Detach) -> None:
@@ -369,6 +418,7 @@ class Session:
             for delivery_id in _within(self._sent, first, last):
                 link, context = self._sent.pop(delivery_id)
                 by_link.setdefault(link, []).append(context)
+        self._uncover()
         for link, contexts in by_link.items():
             link.unsettled -= len(contexts)
             self.tell(OutcomesReceived(link, contexts, state))
@@ -381,6 +431,7 @@ class Session:
         for delivery_id in _within(known, first, last):
             link, tag = known.pop(delivery_id)
             by_link.setdefault(link, []).append(tag)
+        self._uncover()
         for link, tags in by_link.items():
             link.on_settled(tags)
         self._open_window()
@@ -392,12 +443,57 @@ class Session:
             self._incoming_window = min(self._incoming_window_max, room)
             self.send_flow()
 
-    def _send_pieces(self) -> None:
-        while self._pieces and self._remote_window > 0:
-            _, head, payload = self._pieces.popleft()
-            self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
-            self._remote_window -= 1
-            self.connection.send_body(self.channel, head, payload)
+    def _cover(self, more: int) -> bool:
+        """Take room for so many more unsettled deliveries, if there is not enough; whether there is."""
+        lacking = len(self._sent) + len(self._received) + more - self._covered
+        if lacking > 0:
+            lacking = -(-lacking // _COVERED_STEP) * _COVERED_STEP
+            if not self.connection.settings.take(lacking * UNSETTLED_BYTES):
+                return False
+            self._covered += lacking
+        return True
+
+    def _uncover(self) -> None:
+        """Give back the room of deliveries that are settled, many at a time."""
+        surplus = self._covered - len(self._sent) - len(self._received)
+        if surplus > 2 * _COVERED_STEP:
+            surplus -= surplus % _COVERED_STEP
+            self._covered -= surplus
+            self.connection.settings.give(surplus * UNSETTLED_BYTES)
+
+    @property
+    def _no_room(self) -> str:
+        count = len(self._received)
+        return f"there is no memory for more unsettled deliveries than these {count}; try again later"
+
+    def _forget_large(self, link: Sender) -> None:
+        """The link is not attached any more, which ends its deliveries that were not sent whole."""
+        kept, next_id = deque[LargeDelivery](), None
+        for large in self._large:
+            if large.first is not None and next_id is None:
+                next_id = large.first.delivery_id
+            if large.link is link:
+                self.connection.settings.give(large.held_bytes)
+                continue
+            kept.append(large)
+            if large.first is not None and next_id is not None:  # ids follow each other: nobody has seen this one
+                sent = self._sent.pop(large.first.delivery_id or 0, None)
+                if sent is not None:
+                    self._sent[next_id] = sent
+                large.first.delivery_id = next_id
+                next_id = (next_id + 1) & SERIAL
+        self._large = kept
+        if next_id is not None:
+            self._next_delivery_id = next_id
+        if self.sendable > 0:
+            self.tell(WindowOpened(self))
+
+    def _look_before(self, link: Sender, flow: Flow) -> None:
+        """Of deliveries that were not begun, the receiver hears nothing yet (2.6.7)."""
+        waiting = sum(large.link is link and not large.is_begun for large in self._large)
+        if flow.delivery_count is not None and flow.link_credit is not None:
+            flow.delivery_count = (flow.delivery_count - waiting) & SERIAL
+            flow.link_credit += waiting
 
     def _link(self, handle: int, frame: str) -> Link:
         link = self._by_remote_handle.get(handle)
@@ -431,7 +527,10 @@ class Session:
         self._by_remote_handle.clear()
         self._sent.clear()
         self._received.clear()
-        self._pieces.clear()
+        settings = self.connection.settings
+        settings.give(self._covered * UNSETTLED_BYTES + sum(large.held_bytes for large in self._large))
+        self._covered = 0
+        self._large.clear()
         for link in links:
             link.end()
 

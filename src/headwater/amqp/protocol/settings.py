@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+
+def _always(size: int) -> bool:
+    return True
+
+
+def _never(size: int) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +31,10 @@ class ConnectionSettings:
     """Transfers that may be under way to this side, per session."""
     unsettled_max: int = 65_536
     """Deliveries from the peer that may be unsettled, per session. More of them end it, whatever credit was given."""
-    partial_bytes_max: int = 64 * 2**20
-    """What may be kept, over all links, of messages of which more is to come."""
-    links_bytes_max: int = 16 * 2**20
-    """What the attaches of all links that the peer has at a time may take, as they came."""
+    take: Callable[[int], bool] = _always
+    """Asked before the connection keeps so many bytes for its peer; where the answer is no, they are refused."""
+    give: Callable[[int], None] = _never
+    """Told when so many of these bytes are kept no more."""
     sasl_mechanisms: tuple[str, ...] = ()
     """What a server offers; with none, SASL is refused."""
     needs_sasl: bool = False

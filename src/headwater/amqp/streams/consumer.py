@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
+from ...core.log import Page
 from ...core.loop.scheduler import BUDGET_S, STEP_S, BatchSizer
 from ...core.query import ALL
 from ...core.quoting import cut
-from ...formats.stubs import handed_on
+from ...formats.stubs import handed_on, large_handed_on
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.transport import Transport
 from ..errors import refusal_of
@@ -23,6 +24,7 @@ from ..filters import SourceFilter
 from ..messages.fields import EventFields
 from ..positions.position import Position
 from ..protocol import conditions
+from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
@@ -33,6 +35,8 @@ _logger = logging.getLogger("headwater.amqp")
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
 """What one consumer sends, or looks at, in one step at most."""
+COVERED_STEP = 4096
+"""Room for what a position remembers is taken and given back in such steps, of bytes."""
 TURN_EVENTS_FIRST = 16
 """What a consumer whose filter is evaluated looks at in its first step."""
 
@@ -86,6 +90,8 @@ class ConsumerLink(LinkEnd):
         self._activity = "amqp", f"receiver of {self.log.name}"
         self._is_turn_due = False
         self._is_over = False
+        self._covered = 0
+        """Room that was taken for what the position remembers."""
         self._pause: TimerHandle | None = None
         """The timer of the next event that pauses, because it was given back often."""
         self._on_drained: Callable[[], None] | None = None
@@ -157,6 +163,8 @@ class ConsumerLink(LinkEnd):
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True
+        self._transport.share.give(self._covered)
+        self._covered = 0
         if self._pause is not None:
             self._pause.cancel()
         self._node.waiting.discard(self)
@@ -200,7 +208,8 @@ class ConsumerLink(LinkEnd):
             sent, has_more = self._send_again(room, until), True
             if sent < room and self._turns.cpu() < until:
                 has_more = not self.position.is_full and self._send_next(room - sent)
-        except EventLogError as error:
+            self._cover()
+        except (EventLogError, LinkFault) as error:
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
             return
@@ -221,6 +230,20 @@ class ConsumerLink(LinkEnd):
                 self._has_drained()
             self._node.waiting.add(self)
         self._transport.flush_soon()
+
+    def _cover(self) -> None:
+        """Take room for what the position remembers, or give it back. Raises LinkFault if there is none."""
+        more = self.position.held_bytes - self._covered
+        if more > 0:
+            more += -more % COVERED_STEP
+            if not self._transport.share.take(more):
+                problem = f"there is no memory to remember {self.position.open} unsettled events; try again later"
+                raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+            self._covered += more
+        elif more < -4 * COVERED_STEP:
+            more += -more % COVERED_STEP
+            self._transport.share.give(-more)
+            self._covered += more
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -265,14 +288,19 @@ class ConsumerLink(LinkEnd):
             and (again := self.position.next_again(now)) is not None
         ):
             number, failures = again
-            page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
-            if page.events:
-                self._send(handed_on(page)[0], failures)
-                sent += 1
-                self._statistics.messages_sent_again += 1
-                self.sent_again += 1
+            page = self._node.log.read_page(
+                ALL, number - 1, upto=number, limit=1, bytes_max=self._page_bytes, is_bounded=True
+            )
+            if page.large is not None:
+                self._send(*large_handed_on(page), failures=failures)
+            elif page.events:
+                self._send(handed_on(page)[0], failures=failures)
             else:
                 self.position.finish((number,))  # it was trimmed
+                continue
+            sent += 1
+            self._statistics.messages_sent_again += 1
+            self.sent_again += 1
         return sent
 
     def _send_next(self, room: int) -> bool:
@@ -286,13 +314,41 @@ class ConsumerLink(LinkEnd):
             upto=wanted.upto,
             partition=self.partition,
             limit=room if wanted.matches is None else self._sizer.size,
-            bytes_max=TURN_BYTES,
+            bytes_max=self._page_bytes,
+            is_bounded=True,
         )
+        if page.large is not None:
+            return self._send_large(page, room)
         looked_at = self._send_those_wanted(handed_on(page), room, began + STEP_S)
         self._sizer.took(looked_at, self._turns.cpu() - began)
         if looked_at < len(page.events):
             position.passed(page.events[looked_at].sequence_number - 1)
             return True
+        position.passed(page.cursor)
+        return not page.is_last
+
+    @property
+    def _page_bytes(self) -> int:
+        """How much may be read for one step; what is larger is sent from where it is stored."""
+        return min(TURN_BYTES, self._transport.share.piece_bytes)
+
+    def _send_large(self, page: Page, room: int) -> bool:
+        """As `_send_next`, where the next event is a large one."""
+        large, position, matches = large_handed_on(page), self.position, self._filter.matches
+        event, data = large
+        if matches is not None:  # a filter may look at a message that is stored whole
+            seen = event._replace(data=bytes(data)) if event.encoding else event
+            if not matches(EventFields(seen, self._node.source)):
+                position.passed(page.cursor)
+                return not page.is_last
+        if not room or not self._link.sendable:
+            position.passed(event.sequence_number - 1)
+            return True
+        if self._is_presettled:
+            position.passed(event.sequence_number)
+        else:
+            position.sent(event.sequence_number)
+        self._send(event, data)
         position.passed(page.cursor)
         return not page.is_last
 
@@ -315,20 +371,29 @@ class ConsumerLink(LinkEnd):
                 self.position.passed(event.sequence_number)
             else:
                 self.position.sent(event.sequence_number)
-            self._send(event, 0)
+            self._send(event)
         return len(events)
 
-    def _send(self, event: SequencedEvent, failures: int) -> None:
-        message = self._node.outbound.message(event, failures, self._associated, self._first_retained)
-        if self._bytes_max is not None and len(message) > self._bytes_max:
-            raise TooLarge(len(message), self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
+    def _send(self, event: SequencedEvent, data: memoryview | None = None, failures: int = 0) -> None:
+        """Send an event; `data` is what it comes without, if it is large."""
+        outbound, rest = self._node.outbound, data
+        if rest is None:
+            message = outbound.message(event, failures, self._associated, self._first_retained)
+            size = len(message)
+        else:
+            message, rest = outbound.large(event, rest, failures, self._associated, self._first_retained)
+            size = len(message) + len(rest)
+        if self._bytes_max is not None and size > self._bytes_max:
+            raise TooLarge(size, self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
         self._associated = self._first_retained = None
         self._statistics.messages_sent += 1
         self.deliveries += 1
         number = event.sequence_number
         if self._resumed and number in self._resumed:
             self._resumed.discard(number)
-            self._transfer(message, number, number, is_settled=self._is_presettled, is_resumed=True)
+            self._transfer(message, number, number, is_settled=self._is_presettled, is_resumed=True, rest=rest or b"")
+        elif rest is not None:
+            self._transfer(message, number, number, is_settled=self._is_presettled, rest=rest)
         else:
             self._transfer(message, number, number, is_settled=self._is_presettled)
 

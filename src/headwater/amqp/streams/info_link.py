@@ -54,13 +54,15 @@ class InfoSource(LinkEnd):
         finally:
             self._is_busy = False
         try:
-            self._link.check_size(message)
+            self._link.check_size(len(message))
+            is_sendable = self._link.sendable > 0
+            if is_sendable:
+                self.deliveries += 1
+                self._link.send(message, self.deliveries, is_settled=self._link.sends_settled)
         except LinkFault as fault:
             self._transport.expel(self._link, fault.condition, fault.description)
             return
-        if self._link.sendable > 0:
-            self.deliveries += 1
-            self._link.send(message, self.deliveries, is_settled=self._link.sends_settled)
+        if is_sendable:
             self._pause = self._node.loop.call_later(self._node.settings.info_pause_ms / 1000, self._resume)
         if self._link.is_draining:
             self._link.drained()

@@ -39,6 +39,10 @@ from .nodes import Nodes
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
 """What a delivery that has no outcome yet takes besides its message, roughly."""
+MESSAGE_FACTOR = 2
+"""A message takes so many times its bytes until it has its outcome: as it came, and as an event."""
+LARGE_BYTES = 64 * 1024
+"""A message of more is let go once it is an event."""
 
 UNLIKE_MESSAGES = 256
 """After messages that are not plain, so many are read one by one before it is tried again."""
@@ -65,6 +69,8 @@ class _Append:
 
     def take(self, delivery: Delivery, event: Event) -> None:
         """One more."""
+        if delivery.bytes > LARGE_BYTES:
+            delivery = delivery._replace(payload=None)
         self.deliveries.append(delivery)
         self.events.append(event)
         self.bytes += delivery.bytes
@@ -163,8 +169,12 @@ class Producer(LinkEnd):
         self._statistics.messages_received += count
         self.deliveries += count
         self.message_at = wall_clock_ms()
+        held = MESSAGE_FACTOR * size + DELIVERY_BYTES * count
+        if not self._transport.share.take(held):
+            self._refuse_all(held, count)
+            return
         self._outstanding += count
-        self._transport.hold(size + DELIVERY_BYTES * count)
+        self._transport.hold(held)
         if self._node is None:
             self._forward(
                 [
@@ -175,6 +185,13 @@ class Producer(LinkEnd):
             )
         else:
             self._take(received, self._node)
+
+    def _refuse_all(self, held: int, count: int) -> None:
+        """There is no room for what has come: the link ends, and nothing of it is stored."""
+        self._statistics.messages_rejected += count
+        if not self._is_over:
+            fault = link_fault(self._transport.share.refusal(held, f"what you sent ({count} messages)"))
+            self._transport.expel(self._link, fault.condition, fault.description, fault.info)
 
     def _take(self, received: Sequence[Delivery | TransferRun], node: EventLogNode) -> None:
         """Append runs of plain messages as such, and what comes between them one by one, in their order."""
@@ -390,7 +407,9 @@ class Producer(LinkEnd):
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count
-        self._transport.release(size + DELIVERY_BYTES * count)
+        held = MESSAGE_FACTOR * size + DELIVERY_BYTES * count
+        self._transport.share.give(held)
+        self._transport.release(held)
         if not self._is_over:
             self.grant()
             self._transport.flush_soon()
@@ -433,7 +452,7 @@ async def attach_producer(nodes: Nodes, transport: Transport, link: Receiver, ta
         source=link.remote.source,
         target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
         unsettled={tag: Accepted() for tag in accepted} or None,
-        max_message_size=bytes_max,
+        max_message_size=min(bytes_max, transport.share.largest // MESSAGE_FACTOR),
         properties=bound_properties(partition) or None,
     )
     transport.adopt(link, producer)
