@@ -1,6 +1,6 @@
 """What a hostile client of each protocol does, all at once, until it is killed: flood, stall, garbage, half-open, huge.
 
-    python -m tests.hostile.attacks PROTOCOL SCALE PLACE
+    python -m tests.load.hostile.attacks PROTOCOL SCALE PLACE
 
 It is a process of its own, a user with rights of its own, and its death is abrupt. It says so (a line on stdout) when
 it has tried all that it does, and something of it was taken. On SIGTERM it tells how often it did what (JSON).
@@ -29,15 +29,14 @@ import pyarrow.flight as flight
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Source, Target
-from headwater.amqp.protocol.types import Described
+from headwater.amqp.protocol.types import Described, Symbol
+from tests import costly_bodies as bodies
 from tests.amqp.asking import EARLIEST
 
-from . import bodies
-from .inputs_amqp import SQL, searching_likes
-from .neighbours import LOG, Place, ask
+from ..place import LOG, Place, ask
+from ..server import NOISE
 
-NOISE = "noise"
-"""The log that the hostile client may do everything to; of the others' log it may read."""
+SQL = Symbol("amqp:sql-filter")
 AT_IT = b"attacking\n"
 """What it says when it has begun."""
 BEGINS_WITHIN_S = 60.0
@@ -53,7 +52,7 @@ class Attack:
 
     def __init__(self, place: Place, scale: int) -> None:
         self.place, self.scale = place, scale
-        self.chance = random.Random(0)
+        self.chance = random.Random(os.environ.get("ATTACK_SEED", "0"))
 
     def connected(self, url: str) -> socket.socket:
         """A bare connection."""
@@ -188,7 +187,7 @@ class Amqp(Attack):
         """Receivers that look at everything and get nothing: 20 on each connection, 100 on those that are kept."""
         client = self.place.amqp_client(timeout_s=10)
         for number in range(20 * self.scale):
-            client.receiver(NOISE, credit=10, filter=EARLIEST | searching_likes(1 + number % 16), waits=False)
+            client.receiver(NOISE, credit=10, filter=EARLIEST | _searching(1 + number % 16), waits=False)
         client.flush()
         client.pump(0.01)
         done["scanning receivers"] += 20 * self.scale
@@ -229,6 +228,11 @@ class Amqp(Attack):
         sender.link.send(b"\x00\x53\x75\xb0\x7f\xff\xff\xff" + bytes(4_000_000 * self.scale), 1, 1)
         client.flush()
         client.drop()
+
+
+def _searching(count: int) -> dict[object, object]:
+    """So many patterns that search, each of which takes a step per character; 16 are allowed."""
+    return {Symbol("f"): Described(SQL, " OR ".join(f"[x] LIKE '%a_{number % 10}%'" for number in range(count)))}
 
 
 class Futoin(Attack):
