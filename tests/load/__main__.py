@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -21,10 +22,13 @@ from .chaos.chaos import Chaos
 from .hostile import memory
 from .hostile.attacks import ATTACKS
 from .hostile.street import Street
-from .run import Faulty, Run
+from .place import LOG, Place
+from .readers import READERS
+from .run import Faulty, Run, stored_in
 from .server import MortalServer
 from .soak import Soak
 from .vitals import MIB
+from .writers import WRITERS
 
 TELL_S = 10.0
 Told = Callable[[str], object]
@@ -79,7 +83,28 @@ def street(folder: Path, seconds: float, seed: int, given: argparse.Namespace) -
     return run, faults
 
 
-KINDS = {"soak": (soak, 600.0), "chaos": (chaos, 600.0), "street": (street, 30.0)}
+def steady(_: Path, seconds: float, seed: int, given: argparse.Namespace) -> tuple[Run, list[str]]:
+    """Clients of all protocols on a server that is there already; nobody else may write to its log."""
+    password = os.environ["HEADWATER_PASSWORD"]
+    place = Place(given.http, given.amqp, given.flight, given.user, password)
+    with place.client() as server:
+        if LOG not in server.logs():
+            server.create(LOG)
+    run = Run(seed, told)
+    run.writers, run.readers = run.make(place, WRITERS), run.make(place, READERS)
+    try:
+        run.begin()
+        run.wait(seconds)
+        run.catch_up()
+        run.compare(stored_in(place))
+    except Faulty:
+        pass
+    finally:
+        run.give_up()
+    return run, run.all_faults()
+
+
+KINDS = {"steady": (steady, 60.0), "soak": (soak, 600.0), "chaos": (chaos, 600.0), "street": (street, 30.0)}
 """With the seconds that they take unless they are told: the street's are of each protocol."""
 
 
@@ -90,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("seconds", nargs="?", type=float)
     parser.add_argument("--seed", type=int, default=0, help="repeats what chance decides; 0 draws one")
     parser.add_argument("--scale", type=int, default=4, help="of the street: how much of everything at once")
+    for name in ("http", "amqp", "flight", "user"):
+        parser.add_argument(f"--{name}", help="steady: of the server; the password is in HEADWATER_PASSWORD")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"hostile: {', '.join(memory.LOADS)}")
     given = parser.parse_args(arguments)
     if given.kind == "hostile":

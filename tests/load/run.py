@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from .clients import TRIMMED, Client, Reader, Writer
-from .ledger import Book, faults_of_reader, faults_of_writer
+from .ledger import Book, faults_of_reader, faults_of_writer, marker_in
 from .losses import Losses, server_ended
 from .place import LOG, Place
 from .readers import Webhook
@@ -157,6 +157,12 @@ class Run:
         for reader in self.readers:
             if reader.log == LOG:
                 self.faults += faults_of_reader(reader.page, stored, reader.writers)
+
+
+def stored_in(place: Place, log: str = LOG) -> dict[int, str]:
+    """The markers in a log, by number."""
+    with place.client() as server:
+        return {event.sequence_number: marker_in(event.data) for event in server.log(log).read()}
 
 
 def start(clients: Sequence[Client]) -> None:

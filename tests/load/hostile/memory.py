@@ -33,7 +33,7 @@ from ..server import MortalServer
 from . import peers
 from .cage import Cage
 from .peers import MIB, Crowd, Peer
-from .street import Street
+from .street import Street, Waits
 
 CAGE_BYTES = 512 * MIB
 BUDGET_BYTES, WRITING_BYTES = 64 * MIB, 1024 * MIB
@@ -169,20 +169,20 @@ class Watched(Street):
 
     def put(self, name: str, load: Load) -> Outcome:
         """Let the peers do what they can, and judge."""
-        began = time.monotonic()
         base = anonymous_bytes(self._pid)
         self.hold_s()
         self._peak = base
+        began = time.monotonic()
         with Crowd(list(load.make(self.bad))) as crowd:
             crowd.push(PUSH_S)
             time.sleep(STAY_S)
             more = STRANGERS_BYTES if load.are_strangers else BUDGET_BYTES + CONNECTION_BYTES * len(crowd.connections)
             opened, sent = crowd.open, crowd.sent
+            self.measure(name, began)
         after = self._left(base)
         hold_s, peak = self.hold_s(), self._peak
         with suppress(Faulty):
             self.settle()
-        self.measure(name, began)
         faults = [*self._unkept(peak - base, more, after - base, hold_s), *self.all_faults()]
         return Outcome(name, opened, sent, base, peak, base + more, after, hold_s, tuple(faults))
 
@@ -258,8 +258,8 @@ class Prepared:
             _write(server.place)
             server.end()
 
-    def run(self, names: Sequence[str]) -> Iterator[Outcome]:
-        """These loads, one after the other, on one server with a copy of the directory."""
+    def run(self, names: Sequence[str], quiet_s: float = 0.0) -> Iterator[Outcome]:
+        """These loads, one after the other, on one server with a copy of the directory; before them nobody."""
         self._turn += 1
         folder = self._folder / f"{self._turn}"
         shutil.copytree(self._folder / "first", folder, ignore=shutil.ignore_patterns("*.sock"))
@@ -269,15 +269,18 @@ class Prepared:
             observed = cage.program(sys.executable, "-m", "tests.cost.observed", str(cost))
             server = MortalServer(folder, *self._budget(BUDGET_BYTES), retry_ms_max=None, program=observed)
             with Watched(server, cage, cost) as watched:
+                watched.calm(quiet_s)
                 for name in names:
                     yield watched.put(name, LOADS[name])
                 with suppress(Faulty):
                     watched.finish()
-                self.faults = watched.all_faults()
+                self.faults, self.waits = watched.all_faults(), watched.waits
         shutil.rmtree(folder)
 
     faults: Sequence[str] = ()
     """What neighbours had to complain about in the end."""
+    waits: Sequence[Waits] = ()
+    """How long neighbours waited for their appends."""
     why_not = ""
     """Why there was no cgroup; empty where there was."""
 

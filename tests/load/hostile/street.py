@@ -18,9 +18,7 @@ from typing import NamedTuple
 from tests.server.running import environment
 
 from .. import losses, readers, writers
-from ..ledger import marker_in
-from ..place import LOG
-from ..run import Run, end
+from ..run import Run, end, stored_in
 from ..server import MortalServer
 from .attacks import AT_IT
 
@@ -130,14 +128,9 @@ class Street(Run):
     def finish(self) -> None:
         """Let the neighbours end, and compare what they wrote and saw. Raises Faulty."""
         self.catch_up()
-        self.compare(self.stored())
+        self.compare(stored_in(self.server.place))
         end(self.readers)
         self.check()
-
-    def stored(self) -> dict[int, str]:
-        """The markers in the log, by number."""
-        with self.server.place.client() as server:
-            return {event.sequence_number: marker_in(event.data) for event in server.log(LOG).read()}
 
     def all_faults(self) -> list[str]:
         if self.server.pids:

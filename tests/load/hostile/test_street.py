@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..run import Faulty
+from ..run import Faulty, stored_in
 from ..server import MortalServer
 from .attacks import ATTACKS
 from .street import PATIENCE_S, Street
@@ -41,7 +41,7 @@ def test_a_hostile_client_of_each_protocol_in_turn_costs_no_other_an_event_or_a_
 def test_an_event_that_a_neighbour_missed_or_lost_would_be_noticed(tmp_path: Path) -> None:
     with Street(MortalServer(tmp_path)) as street:
         street.finish()
-        stored = street.stored()
+        stored = stored_in(street.server.place)
         for reader in street.readers:
             seen, reader.page.numbers = reader.page.numbers, reader.page.numbers[1:]
             street.compare(stored)
