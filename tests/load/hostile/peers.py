@@ -39,7 +39,7 @@ ANNOUNCED = 8 * MIB
 """What a peer announces, and sends but for one byte."""
 STILL_S = 2.0
 """Peers have done what they can when nothing more is taken from any of them for so long."""
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _BODY = bytes(ANNOUNCED)
 _containers = itertools.count()
 _ACKNOWLEDGED = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"
@@ -140,7 +140,7 @@ def flight(place: Place, *, is_known: bool) -> Peer:
     if is_known:
         fields["authorization"] = place.authorization
     block = b"".join(b"\x00" + _prefixed(name) + _prefixed(value) for name, value in fields.items())
-    head = _PREFACE + len(block).to_bytes(3) + b"\x01\x04" + (1).to_bytes(4) + block
+    head = PREFACE + len(block).to_bytes(3) + b"\x01\x04" + (1).to_bytes(4) + block
     return Peer(place.flight, (head, b"\x00" + ANNOUNCED.to_bytes(4) + _BODY[:-1]), has_windows=True)
 
 
