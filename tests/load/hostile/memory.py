@@ -140,7 +140,7 @@ LOADS: dict[str, Load] = {
     "half-batches": _halves(lambda place: peers.flight(place, is_known=True)),
 }
 LOADS["all"] = Load(lambda place: [peer for load in list(LOADS.values())[:-1] for peer in list(load.make(place))[::5]])
-DAILY = ("readers-ndjson", "strangers-websocket", "readers-amqp", "strangers-flight")
+DAILY = ("readers-ndjson", "strangers-websocket", "half-messages", "huge-amqp", "half-batches")
 """One of each protocol, for every day."""
 
 
@@ -180,7 +180,7 @@ class Watched(Street):
         hold_s, peak = self.hold_s(), self._peak
         with suppress(Faulty):
             self.settle()
-        faults = [*self._unkept(peak - base, more, after - base, hold_s), *self.all_faults()]
+        faults = [*unkept(self._cage.killed(), peak - base, more, after - base, hold_s), *self.all_faults()]
         return Outcome(name, opened, sent, base, peak, base + more, after, hold_s, tuple(faults))
 
     def hold_s(self) -> float:
@@ -209,18 +209,6 @@ class Watched(Street):
             time.sleep(SAMPLE_S)
         return after
 
-    def _unkept(self, peak: int, allowed: int, after: int, hold_s: float) -> list[str]:
-        found = []
-        if killed := self._cage.killed():
-            found.append(f"the kernel ended {killed} processes for want of memory")
-        if peak > allowed:
-            found.append(f"{peak / MIB:.0f} MiB more were held, {allowed / MIB:.0f} are allowed")
-        if after > LEFT_BYTES:
-            found.append(f"{after / MIB:.0f} MiB more are left after {LEFT_S:g} s")
-        if not hold_s <= HOLD_S_MAX:
-            found.append(f"one hold took {1000 * hold_s:.0f} ms of CPU")
-        return found
-
     def _held(self) -> int:
         """Anonymous bytes of all processes of the server; 0 where one has just ended."""
         try:
@@ -231,6 +219,20 @@ class Watched(Street):
     def _sample(self) -> None:
         while not self._ending.wait(SAMPLE_S):
             self._peak = max(self._peak, self._held())
+
+
+def unkept(killed: int, peak: int, allowed: int, after: int, hold_s: float) -> list[str]:
+    """What was not kept of what is promised; bytes are those above the base."""
+    found = []
+    if killed:
+        found.append(f"the kernel ended {killed} processes for want of memory")
+    if peak > allowed:
+        found.append(f"{peak / MIB:.0f} MiB more were held, {allowed / MIB:.0f} are allowed")
+    if after > LEFT_BYTES:
+        found.append(f"{after / MIB:.0f} MiB more are left after {LEFT_S:g} s")
+    if not hold_s <= HOLD_S_MAX:
+        found.append(f"one hold took {1000 * hold_s:.0f} ms of CPU")
+    return found
 
 
 class Prepared:
