@@ -98,10 +98,11 @@ screenshots: $(STAMP)   ## the console's pictures in docs/images, from the demo'
 	$(BIN)/python -m tests.console.screenshots
 
 soak: $(STAMP)          ## clients of all protocols on one server that is killed again and again; SECONDS=60 for short
-	$(BIN)/python -m tests.soak $(or $(SECONDS),600)
+	$(BIN)/python -m tests.load soak $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
-hostile: $(STAMP)       ## one client of each protocol misbehaves, the others must not pay; SECONDS=30 each, SCALE=4
-	$(BIN)/python -m tests.hostile.street $(or $(SECONDS),30) $(or $(SCALE),4)
+hostile: $(STAMP)       ## bad clients beside good ones, SECONDS=30 each, SCALE=4; then what many of them may make a server hold
+	$(BIN)/python -m tests.load street $(or $(SECONDS),30) --scale $(or $(SCALE),4) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.load hostile $(ONLY:%=--only %)
 
 power: $(STAMP)         ## power cuts of a server of all protocols, at any record of what it wrote; STATES=1000 for fewer
 	$(BIN)/python -m tests.power $(or $(STATES),5000)
@@ -110,7 +111,7 @@ simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for ea
 	$(BIN)/python -m tests.homes $(or $(SCHEDULES),50000)
 
 chaos: $(STAMP)         ## three servers of a shared home, while servers, network and database fail; SECONDS=60 for short, SEED=7
-	$(BIN)/python -m tests.chaos $(or $(SECONDS),600) $(or $(SEED),0)
+	$(BIN)/python -m tests.load chaos $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
 check: lint types interop-clients ## what CI runs
 	$(PYTEST) $(SPREAD) --ignore tests/spark

@@ -29,9 +29,8 @@ ROOT_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
 ON_DISK = (
     "benchmarks",
     "crash",
-    "hostile",
+    "load",
     "packaging",
-    "soak",
     "spark/archive/test_kill.py",
     "storage/disk/test_system.py",
 )

@@ -59,7 +59,7 @@ APART = (
     "homes",
     "console",
     "server",
-    "chaos",
+    "load",
     "power",
 )
 REST = sorted(
@@ -80,10 +80,11 @@ PARTS: Final[dict[int, tuple[Step, ...]]] = {
     ),
     5: (
         Step("clients", (sys.executable, "-m", "tests.interop.install")),
-        rooms("interop", "packaging", "benchmarks", "chaos", "power"),
+        rooms("interop", "packaging", "benchmarks", "power"),
     ),
-    6: (program("soak", "600"), program("chaos", "600"), program("hostile.street", "60", "4")),
+    6: (program("load", "soak", "600"), program("load", "chaos", "600"), program("load", "street", "60")),
     7: (program("power", "5000"), program("homes", "50000")),
+    8: (rooms("load"),),
 }
 """Each of half an hour at most on two cores."""
 

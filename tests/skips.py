@@ -18,6 +18,7 @@ REASONS: Final = {
     "only root may give files away": "the test is about files of another user; CI is root",
     "there is no state.sqlite-wal when it is closed": "SQLite removes it; the test looks at each file that is there",
     "the file system of the tests writes and syncs in two calls": "the test is about the one call of ext4 and XFS",
+    "no memory cgroup can be made": "the test is about what the kernel does there; CI is root",
     "no loop device can be mounted": "other tests hand out other bytes than are mapped; CI is root",
     "the extension is turned off": "the twins in Python are run, by HEADWATER_NO_EXTENSIONS=1",
     "HEADWATER_TEST_DATA names no directory with receipt.csv.gz and recruiting-red.jsonocel.gz": "they are not ours",

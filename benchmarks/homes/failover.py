@@ -19,8 +19,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tests.chaos.members import Member
 from tests.homes.postgres_server import fast_folder, fresh_home, shared_server
+from tests.load.chaos.members import Member
 from tests.waiting import eventually
 
 from headwater.client import connect

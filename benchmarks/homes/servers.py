@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from tests.chaos.members import Member
 from tests.homes.postgres_server import Postgres
+from tests.load.chaos.members import Member
 from tests.waiting import eventually
 
 from headwater.client import connect

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 
 from ..server_process import ALIASES, STARTS_WITHIN_S, ServerFailed, environment_of_servers
 from ..stage import LOG

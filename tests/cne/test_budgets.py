@@ -14,8 +14,8 @@ from headwater.cne.notifications import document
 from headwater.cne.settings import Settings
 from headwater.formats.clients import answer as answers
 from headwater.http.outgoing import connection, sockets
+from tests import costly_bodies as bodies
 
-from ..hostile import bodies
 from ..http.cost import check_growth
 from .builders import bare, text
 from .world import V1, V2, World

@@ -17,8 +17,8 @@ from headwater.dcb.appends import packed as packed_module
 from headwater.formats import packed
 from headwater.formats.budget import values
 from headwater.storage.engine import Engine
+from tests import costly_bodies as bodies
 
-from ..hostile import bodies
 from ..http.cost import STEP_S_MAX, check_growth, cost_of, memory_of
 from .conftest import Client
 

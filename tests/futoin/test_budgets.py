@@ -21,8 +21,8 @@ from headwater.futoin.messages.signatures import LEGACY_ALGORITHMS, Signature
 from headwater.server.users.accounts import Account, AccountDirectory
 from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState
+from tests import costly_bodies as bodies
 
-from ..hostile import bodies
 from ..http.cost import STEP_S_MAX, check_growth, cost_of, memory_of
 from .conftest import LOG
 

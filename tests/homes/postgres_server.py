@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 from tests.waiting import eventually
 
 PATIENCE_S = 60

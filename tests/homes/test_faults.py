@@ -14,7 +14,7 @@ import pytest
 from headwater.client import connect
 from headwater.core.errors import DiskFull
 from headwater.homes.driver import COPY_RETRY_S
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 
 from ..waiting import eventually
 from .postgres_server import Postgres

@@ -27,7 +27,7 @@ from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow.tables import events_of
 from headwater.server.replicas.frame_push import SECRET_HEADER, SECRET_KEY, SECRET_KIND
 from headwater.storage.state.data_directory import open_state
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 
 from ..storage.builders import change, log_directory
 from ..waiting import eventually

@@ -28,8 +28,8 @@ from headwater.core.settings import SYSTEM_LOG
 from headwater.core.watch.notification_types import NotificationType
 from headwater.formats.clients.retry import ServerUnreachable
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from tests.ports import free_ports
 from tests.server.starting import start
-from tests.soak.server import free_ports
 
 from ..waiting import eventually
 from .postgres_server import Postgres, postgres

@@ -18,8 +18,8 @@ from headwater.core.event import Event, SequencedEvent
 from headwater.server.users.accounts import KIND, decode_entry
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.staging.commit import commit_staged
-from tests.hostile.neighbours import LOG
-from tests.soak.clients import STAGED_WRITER
+from tests.load.place import LOG
+from tests.load.writers import STAGED_WRITER
 
 from .clients import CONTAINER, GROUP, LINK
 from .ledger import NOTHING, Ledger, Step

@@ -1,4 +1,4 @@
-"""The writers and readers of `tests.soak`, which say what they ask for and what they are told."""
+"""The writers and readers of `tests.load`, which say what they ask for and what they are told."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from headwater.core.condition import AppendCondition
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.event import Event
 from headwater.core.query import Query
-from tests.amqp.asking import DURABLE, EARLIEST, OFFSET, annotation, bound
-from tests.hostile.neighbours import TIMEOUT_S
-from tests.soak import clients as soak
-from tests.soak.clients import STAGED_WRITER, LastingReader, LastingWriter
+from tests.amqp.asking import DURABLE, EARLIEST, bound
+from tests.load import readers, writers
+from tests.load.clients import Reader, Writer
+from tests.load.writers import STAGED_WRITER
 
 from .marking import Marking, text_in
 from .serving import ROLLING, TRIMMED
@@ -30,7 +30,7 @@ COMPONENT = "Polling"
 # Writers
 
 
-class MarkingWriter(LastingWriter):
+class MarkingWriter(Writer):
     """One that says what it sends, and what was acknowledged."""
 
     pause_s = 0.05
@@ -48,7 +48,7 @@ class MarkingWriter(LastingWriter):
         return True
 
 
-class Decider(MarkingWriter, soak.Decider):
+class Decider(MarkingWriter, writers.Decider):
     """Conditions that hold; and after each, one that does not hold, and an id that is taken: both are refused."""
 
     def _append_all(self, markers: list[str]) -> bool:
@@ -71,32 +71,32 @@ class Decider(MarkingWriter, soak.Decider):
             raise AssertionError("an id that is taken was taken again")
 
 
-class CloudEvents(MarkingWriter, soak.CloudEvents):
+class CloudEvents(MarkingWriter, writers.CloudEvents):
     pass
 
 
-class AmqpOne(MarkingWriter, soak.AmqpOne):
+class AmqpOne(MarkingWriter, writers.AmqpOne):
     pass
 
 
-class AmqpMany(MarkingWriter, soak.AmqpMany):
+class AmqpMany(MarkingWriter, writers.AmqpMany):
     pause_s = 0.2
     life = 4
 
 
-class Futoin(MarkingWriter, soak.Futoin):
+class Futoin(MarkingWriter, writers.Futoin):
     pass
 
 
-class Cne(MarkingWriter, soak.Cne):
+class Cne(MarkingWriter, writers.Cne):
     pass
 
 
-class Flight(MarkingWriter, soak.Flight):
+class Flight(MarkingWriter, writers.Flight):
     pass
 
 
-class Staged(MarkingWriter, soak.Staged):
+class Staged(MarkingWriter, writers.Staged):
     """Each stage, and each commit, is a step of its own. Every third batch is one append, every third becomes segments,
     and the others take several appends."""
 
@@ -129,7 +129,7 @@ class Staged(MarkingWriter, soak.Staged):
         return True
 
 
-class Filler(MarkingWriter, soak.Filler):
+class Filler(MarkingWriter, writers.Filler):
     """Large events for the log that is trimmed."""
 
     log = TRIMMED
@@ -155,7 +155,7 @@ WRITERS: tuple[type[MarkingWriter], ...] = (
 # Readers
 
 
-class Settler(LastingReader):
+class Settler(Reader):
     """A receiver that says what it is about to settle."""
 
     may_repeat = True
@@ -166,21 +166,18 @@ class Settler(LastingReader):
         self.marking.recording.mark(settling=number, receiver=self.name)
 
 
-class DurableReceiver(Settler, soak.Amqp):
+class DurableReceiver(Settler, readers.Amqp):
     """A source that the server remembers: it goes on by itself where it was."""
 
     name = "durable"
 
     def _live(self) -> None:
-        with self.place.amqp_client(timeout_s=TIMEOUT_S, container_id=CONTAINER) as client:
+        with self.place.amqp_client(container_id=CONTAINER) as client:
             receiver = client.receiver(self.log, name=LINK, credit=20, filter=EARLIEST, source=DURABLE)
-            while not self._ending.is_set():
-                for delivery in receiver.take(1, 0.2):
-                    self.note(int(annotation(delivery, OFFSET)), b"".join(delivery.message.body))
-                    delivery.settle()
+            self._take_from(receiver)
 
 
-class GroupReceiver(Settler, soak.AmqpGroup):
+class GroupReceiver(Settler, readers.AmqpGroup):
     """The one receiver of a consumer group."""
 
     name = "group"
@@ -191,7 +188,7 @@ class GroupReceiver(Settler, soak.AmqpGroup):
         )
 
 
-class Poller(soak.FutoinPoll):
+class Poller(readers.FutoinPoll):
     """A consumer of FutoIn, whose acknowledgements are steps."""
 
     marking: Marking
@@ -207,8 +204,8 @@ class Poller(soak.FutoinPoll):
             return super()._call(function, parameters)
 
 
-class Listener(soak.Webhook):
+class Listener(readers.Webhook):
     """A webhook."""
 
 
-READERS: tuple[type[LastingReader], ...] = (DurableReceiver, GroupReceiver, Poller, Listener)
+READERS: tuple[type[Reader], ...] = (DurableReceiver, GroupReceiver, Poller, Listener)

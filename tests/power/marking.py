@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from tests.soak.book import text_of
+from tests.load.ledger import text_of
 
 from .recording import Recording
 from .serving import ROLLING, TRIMMED

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from headwater.client import RemoteLog, connect
+from headwater.client import RemoteLog
 from headwater.core.event import Event
 from headwater.core.settings import LogSettings
-from tests.hostile.neighbours import TIMEOUT_S, Place, ask
+from tests.load.clients import Client
+from tests.load.place import Place, ask
 from tests.matrix.world import Webhook
-from tests.soak.clients import Lasting
 
 from .marking import Marking, text_in
 from .serving import TRIMMED, Served
@@ -23,7 +23,7 @@ from .serving import TRIMMED, Served
 CNE = "/ocloudNotifications/v2"
 
 
-class Operator(Lasting):
+class Operator(Client):
     """Makes, changes, trims and deletes, one thing after the other."""
 
     name = "operator"
@@ -46,8 +46,7 @@ class Operator(Lasting):
         self.webhook.close()
 
     def _live(self) -> None:
-        place = self.place
-        with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retry_s=0) as server:
+        with self.place.client(retry_s=0) as server:
             while not self._is_done():
                 self.turns += 1
                 next(self._deeds)(server, self.turns)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
-from headwater.server.users.accounts import hash_password
-from tests.hostile.neighbours import LOG, Place
+from tests.load.place import LOG, Place
+from tests.load.server import PASSWORD, password_hash
+from tests.ports import free_ports
 from tests.server.running import SILENCE_S_MAX, RunningServer, environment
-from tests.soak.server import PASSWORD, free_ports
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-m", "tests.power.watched")
@@ -28,7 +27,7 @@ class Served:
         """`folder` takes the configuration and what is said on stderr. A context manager that ends it."""
         self._folder, self._data, self._variables = folder, data, variables or {}
         folder.mkdir(exist_ok=True)
-        (folder / "config.toml").write_text(_CONFIGURATION.format(hash=_password_hash()))
+        (folder / "config.toml").write_text(_CONFIGURATION.format(hash=password_hash()))
         self._ports = dict(zip(("http", "amqp", "flight"), free_ports(3), strict=True))
         http, amqp, flight = self._ports.values()
         self.place = Place(
@@ -99,11 +98,6 @@ class Served:
             server.process.wait()
             self.complaints += server.errors
         self._server = None
-
-
-@cache
-def _password_hash() -> str:
-    return hash_password(PASSWORD)
 
 
 _CONFIGURATION = f"""

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headwater.client import connect
 from headwater.core.event import SequencedEvent
-from headwater.flight.client import BulkClient, Ticket
+from headwater.flight.client import Ticket
 from tests.amqp.asking import DURABLE, EARLIEST, OFFSET, annotation
-from tests.hostile.neighbours import LOG, RESOURCE, TIMEOUT_S, Writer, ask
-from tests.hostile.writers import AmqpWriter, CneWriter, DcbWriter, FlightWriter, FutoinWriter
-from tests.soak.book import text_of
-from tests.soak.clients import STAGED_WRITER, current_state
+from tests.load import losses
+from tests.load.clients import Writer
+from tests.load.ledger import Book, text_of
+from tests.load.place import LOG, RESOURCE, TIMEOUT_S, ask, current_state
+from tests.load.writers import ONE_EACH, STAGED_WRITER
 
 from .check import marked
 from .clients import COMPONENT, CONTAINER, LINK
@@ -36,7 +36,7 @@ class WholeCheck:
         """All faults."""
         with self._served as served:
             place = served.place
-            with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as server:
+            with place.client() as server:
                 log = server.log(LOG)
                 events = list(log.read())
                 self._check_acknowledged({marked(event.data)[0]: event.sequence_number for event in events})
@@ -61,10 +61,10 @@ class WholeCheck:
     def _check_readers(self, numbers: list[int]) -> None:
         """Each protocol reads the same events; receivers that were remembered get them too, from where they were."""
         place = self._served.place
-        with place.amqp_client(timeout_s=TIMEOUT_S) as client:
+        with place.amqp_client() as client:
             taken = client.receiver(LOG, filter=EARLIEST, credit=1000).take(len(numbers))
             self._same("AMQP", [int(annotation(delivery, OFFSET)) for delivery in taken], numbers)
-        with place.amqp_client(timeout_s=TIMEOUT_S, container_id=CONTAINER) as client:
+        with place.amqp_client(container_id=CONTAINER) as client:
             receiver = client.receiver(LOG, name=LINK, filter=EARLIEST, source=DURABLE)
             if numbers:
                 [first] = receiver.take(1, 1.0) or [None]
@@ -72,7 +72,7 @@ class WholeCheck:
                 settled = [event for at, event in self._ledger.settled["durable"] if at < self._cut]
                 ahead = position > max(settled, default=0)
                 self._say(ahead, f"the durable receiver goes on after {position}, settled is {max(settled, default=0)}")
-        with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as bulk:
+        with place.bulk_client() as bulk:
             batches = bulk.read(Ticket(LOG, columns=("sequence_number",)))
             read = [number for batch in batches for number in batch.column(0).to_pylist()]
             self._same("Flight", read, numbers)
@@ -114,7 +114,7 @@ class WholeCheck:
         """A commit that was answered gets the same answer, over the network too."""
         done = [step for step in self._ledger.registers["commit",].steps if (step.done or self._cut) < self._cut]
         place = self._served.place
-        with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as bulk:
+        with place.bulk_client() as bulk:
             state = bulk.writer(LOG, STAGED_WRITER)
             if done and (state is None or state.batch < done[-1].value):
                 self.faults.append(f"the writer is at {state}, batch {done[-1].value} was committed")
@@ -126,9 +126,10 @@ class WholeCheck:
 
     def _append_by_all(self, head: int) -> None:
         """Each protocol appends, above all that was there."""
-        for kind in (DcbWriter, AmqpWriter, FutoinWriter, CneWriter, FlightWriter):
+        for kind in ONE_EACH:
             after: type[Writer] = type("After", (kind,), {"name": f"after_{kind.name}"})
-            writer = after(self._served.place)
+            writer = after(self._served.place, Book())
+            writer.is_lost = losses.nothing
             writer.start()
             until = time.monotonic() + TIMEOUT_S
             while not writer.acknowledged and writer.fault is None and time.monotonic() < until:

@@ -14,8 +14,8 @@ from typing import Any
 
 from headwater.client import connect
 from headwater.core.settings import LogSettings
-from tests.hostile.neighbours import LOG
-from tests.soak.book import Book
+from tests.load.ledger import Book
+from tests.load.place import LOG
 
 from .clients import READERS, WRITERS, MarkingWriter
 from .marking import REPEATS, Marking, marker_in

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from tests.chaos.members import Member
+from tests.load.chaos.members import Member
 
 from headwater.client import connect
 from headwater.core import Event, SequencedEvent

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing.synchronize import Event as Ending
 
-from tests.chaos.members import Member
+from tests.load.chaos.members import Member
 
 from headwater.client import connect
 from headwater.core import Event

@@ -21,7 +21,7 @@ from headwater.formats.clients.retry import ServerUnreachable
 from headwater.storage.log import StoredLog
 from headwater.storage.staging.batches import Staging, batch_directory
 from headwater.storage.staging.commit import commit_staged, discard_staged
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 
 from ...storage.staging.test_batches import rows
 from ...storage.staging.test_batches import stage as staged_part

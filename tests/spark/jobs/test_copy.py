@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.jobs import copy
 from headwater.spark.pipeline.run import Run, Server, Summary
+from tests.ports import free_ports
 from tests.server.running import RunningServer
 from tests.server.starting import PROGRAM
-from tests.soak.server import free_ports
 
 COLUMNS = ["type", "data", "tags", "id"]
 

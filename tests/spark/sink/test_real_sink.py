@@ -13,9 +13,9 @@ from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.pipeline.run import Run
 from headwater.storage.segments.segment import Segment, id_in, segment_paths
 from tests.night import IS_NIGHT
+from tests.ports import free_ports
 from tests.server.running import RunningServer
 from tests.server.starting import PROGRAM
-from tests.soak.server import free_ports
 
 COUNT, DEATHS_AFTER_S = (6000, (0.0, 0.2, 0.5)) if IS_NIGHT else (2000, (0.2,))
 

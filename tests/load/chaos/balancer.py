@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 
 from tests.homes.proxy import Proxy
-from tests.soak.server import free_ports
+from tests.ports import free_ports
 
 LOOK_S = 0.1
 ANSWER_S = 1.0

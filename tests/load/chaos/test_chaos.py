@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.neighbours import Place
-
+from ..place import Place
 from .chaos import Chaos
-from .clients import Once, Seats
 from .faults import FIRST
+from .rivals import Once, Seats
 
 SECONDS = 30.0
 

@@ -10,16 +10,16 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from headwater.server.users.accounts import hash_password
 from tests.homes.postgres_server import Postgres
 from tests.homes.proxy import Proxy
+from tests.ports import free_ports
 from tests.server.running import environment
 from tests.server.starting import PROGRAM
-from tests.soak.clients import TRIMMED
-from tests.soak.server import PASSWORD, free_ports
 
+from ..clients import TRIMMED
+from ..server import password_hash
 from .balancer import is_ready
-from .clients import ONCE_LOG, SEATS_LOG
+from .rivals import ONCE_LOG, SEATS_LOG
 
 LEASE_MS = 2000
 END_S = 60.0
@@ -61,7 +61,7 @@ class Member:
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
         if configuration is None:
-            configuration = _CONFIGURATION.format(hash=hash_password(PASSWORD))
+            configuration = _CONFIGURATION.format(hash=password_hash())
         (self._folder / "config.toml").write_text(configuration)
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.proxy = Proxy(database.port)

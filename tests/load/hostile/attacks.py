@@ -1,6 +1,6 @@
 """What a hostile client of each protocol does, all at once, until it is killed: flood, stall, garbage, half-open, huge.
 
-    python -m tests.hostile.attacks PROTOCOL SCALE PLACE
+    python -m tests.load.hostile.attacks PROTOCOL SCALE PLACE
 
 It is a process of its own, a user with rights of its own, and its death is abrupt. It says so (a line on stdout) when
 it has tried all that it does, and something of it was taken. On SIGTERM it tells how often it did what (JSON).
@@ -29,15 +29,15 @@ import pyarrow.flight as flight
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Source, Target
-from headwater.amqp.protocol.types import Described
+from headwater.amqp.protocol.types import Described, Symbol
+from tests import costly_bodies as bodies
 from tests.amqp.asking import EARLIEST
 
-from . import bodies
-from .inputs_amqp import SQL, searching_likes
-from .neighbours import LOG, Place, ask
+from ..place import LOG, Place, ask
+from ..server import NOISE
+from .peers import PREFACE
 
-NOISE = "noise"
-"""The log that the hostile client may do everything to; of the others' log it may read."""
+SQL = Symbol("amqp:sql-filter")
 AT_IT = b"attacking\n"
 """What it says when it has begun."""
 BEGINS_WITHIN_S = 60.0
@@ -53,7 +53,7 @@ class Attack:
 
     def __init__(self, place: Place, scale: int) -> None:
         self.place, self.scale = place, scale
-        self.chance = random.Random(0)
+        self.chance = random.Random(os.environ.get("ATTACK_SEED", "0"))
 
     def connected(self, url: str) -> socket.socket:
         """A bare connection."""
@@ -75,12 +75,22 @@ class Attack:
             peer.settimeout(0.2)
             peer.recv(1000)
 
-    def send_whole(self, path: str, body: bytes) -> None:
-        """A body, to its last byte, whatever is answered."""
+    def leave(self, url: str, sent: bytes, limit: int) -> None:
+        """Send that, read nothing, and hold it open, with so many others at most."""
+        peer = self.connected(url)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.sendall(sent)
+        self.keep(peer, limit)
+
+    def send(self, sent: bytes) -> None:
+        """Send that over HTTP, to its last byte, whatever is answered."""
         with self.connected(self.place.http) as peer:
-            more = ("content-type: application/json", f"content-length: {len(body)}")
-            peer.sendall(self.request("POST", path, *more) + body)
+            peer.sendall(sent)
             peer.recv(1000)
+
+    def post(self, path: str, body: bytes) -> bytes:
+        """A whole request."""
+        return self.request("POST", path, "content-type: application/json", f"content-length: {len(body)}") + body
 
     def request(self, method: str, path: str, *more: str) -> bytes:
         """The head of an HTTP request."""
@@ -98,59 +108,44 @@ class Http(Attack):
         )
 
     def half_open(self) -> None:
-        peer = self.connected(self.place.http)
         whole = self.request("POST", "/logs/noise/append", "content-type: application/json", "content-length: 90000000")
-        peer.sendall(whole[: self.chance.randrange(1, len(whole))] if self.chance.random() < 0.5 else whole + b"{")
-        self.keep(peer, 50 * self.scale)
+        part = whole[: self.chance.randrange(1, len(whole))] if self.chance.random() < 0.5 else whole + b"{"
+        self.leave(self.place.http, part, 50 * self.scale)
 
     def stalled_reads(self) -> None:
-        peer = self.connected(self.place.http)
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        body = b'{"query": {"all": true}}'
-        more = ("content-type: application/json", f"content-length: {len(body)}")
-        peer.sendall(self.request("POST", f"/logs/{NOISE}/read", *more) + body)
-        self.keep(peer, 50 * self.scale)
+        asked = self.post(f"/logs/{NOISE}/read", b'{"query": {"all": true}}')
+        self.leave(self.place.http, asked, 50 * self.scale)
 
     def subscriptions(self) -> None:
-        peer = self.connected(self.place.http)
-        peer.sendall(self.request("GET", f"/logs/{self.chance.choice([LOG, NOISE])}/subscribe?query=all&after=0"))
-        self.keep(peer, 100 * self.scale)
+        path = f"/logs/{self.chance.choice([LOG, NOISE])}/subscribe?query=all&after=0"
+        self.leave(self.place.http, self.request("GET", path), 100 * self.scale)
 
     def flood(self) -> None:
         events = [{"type": "Noise", "data": "x" * 100, "tags": [f"t:{number}"]} for number in range(1000)]
-        body = json.dumps({"events": events}).encode()
-        more = ("content-type: application/json", f"content-length: {len(body)}")
+        asked = self.post(f"/logs/{NOISE}/append", json.dumps({"events": events}).encode())
         with self.connected(self.place.http) as peer:
             for _ in range(50):  # pipelined, and hardly an answer is read
-                peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + body)
+                peer.sendall(asked)
                 done["appends"] += 1
                 if done["appends"] % 5 == 0:
                     peer.recv(100)
 
     def huge(self) -> None:
-        with self.connected(self.place.http) as peer:
-            size = 4_000_000 * self.scale
-            more = ("content-type: application/json", f"content-length: {size}")
-            peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + b"[" * size)
-            peer.recv(1000)
+        self.send(self.post(f"/logs/{NOISE}/append", b"[" * 4_000_000 * self.scale))
 
     def chunks(self) -> None:
         """A body in chunks of a byte."""
-        with self.connected(self.place.http) as peer:
-            more = ("content-type: application/json", "transfer-encoding: chunked")
-            peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + bodies.chunked(500_000 * self.scale))
-            peer.recv(1000)
+        more = ("content-type: application/json", "transfer-encoding: chunked")
+        self.send(self.request("POST", f"/logs/{NOISE}/append", *more) + bodies.chunked(500_000 * self.scale))
 
     def pipeline(self) -> None:
         """Requests in a row that are refused, and hardly an answer is read."""
-        with self.connected(self.place.http) as peer:
-            peer.sendall(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20_000)
-            peer.recv(1000)
+        self.send(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20_000)
 
     def million_items(self) -> None:
         """Queries, and conditions, of a million items."""
         for path, body in (("read", bodies.query_items), ("append", bodies.condition_items)):
-            self.send_whole(f"/logs/{NOISE}/{path}", body(1_000_000))
+            self.send(self.post(f"/logs/{NOISE}/{path}", body(1_000_000)))
 
     def guesses(self) -> None:
         place = self.place._replace(user=f"user-{self.chance.randrange(1000)}", password="guess")
@@ -165,9 +160,7 @@ class Amqp(Attack):
         self.garbage_to(self.place.amqp, SASL_HEADER, AMQP_HEADER, login, struct.pack(">IBBH", 2**31, 2, 0, 0))
 
     def half_open(self) -> None:
-        peer = self.connected(self.place.amqp)
-        peer.sendall(SASL_HEADER[: self.chance.randrange(1, 9)])
-        self.keep(peer, 50 * self.scale)
+        self.leave(self.place.amqp, SASL_HEADER[: self.chance.randrange(1, 9)], 50 * self.scale)
 
     def links(self) -> None:
         client = self.place.amqp_client(timeout_s=10)
@@ -188,7 +181,7 @@ class Amqp(Attack):
         """Receivers that look at everything and get nothing: 20 on each connection, 100 on those that are kept."""
         client = self.place.amqp_client(timeout_s=10)
         for number in range(20 * self.scale):
-            client.receiver(NOISE, credit=10, filter=EARLIEST | searching_likes(1 + number % 16), waits=False)
+            client.receiver(NOISE, credit=10, filter=EARLIEST | _searching(1 + number % 16), waits=False)
         client.flush()
         client.pump(0.01)
         done["scanning receivers"] += 20 * self.scale
@@ -231,6 +224,11 @@ class Amqp(Attack):
         client.drop()
 
 
+def _searching(count: int) -> dict[object, object]:
+    """So many patterns that search, each of which takes a step per character; 16 are allowed."""
+    return {Symbol("f"): Described(SQL, " OR ".join(f"[x] LIKE '%a_{number % 10}%'" for number in range(count)))}
+
+
 class Futoin(Attack):
     """FutoIn."""
 
@@ -249,11 +247,9 @@ class Futoin(Attack):
             self.garbage_to(self.place.http, upgrade)
 
     def half_open(self) -> None:
-        peer = self.connected(self.place.http)
         more = ("sec-websocket-version: 13", "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==")
-        peer.sendall(self.request("GET", "/futoin/noise", "upgrade: websocket", "connection: upgrade", *more))
-        peer.sendall(b"\x82\xff" + struct.pack(">Q", 8_000_000) + b"\x00" * 4 + b"{")
-        self.keep(peer, 50 * self.scale)
+        head = self.request("GET", "/futoin/noise", "upgrade: websocket", "connection: upgrade", *more)
+        self.leave(self.place.http, head + b"\x82\xff" + (8_000_000).to_bytes(8) + bytes(4) + b"{", 50 * self.scale)
 
     def flood(self) -> None:
         text = {"f": "headwater.evt.gen:1.0:addEvent", "p": {"type": "NOISE", "data": "x" * 200}, "rid": "C1"}
@@ -278,11 +274,11 @@ class Futoin(Attack):
 
     def signed_tree(self) -> None:
         """Without any right."""
-        self.send_whole(f"/futoin/{NOISE}", bodies.signed_tree(3_900_000))
+        self.send(self.post(f"/futoin/{NOISE}", bodies.signed_tree(3_900_000)))
 
     def large_batches(self) -> None:
         """As is allowed: 8 MB."""
-        self.send_whole(f"/futoin/{NOISE}", bodies.add_events(7_500_000))
+        self.send(self.post(f"/futoin/{NOISE}", bodies.add_events(7_500_000)))
 
     def polls(self) -> None:
         connection = self.opened(max_queue=1)
@@ -300,49 +296,19 @@ class Cne(Attack):
 
     def garbage(self) -> None:
         path = f"{self.base}/{self.chance.choice(['create/event', 'publishers', 'subscriptions', 'log'])}"
-        body = self.chance.randbytes(500)
-        with self.connected(self.place.http) as peer:
-            peer.sendall(self.request("POST", path, f"content-length: {len(body)}") + body)
-            peer.recv(1000)
+        self.send(self.post(path, self.chance.randbytes(500)))
 
     def black_holes(self) -> None:
         """Webhooks that answer the greeting, and nothing after it."""
-        hole = socket.create_server(("127.0.0.1", 0), backlog=100)
-
-        def greet() -> None:
-            peer, _ = hole.accept()
-            with peer:
-                peer.recv(100_000)
-                peer.sendall(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
-
-        threading.Thread(target=greet, daemon=True).start()
-        _kept.append(hole)
-        self._subscribe(f"http://127.0.0.1:{hole.getsockname()[1]}/hook")
+        self._subscribe_greeted(b"")
 
     def endless_continue(self) -> None:
         """Webhooks that answer the greeting, and every event with `100 Continue` without end."""
-        endless = socket.create_server(("127.0.0.1", 0), backlog=100)
-
-        def answer() -> None:
-            greeted = False
-            while True:
-                peer, _ = endless.accept()
-                with peer, suppress(OSError):
-                    peer.recv(100_000)
-                    if not greeted:
-                        greeted = True
-                        peer.sendall(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
-                        continue
-                    while True:
-                        peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
-
-        threading.Thread(target=answer, daemon=True).start()
-        _kept.append(endless)
-        self._subscribe(f"http://127.0.0.1:{endless.getsockname()[1]}/hook")
+        self._subscribe_greeted(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
     def many_members(self) -> None:
         """16,000 members, one of them twice."""
-        self.send_whole(f"{self.base}/create/event", bodies.many_members(16_000))
+        self.send(self.post(f"{self.base}/create/event", bodies.many_members(16_000)))
 
     def subscriptions(self) -> None:
         if done["subscriptions"] < 200 * self.scale:
@@ -358,11 +324,27 @@ class Cne(Attack):
         ask(self.place, "GET", f"{self.base}/good/resource/CurrentState", None)
 
     def huge(self) -> None:
-        body = b'{"id":"' + b"x" * (1_000_000 * self.scale)
-        with self.connected(self.place.http) as peer:
-            head = self.request("POST", f"{self.base}/create/event", f"content-length: {len(body)}")
-            peer.sendall(head + body)
-            peer.recv(1000)
+        self.send(self.post(f"{self.base}/create/event", b'{"id":"' + b"x" * (1_000_000 * self.scale)))
+
+    def _subscribe_greeted(self, answer: bytes) -> None:
+        """A webhook that answers its greeting, and then gives that answer without end; if it is empty, none."""
+        hook = socket.create_server(("127.0.0.1", 0), backlog=100)
+
+        def serve() -> None:
+            peer, _ = hook.accept()
+            with peer:
+                peer.recv(100_000)
+                peer.sendall(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+            while answer:
+                peer, _ = hook.accept()
+                with peer, suppress(OSError):
+                    peer.recv(100_000)
+                    while True:
+                        peer.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        _kept.append(hook)
+        self._subscribe(f"http://127.0.0.1:{hook.getsockname()[1]}/hook")
 
     def _subscribe(self, endpoint: str) -> None:
         given = {"resource": self.chance.choice(["/good/resource", "/bad"]), "endpointUri": endpoint}
@@ -376,9 +358,7 @@ class Flight(Attack):
         self.garbage_to(self.place.flight, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
     def half_open(self) -> None:
-        peer = self.connected(self.place.flight)
-        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-        self.keep(peer, 50 * self.scale)
+        self.leave(self.place.flight, PREFACE, 50 * self.scale)
 
     def stalled_reads(self) -> None:
         client, options = self._client()
@@ -422,7 +402,7 @@ class Flight(Attack):
 
 
 ATTACKS: Mapping[str, type[Attack]] = {"dcb": Http, "amqp": Amqp, "futoin": Futoin, "cne": Cne, "flight": Flight}
-SHARED = {"connected", "opened", "keep", "garbage_to", "request", "send_whole"}
+SHARED = {"connected", "opened", "keep", "leave", "send", "post", "garbage_to", "request"}
 
 
 def kinds(attack: Attack) -> dict[str, Callable[[], None]]:

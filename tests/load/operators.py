@@ -6,11 +6,11 @@ import itertools
 from collections import Counter
 from typing import Any, ClassVar
 
-from headwater.client import connect
-from tests.hostile.neighbours import TIMEOUT_S, Place
-
-from .clients import TRIMMED, Filler, FutoinTrimmed, Lasting
+from .clients import TRIMMED, Client
+from .place import Place
+from .readers import FutoinTrimmed
 from .visits import VISITS
+from .writers import Filler
 
 LOG_TYPE = "io.headwater.log"
 STOPPING = 503
@@ -18,7 +18,7 @@ NAMES = 5
 """So many logs come and go."""
 
 
-class Manager(Lasting):
+class Manager(Client):
     """Makes, changes and deletes logs over `$management`: what was answered holds, whatever was killed since."""
 
     name = "manager"
@@ -32,7 +32,7 @@ class Manager(Lasting):
         """Logs whose last change was not answered."""
 
     def _live(self) -> None:
-        with self.place.amqp_client(timeout_s=TIMEOUT_S) as client:
+        with self.place.amqp_client() as client:
             for turn in itertools.count(sum(self.answers.values())):
                 if self._ending.wait(0.05):
                     return
@@ -75,7 +75,7 @@ class Manager(Lasting):
         return answer
 
 
-class Listener(Lasting):
+class Listener(Client):
     """Hears from `$events` what becomes of the logs that come and go: while it listens, nothing is left out."""
 
     name = "listener"
@@ -87,7 +87,7 @@ class Listener(Lasting):
 
     def _live(self) -> None:
         there: dict[str, bool] = {}
-        with self.place.amqp_client(timeout_s=TIMEOUT_S) as client:
+        with self.place.amqp_client() as client:
             receiver = client.receiver("$events")
             while not self._ending.is_set():
                 for delivery in receiver.take(1, 0.2):
@@ -108,7 +108,7 @@ class Listener(Lasting):
             there[attributes["log"]] = is_made
 
 
-class Trimmer(Lasting):
+class Trimmer(Client):
     """Looks at a log whose consumer holds it back: nothing goes that this one has not acknowledged.
 
     While the server lives for long, its retention trims. It looks every ten seconds, so that this asks for all to be
@@ -121,17 +121,16 @@ class Trimmer(Lasting):
 
     def __init__(self, place: Place, writer: Filler, consumer: FutoinTrimmed) -> None:
         super().__init__(place)
-        self._writer, self._consumer = writer, consumer
+        self.writer, self.consumer = writer, consumer
         self.first_retained = 1
         self.trims = 0
 
     def _live(self) -> None:
-        place = self.place
-        with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retry_s=0) as server:
+        with self.place.client(retry_s=0) as server:
             log = server.log(self.log)
             while not self._ending.wait(0.2):
                 self.check(log.info().first_retained)
-                if self.losses and (told := list(self._writer.told.values())[-1:]):
+                if self.losses and (told := list(self.writer.told.values())[-1:]):
                     self.check(log.trim(told[0] + 1))
 
     def check(self, first_retained: int) -> None:
@@ -140,11 +139,11 @@ class Trimmer(Lasting):
         before = self.first_retained
         assert first_retained >= before, f"event {first_retained} had been trimmed, and is there again"
         self.first_retained = first_retained
-        upto = self._consumer.acknowledged
+        upto = self.consumer.acknowledged
         assert first_retained <= upto + 1, f"trimmed below {first_retained}, acknowledged is {upto}"
 
 
-class Passer(Lasting):
+class Passer(Client):
     """Comes and goes, politely or not, by one protocol after the other."""
 
     name = "passer"

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from headwater.amqp.client import Client
-from headwater.client import connect
-from headwater.flight.client import BulkClient, Ticket
+from headwater.flight.client import Ticket
 from tests.amqp.asking import EARLIEST
-from tests.hostile.neighbours import LOG, TIMEOUT_S, Place, ask
+
+from .place import LOG, TIMEOUT_S, Place, ask
 
 Visit = Callable[[Place, bool], None]
 """Of a place; whether it is polite."""
@@ -34,7 +34,7 @@ def management(place: Place, is_polite: bool) -> None:
 
 def http(place: Place, is_polite: bool) -> None:
     """A few events, read by the client."""
-    with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retry_s=0) as server:
+    with place.client(retry_s=0) as server:
         reading = server.log(LOG).read(limit=10)
         if is_polite:
             list(reading)
@@ -53,7 +53,7 @@ def subscription(place: Place, is_polite: bool) -> None:
 
 def futoin(place: Place, is_polite: bool) -> None:
     """What happens from now on, over a WebSocket."""
-    with place.websocket(LOG, open_timeout=TIMEOUT_S, max_size=None, close_timeout=1) as connection:
+    with place.websocket(LOG, max_size=None, close_timeout=1) as connection:
         for function in ("registerConsumer", "readyToReceive"):
             message = {"f": f"futoin.evt.push:1.1:{function}", "p": {"component": "LIVE"}, "rid": "C1"}
             connection.send(json.dumps(message).encode())
@@ -69,7 +69,7 @@ def cne(place: Place, _is_polite: bool) -> None:
 
 def flight(place: Place, is_polite: bool) -> None:
     """A bulk read: of a few events, or of all, of which a part is taken."""
-    with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retries=0) as client:
+    with place.bulk_client(retries=0) as client:
         upto = 100 if is_polite else None
         for _batch in client.read(Ticket(LOG, upto=upto, columns=("sequence_number", "data"))):
             if not is_polite:
@@ -78,7 +78,7 @@ def flight(place: Place, is_polite: bool) -> None:
 
 @contextmanager
 def _amqp_client(place: Place, is_polite: bool) -> Iterator[Client]:
-    client = place.amqp_client(timeout_s=TIMEOUT_S)
+    client = place.amqp_client()
     try:
         yield client
         if is_polite:

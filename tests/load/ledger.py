@@ -24,6 +24,12 @@ def text_of(marker: str, repeats: int = 0) -> str:
     return f"{marker}~{digest.hexdigest() * (repeats or (64 if first < 8 else 1 + first % 8))}"
 
 
+def marker_in(payload: bytes) -> str:
+    """The marker in a payload; where there is none, what is there instead."""
+    found = _PAYLOAD.search(payload)
+    return found[1].decode() if found else payload.decode(errors="replace").strip('"')
+
+
 class Book:
     """Of one log: which event stands at which number, as its first reader saw it, and the faults that were found."""
 

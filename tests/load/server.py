@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
-import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from headwater.server.users.accounts import hash_password
-from tests.hostile.neighbours import LOG, Place
+from tests.ports import free_ports
 from tests.server.running import RunningServer
 from tests.server.starting import PROGRAM
 
 from .clients import TRIMMED
-from .vitals import Pids, pids_of
+from .place import LOG, Place
+from .vitals import Pids, open_files, pids_of
 
+NOISE = "noise"
+"""The log that a hostile client may do everything to; of the others' log it may read."""
 PASSWORD = "correcthorse"
-PORTS = range(20_000, 30_000)
-"""Not those that the system gives out itself: a client could otherwise connect to itself while the server is away."""
 PATIENCE_S = 60.0
 OWN_DEATH = "the bulk process died; another is started"
 
@@ -29,9 +29,16 @@ OWN_DEATH = "the bulk process died; another is started"
 class MortalServer:
     """A context manager that ends it for good."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (folder / "config.toml").write_text(_CONFIGURATION.format(hash=hash_password(PASSWORD)))
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        retry_ms_max: int | None = 500,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        """`retry_ms_max`: of webhooks; None: the server's own. `program`: what is run with the arguments of `serve`."""
+        self._folder, self.arguments, self._program = folder, arguments, program
+        (folder / "config.toml").write_text(configuration(retry_ms_max))
         self._ports = dict(zip(("http", "amqp", "flight"), free_ports(3), strict=True))
         http, amqp, flight = self._ports.values()
         self.place = Place(
@@ -42,7 +49,6 @@ class MortalServer:
         self.faults: list[str] = []
         self._bulk_kills = 0
         self._pids: Pids | None = None
-        self._lock = threading.Lock()
         self._server = self._start()
 
     def __enter__(self) -> MortalServer:
@@ -58,13 +64,27 @@ class MortalServer:
         """Its processes, while it lives."""
         return self._pids
 
+    @property
+    def errors(self) -> str:
+        """What it said on stderr in this life."""
+        return self._server.errors
+
+    def open_files(self) -> int:
+        """Sockets and files that the main process has open."""
+        return sum(open_files(self._server.process.pid))
+
     def kill(self) -> None:
         """SIGKILL for the server; the bulk process goes by itself."""
         self._end("SIGKILL", 0)
 
-    def stop(self) -> None:
-        """SIGTERM, which it answers by ending in order."""
+    def stop(self, *arguments: str) -> None:
+        """SIGTERM, which it answers by ending in order; from then on with these arguments, if any are given."""
+        self.arguments = arguments or self.arguments
         self._end("SIGTERM", 1)
+
+    def end(self) -> None:
+        """SIGTERM, for good."""
+        self._end("SIGTERM", 1, is_last=True)
 
     def kill_bulk(self) -> None:
         """SIGKILL for the bulk process; the server starts another."""
@@ -85,7 +105,7 @@ class MortalServer:
             self.faults.append(f"the server ended by itself: {self._server.errors[-2000:]}")
         self._listen()
 
-    def _end(self, how: str, grace: int) -> None:
+    def _end(self, how: str, grace: int, *, is_last: bool = False) -> None:
         self._pids = None
         self.ends[how] += 1
         if grace and (code := self._server.terminate()) != 0:
@@ -95,7 +115,8 @@ class MortalServer:
         self._listen()
         with self._server:
             pass
-        self._server = self._start()
+        if not is_last:
+            self._server = self._start()
 
     def _start(self) -> RunningServer:
         arguments = [f"--{name}-port={port}" for name, port in self._ports.items()]
@@ -105,8 +126,9 @@ class MortalServer:
             "--flight-enabled=true",
             "--flight-start=at_once",  # its memory is judged from the beginning
             *arguments,
+            *self.arguments,
             cwd=self._folder,
-            program=PROGRAM,
+            program=self._program,
         )
         self._bulk_kills = 0
         self._pids = pids_of(server.process.pid)
@@ -126,29 +148,27 @@ class MortalServer:
             self.faults.append(f"the server complained: {others[:5]}: {said[-2000:]}")
 
 
-_GIVEN: set[int] = set()
+@cache
+def password_hash() -> str:
+    """Of the password of all users."""
+    return hash_password(PASSWORD)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports at which nobody listens, each given once in this process: its user may listen later."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            if port not in _GIVEN and probe.connect_ex(("127.0.0.1", port)) != 0:
-                found.append(port)
-                _GIVEN.add(port)
-    return found
-
-
-_CONFIGURATION = f"""
+def configuration(retry_ms_max: int | None) -> str:
+    """Of a server with a log for everybody, one for each purpose, a good user and a bad one."""
+    retry = "" if retry_ms_max is None else f'retry_ms_max = "{retry_ms_max}ms"'
+    return f"""
 [cne]
 log = "{LOG}"
-retry_ms_max = "500ms"
+{retry}
 [logs.{LOG}]
+[logs.{NOISE}]
 [logs.{TRIMMED}]
 retention_ms = 20000
 [users.alice]
-password = "{{hash}}"
+password = "{password_hash()}"
 grants = ["all:*"]
+[users.mallory]
+password = "{password_hash()}"
+grants = ["all:{NOISE}", "read:*", "manage:large", "manage:huge"]
 """

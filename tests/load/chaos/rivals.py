@@ -1,4 +1,4 @@
-"""Clients that go on where the primary ends: those of the soak, and two that are only for servers of a home."""
+"""Clients that are only for servers of a home: they race for what one may have, and send what may be refused."""
 
 from __future__ import annotations
 
@@ -8,163 +8,19 @@ import threading
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from typing import ClassVar
-from urllib.error import HTTPError, URLError
 
-from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.performatives import Accepted
-from headwater.client import connect
-from headwater.client.protocol.problems import UnexpectedAnswer
 from headwater.core.condition import AppendCondition
-from headwater.core.errors import AppendConditionFailed, NotPrimary, OutcomeUnknown
+from headwater.core.errors import AppendConditionFailed
 from headwater.core.event import Event
 from headwater.core.query import Query
-from headwater.flight.errors import ServerFault
-from tests.hostile.neighbours import Place
-from tests.soak import clients as soak
-from tests.soak import operators
+
+from ..clients import Client
+from ..place import Place
 
 SEATS_LOG = "seats"
 ONCE_LOG = "once"
 TIMEOUT_S = 20.0
 """A server that is paused answers nothing; who waits for it goes elsewhere."""
-_AWAY_STATUSES = (421, 503, 504)
-_AWAY = (OutcomeUnknown, NotPrimary, TimeoutError)
-_AWAY_CONDITIONS = (*soak.ENDED, "amqp:internal-error", "amqp:not-found")
-"""A server says over AMQP that it cannot append, or does not know whether it has, as an internal error."""
-RACERS = 3
-
-
-def is_lost(error: BaseException) -> bool:
-    """Whether the primary, or the home, went away: as for the soak, and what only servers of a home answer."""
-    if isinstance(error, HTTPError):
-        with error:
-            return error.code in _AWAY_STATUSES
-    if isinstance(error, OutcomeUnknown) and isinstance(error.__cause__, UnexpectedAnswer):
-        error = error.__cause__
-    if isinstance(error, UnexpectedAnswer):
-        return error.status in _AWAY_STATUSES
-    if isinstance(error, AmqpError):
-        return error.condition in _AWAY_CONDITIONS
-    said = str(error)
-    if isinstance(error, AssertionError | ServerFault):
-        return "InternalError" in said or "outcome_unknown" in said
-    return (
-        isinstance(error, _AWAY)
-        or (isinstance(error, URLError) and isinstance(error.reason, TimeoutError))
-        or soak.is_lost(error)
-    )
-
-
-class Lasting(soak.Lasting):
-    """One that connects anew where the primary is now."""
-
-    def is_lost(self, error: BaseException) -> bool:
-        return is_lost(error)
-
-
-# Writers
-
-
-class Decider(Lasting, soak.Decider):
-    """Conditional appends."""
-
-
-class CloudEvents(Lasting, soak.CloudEvents):
-    """A POST each."""
-
-
-class _Amqp(Lasting, soak.AmqpOne):
-    def _append_all(self, markers: list[str]) -> bool:
-        states = self._sender.send_all([self._message(marker) for marker in markers])
-        refused = [state for state in states if state != Accepted()]
-        allowed = ("amqp:resource-limit-exceeded", *_AWAY_CONDITIONS)
-        assert all(state.error.condition in allowed for state in refused), refused
-        return not refused
-
-
-class AmqpOne(_Amqp):
-    """One message after the other."""
-
-
-class AmqpMany(_Amqp):
-    """Many messages at once."""
-
-    name = "amqp_many"
-    together = 20
-
-
-class Futoin(Lasting, soak.Futoin):
-    """addEvent with keys."""
-
-
-class Cne(Lasting, soak.Cne):
-    """A node."""
-
-
-class Flight(Lasting, soak.Flight):
-    """do_put, where what is stored already is skipped."""
-
-
-class Filler(Lasting, soak.Filler):
-    """Large events for the log that forgets."""
-
-
-WRITERS: tuple[type[soak.LastingWriter], ...] = (Decider, CloudEvents, AmqpOne, AmqpMany, Futoin, Cne, Flight)
-
-
-# Readers
-
-
-class Amqp(Lasting, soak.Amqp):
-    """A receiver that resumes from its offset."""
-
-
-class AmqpGroup(Lasting, soak.AmqpGroup):
-    """The one receiver of a consumer group."""
-
-
-class DcbRead(Lasting, soak.DcbRead):
-    """Reads after what it has."""
-
-
-class Subscription(Lasting, soak.Subscription):
-    """Server-Sent Events."""
-
-
-class FutoinPush(Lasting, soak.FutoinPush):
-    """A reliable consumer."""
-
-
-class FutoinPoll(Lasting, soak.FutoinPoll):
-    """One that asks for events over HTTP."""
-
-
-class FutoinTrimmed(Lasting, soak.FutoinTrimmed):
-    """Holds back what may be trimmed."""
-
-
-class Webhook(Lasting, soak.Webhook):
-    """Gets what happens to one resource."""
-
-
-class FlightFollow(Lasting, soak.FlightFollow):
-    """Reads in bulk."""
-
-
-READERS: tuple[type[soak.LastingReader], ...] = (
-    Amqp, AmqpGroup, DcbRead, Subscription, FutoinPush, FutoinPoll, Webhook, FlightFollow
-)  # fmt: skip
-
-
-class Listener(Lasting, operators.Listener):
-    """Hears notifications; those of a term are of that term's primary alone."""
-
-
-class Trimmer(Lasting, operators.Trimmer):
-    """Looks at a log whose consumer holds it back."""
-
-
-# For servers of a home
 
 
 class Seats:
@@ -206,7 +62,7 @@ class Seats:
         return faults
 
 
-class Racer(Lasting):
+class Racer(Client):
     """Wants each seat that others want: an append whose condition is that nobody has it."""
 
     name: ClassVar[str] = "racer"
@@ -221,10 +77,7 @@ class Racer(Lasting):
         return self._ending.is_set() and (self._under_way is None or self.is_given_up)
 
     def _live(self) -> None:
-        place = self.place
-        with connect(
-            self._addresses, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retry_s=0
-        ) as server:
+        with self.place.client(self._addresses, timeout_s=TIMEOUT_S, retry_s=0) as server:
             log = server.log(SEATS_LOG)
             while not self._is_done():
                 seat = self._under_way = self._seats.newest if self._under_way is None else self._under_way
@@ -241,7 +94,7 @@ class Racer(Lasting):
                 self._ending.wait(0.02)
 
 
-class Once(Lasting):
+class Once(Client):
     """Sends each batch once, and never again, whatever the answer: what was refused must not be in the log.
 
     Some go to any server, whether it is the primary or takes itself for it.

@@ -1,75 +1,47 @@
-"""Well-behaved clients of each protocol on one log: who write remember what was acknowledged, who read what they saw.
+"""Well-behaved clients, each on a thread of its own: who write remember what was acknowledged, who read what they saw.
 
 Each event carries a marker, `good:WRITER:NUMBER`. A writer sends one event after the other and repeats one that was
-refused because the server is busy, under the same id; any other refusal is a fault. A lost connection is a fault too,
-unless a kind says that it is to be expected (`is_lost`): then it connects anew, and goes on where it was.
+refused because the server is busy, under the same id; any other refusal is a fault. So is a lost connection, unless
+`is_lost` says that it is to be expected: then a client connects anew, and goes on where it was.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import random
 import sys
 import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from base64 import b64encode
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
-from urllib.request import Request, urlopen
+from typing import ClassVar
 
-from websockets.sync.client import ClientConnection
-from websockets.sync.client import connect as connect_websocket
+from . import losses
+from .ledger import Book, Page
+from .place import LOG, TIMEOUT_S, Place
 
-from headwater.amqp.client import Client
-
-LOG = "orders"
-RESOURCE = "/good/resource"
-TIMEOUT_S = 300.0
-_MARKER = re.compile(rb"good:(\w+):(\d+)")
+TRIMMED = "trimmed"
+"""The log that forgets."""
 
 
-class Place(NamedTuple):
-    """Where the server is, and who asks."""
-
-    http: str
-    amqp: str
-    flight: str
-    user: str
-    password: str
-
-    @property
-    def authorization(self) -> str:
-        """Of HTTP."""
-        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
-
-    def amqp_client(self, **options: Any) -> Client:
-        """A connection."""
-        return Client(self.amqp.replace("://", f"://{self.user}:{self.password}@"), **options)
-
-    def websocket(self, log: str, **options: Any) -> AbstractContextManager[ClientConnection]:
-        """A connection to a log's FutoIn endpoint, as the context manager opens it."""
-        url = f"ws{self.http.removeprefix('http')}/futoin/{log}"
-        headers = {"authorization": self.authorization}
-        return connect_websocket(url, additional_headers=headers, compression=None, **options)
-
-
-class Neighbour(ABC):
-    """One client, on a thread of its own."""
+class Client(ABC):
+    """One client."""
 
     name: ClassVar[str]
     log: ClassVar[str] = LOG
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.is_lost: losses.Losses = losses.server_ended
+        self.chance = random.Random()
+        """What it does now and then; a run seeds it."""
         self.losses = 0
         """How often it lost its connection."""
-        self.latencies: list[tuple[float, float]] = []
-        """When, and how long it took."""
         self.fault: BaseException | None = None
         self.is_ready = threading.Event()
         """Set when nothing that is written from now on is missed."""
+        self.is_given_up = False
+        """Whether it is to end even with something under way."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
@@ -98,10 +70,6 @@ class Neighbour(ABC):
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
 
-    def is_lost(self, error: BaseException) -> bool:
-        """Whether it is to connect anew after that."""
-        return False
-
     def _run(self) -> None:
         try:
             while not self._is_done():
@@ -126,33 +94,36 @@ class Neighbour(ABC):
         """What it does until it is to end."""
 
 
-class Writer(Neighbour):
-    """One that appends."""
+class Writer(Client):
+    """One that appends; its payloads follow from their markers."""
 
     together: ClassVar[int] = 1
     """How many events it sends at once."""
-    pause_s: ClassVar[float] = 0.02
-    """Between them: neighbours are no load."""
+    pause_s: float = 0.005
+    """Between them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, book: Book) -> None:
         super().__init__(place)
+        self.book = book
         self.acknowledged: dict[str, float] = {}
         """When each was sent, by marker, in the order in which they were acknowledged."""
         self.under_way: list[str] = []
         """Those that were sent, and not acknowledged yet."""
         self.told: dict[str, int] = {}
         """The numbers that came with acknowledgements, where the protocol has them."""
+        self.latencies: list[tuple[float, float]] = []
+        """When, and how long it took."""
 
     def text(self, marker: str) -> str:
         """The event's payload; the marker is in it."""
-        return marker
+        return self.book.text(marker)
 
     def payload(self, marker: str) -> bytes:
         """The same as JSON."""
         return json.dumps(self.text(marker)).encode()
 
     def _is_done(self) -> bool:
-        return super()._is_done() and not self.under_way
+        return self._ending.is_set() and (self.is_given_up or not self.under_way)
 
     def _live(self) -> None:
         while not self._is_done():
@@ -176,33 +147,32 @@ class Writer(Neighbour):
         raise NotImplementedError
 
 
-class Reader(Neighbour):
-    """One that follows the log."""
+class Reader(Client):
+    """One that follows the log, and writes down what it saw."""
 
     writers: ClassVar[frozenset[str] | None] = None
     """Whose events it sees; all if None."""
+    may_repeat: ClassVar[bool] = False
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, book: Book, name: str = "") -> None:
         super().__init__(place)
-        self.seen: list[str] = []
-        self.seen_at: dict[str, float] = {}
+        self.book = book
+        self.page = Page(name or f"the {self.name} reader", may_repeat=self.may_repeat)
         self.after = 0
         """The newest number that it has seen: there it goes on."""
+        self.seen_at: dict[str, float] = {}
+        """When it saw which marker first."""
 
     def note(self, number: int, text: bytes) -> None:
         """An event was received."""
         self.after = max(self.after, number)
-        found = _MARKER.search(text)
-        if found is not None:
-            marker = found[0].decode()
-            self.seen.append(marker)
-            self.seen_at.setdefault(marker, time.monotonic())
+        self.book.note(self.page, number, text)
+        self.seen_at.setdefault(self.book.markers.get(number, ""), time.monotonic())
 
+    def saw(self, marker: str) -> bool:
+        """Whether it received that event."""
+        return marker in self.seen_at
 
-def ask(place: Place, method: str, path: str, body: object = None, media_type: str = "application/json") -> bytes:
-    """The answer to one HTTP request, which must succeed."""
-    headers = {"content-type": media_type, "authorization": place.authorization}
-    data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=TIMEOUT_S) as answer:
-        content: bytes = answer.read()
-    return content
+    def sees(self, writer: Writer) -> bool:
+        """Whether the events of that writer are for it."""
+        return self.log == writer.log and (self.writers is None or writer.name in self.writers)

@@ -1,0 +1,218 @@
+"""Clients of all protocols on three servers of one home, while servers, network and database fail; and what is left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+
+import psycopg
+
+from headwater.core.errors import EventLogError
+from headwater.core.event import Event
+from headwater.storage import CheckReport, check_directory
+
+from .. import losses, readers, writers
+from ..ledger import marker_in
+from ..operators import Listener, Trimmer
+from ..place import LOG, Place
+from ..run import Faulty, Row, Run, end
+from ..server import PASSWORD
+from . import faults
+from .balancer import Balancer
+from .database import Database
+from .members import LEASE_MS, PROTOCOLS, Member
+from .rivals import ONCE_LOG, SEATS_LOG, Once, Racer, Seats
+
+MEMBERS = ("a", "b", "c")
+PAUSE_S = (0.5, 4.0)
+"""Between two faults, from when all go on."""
+GOES_ON_S = 60.0
+"""So soon each writer is answered again."""
+CATCH_UP_S = 180.0
+LOST = 5
+"""So many events an asynchronous standby lacks."""
+
+
+class Chaos(Run):
+    """One run."""
+
+    patience_s = CATCH_UP_S
+
+    def __init__(
+        self, folder: Path, seconds: float, seed: int = 0, told: Callable[[str], object] = lambda _: None
+    ) -> None:
+        super().__init__(seed, told, losses.primary_ended)
+        self._seconds = seconds
+        self.happened: Counter[str] = Counter()
+        self.slowest_s = 0.0
+        """The longest time from the end of a fault until every writer was answered."""
+        self._database = Database()
+        self.members = [Member(folder, name, self._database.primary) for name in MEMBERS]
+        self._balancer = Balancer([member.ports for member in self.members])
+        self._scene = faults.Scene(self.members, self._balancer, self._database, self._chance)
+        self._make_clients(self._balancer.ports)
+
+    def _make_clients(self, ports: dict[str, int]) -> None:
+        http, amqp, flight = (f"127.0.0.1:{ports[protocol]}" for protocol in PROTOCOLS)
+        place = self._place = Place(f"http://{http}", f"amqp://{amqp}", f"grpc://{flight}", "alice", PASSWORD)
+        self.writers = self.make(place, [*(kind for kind in writers.WRITERS if kind is not writers.Staged)])
+        self.writers += self.make(place, [writers.Filler])
+        for writer in self.writers:
+            if isinstance(writer, writers.AmqpOne):
+                writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)
+        self.readers = self.make(place, [readers.FutoinTrimmed, *readers.READERS])
+        self.seats, self.once = Seats(), Once(place, [member.ports["http"] for member in self.members])
+        ways = [place.http, place.http, ",".join(member.url for member in self.members)]
+        racers = [Racer(place, self.seats, which, way) for which, way in enumerate(ways)]
+        self.rivals = [*racers, self.once]
+        trimmer = Trimmer(place, self.writers[-1], self.readers[0])
+        self.others = self.adopt([trimmer, Listener(place), *self.rivals])
+
+    def run(self) -> list[str]:
+        """Run, and answer all faults that were found."""
+        try:
+            self._told("the servers begin")
+            self.until(lambda: self._balancer.primary is not None, GOES_ON_S, "a first primary")
+            self.begin()
+            self._goes_on()
+            self._live_through()
+            end(self.rivals)
+            self.catch_up()
+            self._compare_all()
+            end(self.everybody)
+            self._compare_copies()
+            self._go_back()
+        except Faulty:
+            pass
+        except (AssertionError, EventLogError) as error:
+            where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
+            self.faults.append(f"{type(error).__name__}: {error} at {where}")
+        finally:
+            self._close()
+        return self.all_faults()
+
+    def rows(self) -> list[Row]:
+        """What each client did."""
+        rows = [*super().rows(), Row("races", "seats won", len(self.seats.won), 0, sum(r.losses for r in self.rivals))]
+        outcomes = {"known": self.once.told, "refused": self.once.refused, "unknown": self.once.unknown}
+        return rows + [Row("writes", f"once: {name}", len(batches), 0, 0) for name, batches in outcomes.items()]
+
+    def all_faults(self) -> list[str]:
+        return [*super().all_faults(), *self._scene.faults]
+
+    # The stretches
+
+    def _live_through(self) -> None:
+        until = time.monotonic() + self._seconds
+        while time.monotonic() < until:
+            turn = self.happened.total()
+            fault = faults.FIRST[turn] if turn < len(faults.FIRST) else self._chance.choice(faults.EVERY)
+            self.happened[fault.__name__] += 1
+            self._told(f"{fault.__name__}; the primary is {self._scene.primary().name}")
+            fault(self._scene)
+            began = time.monotonic()
+            self._goes_on()
+            self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+            self.wait(self._chance.uniform(*PAUSE_S))
+            if self._database.standby is not None:
+                self._database.lose_standby_in_order()
+
+    def _goes_on(self) -> None:
+        """Wait until each writer was answered, for something that it sent after now."""
+        before = {writer: len(writer.acknowledged) for writer in self.writers}
+        won, told = len(self.seats.won), len(self.once.told)
+
+        def goes_on() -> bool:
+            is_told = len(self.once.told) > told and len(self.seats.won) > won
+            return is_told and all(len(its.acknowledged) > before[its] + its.together for its in self.writers)
+
+        what = "every writer to go on"
+        self.until(goes_on, GOES_ON_S, what, lambda: f"the primary is {self._balancer.primary}")
+
+    def _compare_all(self) -> None:
+        by_number = {number: marker_in(data.encode()) for number, data in self._stored(LOG).items()}
+        if by_number != (seen := dict(sorted(self.books[LOG].markers.items()))):
+            differing = [n for n in by_number.keys() | seen.keys() if by_number.get(n) != seen.get(n)]
+            self.faults.append(f"readers saw other events than the log has: {differing[:10]}")
+        self.compare(by_number)
+        self.faults += self.seats.faults(self._stored(SEATS_LOG))
+        self.faults += self.once.faults(self._stored(ONCE_LOG))
+        self.check()
+
+    def _compare_copies(self) -> None:
+        """Each server in turn is the primary, and has the same; nothing of a copy is damaged."""
+        wanted = self._stored(LOG)
+        for member in self.members:
+            self._told(f"all that server {member.name} has")
+            others = [each for each in self.members if each is not member]
+            for each in others:
+                each.stop()
+            self.until(lambda m=member: m.is_primary, GOES_ON_S, f"server {member.name} to be the primary")
+            if (found := self._stored(LOG, member.url)) != wanted:
+                self.faults.append(f"server {member.name} has other events: {len(found)}, wanted {len(wanted)}")
+            for each in others:
+                if each.has_copy:
+                    report = check_directory(each.copy)
+                    self.faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
+                each.start()
+        self.check()
+
+    # A home that lost the newest
+
+    def _go_back(self) -> None:
+        """A standby that nobody waited for is promoted without the newest: nobody appends until that is accepted."""
+        self._told("a standby that lacks the newest is promoted")
+        self._database.add_standby(is_synchronous=False)
+        with self._place.client() as server:
+            self.until(lambda: self._balancer.primary is not None, GOES_ON_S, "a primary")
+            log = server.log(LOG)
+            kept = log.append([Event("Good", b"kept")]).first
+            standby = self._database.standby
+            assert standby is not None
+            self.until(lambda: self._standby_has(kept), GOES_ON_S, "the standby to have it")
+            standby.pause()
+            ahead = [log.append([Event("Good", b"lost")]).first for _ in range(LOST)]
+        self._database.primary.kill()
+        standby.go_on()
+        self._database.promote()
+        self._scene.use()
+        time.sleep(3 * LEASE_MS / 1000)
+        self._nobody_appends(ahead[-1])
+
+    def _standby_has(self, number: int) -> bool:
+        standby = self._database.standby
+        assert standby is not None
+        with psycopg.connect(standby.url, autocommit=True) as connection:
+            query = "SELECT count(*) FROM headwater.frame WHERE last >= %s"
+            row = connection.execute(query, (number,)).fetchone()
+        return row is not None and row[0] > 0
+
+    def _nobody_appends(self, head: int) -> None:
+        for member in self.members:
+            try:
+                with self._place.client(member.url, retry_s=0, timeout_s=5) as server:
+                    given = server.log(LOG).append([Event("Good", b"forked")]).first
+            except (EventLogError, OSError):
+                continue
+            self.faults.append(f"server {member.name} gave number {given}, and {head} was given before")
+
+    def _stored(self, log: str, url: str = "") -> dict[int, str]:
+        with self._place.client(url) as server:
+            return {event.sequence_number: event.data.decode().strip('"') for event in server.log(log).read()}
+
+    def _close(self) -> None:
+        for client in self.everybody:
+            client.is_given_up = True
+            client.end()
+        for each in self.members:
+            each.close()
+        self._balancer.close()
+        self.give_up()
+        self._database.close()
+
+
+def _problems(report: CheckReport) -> list[str]:
+    return [*report.problems, *report.state.problems, *(problem for log in report.logs for problem in log.problems)]

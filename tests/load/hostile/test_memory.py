@@ -1,0 +1,62 @@
+"""What hostile peers may make a server hold has a ceiling: a load of each protocol by day, all of them by night."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.night import night
+
+from . import cage
+from .memory import DAILY, LOADS, MIB, Prepared, unkept
+
+
+@pytest.mark.timeout(600)
+def test_a_load_of_each_protocol_stays_within_the_budget_and_gives_back_what_it_took(tmp_path: Path) -> None:
+    prepared = Prepared(tmp_path)
+    faults = {outcome.name: outcome.faults for outcome in prepared.run(DAILY) if outcome.faults}
+    assert faults == {} and prepared.faults == [], prepared.faults
+
+
+@night
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", LOADS)
+def test_each_hostile_load_stays_within_the_budget_and_gives_back_what_it_took(tmp_path: Path, name: str) -> None:
+    prepared = Prepared(tmp_path)
+    [outcome] = prepared.run([name])
+    assert outcome.faults == () and prepared.faults == [], outcome.row()
+
+
+def test_a_killed_process_and_memory_that_is_held_or_left_and_a_long_hold_would_be_noticed() -> None:
+    assert unkept(0, 64 * MIB, 64 * MIB, 32 * MIB, 0.05) == []
+    assert unkept(1, 65 * MIB, 64 * MIB, 33 * MIB, 0.051) == [
+        "the kernel ended 1 processes for want of memory",
+        "65 MiB more were held, 64 are allowed",
+        "33 MiB more are left after 10 s",
+        "one hold took 51 ms of CPU",
+    ]
+    assert unkept(0, 0, 0, 0, float("nan")), "a server that does not answer has kept nothing"
+
+
+def test_where_no_cgroup_can_be_made_the_command_runs_as_it_is_and_the_run_can_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cage, "V1", tmp_path / "v1")
+    monkeypatch.setattr(cage, "V2", tmp_path / "v2")
+    with cage.Cage(MIB) as found:
+        assert found.program("true") == ("true",)
+        assert found.killed() == 0
+    assert "v2" in found.why_not
+
+
+def test_a_process_that_exceeds_its_cgroup_is_counted() -> None:
+    with cage.Cage(32 * MIB) as found:
+        if found.why_not:
+            pytest.skip("no memory cgroup can be made")
+        command = found.program(sys.executable, "-c", "held = b'x' * (256 << 20)")
+        assert subprocess.run(command, timeout=60).returncode == -signal.SIGKILL
+        assert found.killed() == 1

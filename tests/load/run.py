@@ -1,0 +1,180 @@
+"""What every run has: clients, what they wrote and saw, and judges who hold it against what is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from .clients import TRIMMED, Client, Reader, Writer
+from .ledger import Book, faults_of_reader, faults_of_writer, marker_in
+from .losses import Losses, server_ended
+from .place import LOG, Place
+from .readers import Webhook
+
+TRIMMED_REPEATS = 256
+"""Events of the log that forgets have 16 KiB, so that segments fill."""
+CATCH_UP_S = 300.0
+"""How long readers may take to catch up in the end."""
+
+
+class Faulty(Exception):
+    """Something is wrong; what, is in the lists of faults."""
+
+
+class Row(NamedTuple):
+    """One client in the table at the end."""
+
+    kind: str
+    name: str
+    events: int
+    again: int
+    """Events that came more than once."""
+    losses: int
+    """How often it lost its connection."""
+
+
+class Run:
+    """One run: a base class. `seed` repeats what chance decides, but not how threads and processes meet."""
+
+    patience_s = CATCH_UP_S
+
+    def __init__(
+        self, seed: int, told: Callable[[str], object] = lambda _: None, is_lost: Losses = server_ended
+    ) -> None:
+        """`is_lost` says when clients connect anew."""
+        self.seed, self._told, self._is_lost = seed, told, is_lost
+        self._chance = Random(seed)
+        self.books = {LOG: Book(), TRIMMED: Book(TRIMMED_REPEATS)}
+        self.faults: list[str] = []
+        self.writers: list[Writer] = []
+        self.readers: list[Reader] = []
+        self.others: list[Client] = []
+        """Those who neither write to the log nor follow it."""
+
+    # Clients
+
+    def make(self, place: Place, kinds: Sequence[Callable[..., Any]], *more: str) -> list[Any]:
+        """Writers or readers of these kinds."""
+        return self.adopt([kind(place, self.books[getattr(kind, "log", LOG)], *more) for kind in kinds])
+
+    def adopt(self, clients: list[Any]) -> list[Any]:
+        """Have clients decide by the seed, and outlive what this run does to the server."""
+        for client in clients:
+            client.chance.seed(f"{self.seed} {client.name}")
+            client.is_lost = self._is_lost
+        return clients
+
+    @property
+    def everybody(self) -> list[Client]:
+        """All clients."""
+        return [*self.writers, *self.readers, *self.others]
+
+    def acknowledged(self) -> int:
+        """Events, of all writers."""
+        return sum(len(writer.acknowledged) for writer in self.writers)
+
+    def rows(self) -> list[Row]:
+        """What each client did."""
+        rows = [Row("writes", its.name, len(its.acknowledged), 0, its.losses) for its in self.writers]
+        pages = [(its.page, its.losses) for its in self.readers]
+        return rows + [Row("reads", page.name, len(page.numbers), page.repeats, losses) for page, losses in pages]
+
+    def begin(self) -> None:
+        """All start, readers first."""
+        start(self.readers)
+        for reader in self.readers:
+            if isinstance(reader, Webhook):
+                self.until(reader.is_ready.is_set, CATCH_UP_S, "a webhook to be registered")
+        start([*self.writers, *self.others])
+
+    def give_up(self) -> None:
+        """All end, whatever is under way."""
+        self._told("the clients end")
+        for client in self.everybody:
+            client.is_given_up = True
+        end(self.everybody)
+
+    # Waiting, while nobody is at fault
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass. Raises Faulty."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, 0.5))
+
+    def until(
+        self, holds: Callable[[], bool], seconds: float, what: str, instead: Callable[[], str] = lambda: ""
+    ) -> None:
+        """Wait for something that must come to pass. Raises Faulty."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            self.check()
+            if time.monotonic() > deadline:
+                stand = [f"{its.name} at {its.stands_at[:300]}" for its in self.everybody if its.is_started]
+                self.faults.append(f"{what} did not come to pass in {seconds:g} s; {instead()}; {'; '.join(stand)}")
+                raise Faulty
+            time.sleep(0.05)
+
+    def check(self) -> None:
+        """Raises Faulty as soon as anything is wrong."""
+        if self.all_faults():
+            raise Faulty
+
+    def all_faults(self) -> list[str]:
+        """Whatever was found."""
+        clients = [f"{type(its).__name__} ended with {its.fault!r}" for its in self.everybody if its.fault]
+        return [*self.faults, *(fault for book in self.books.values() for fault in book.faults), *clients]
+
+    # Judging
+
+    def catch_up(self) -> None:
+        """Writers end, and each reader gets to the end. Raises Faulty."""
+        self._told("writers end, readers catch up")
+        end(self.writers)
+        for reader in self.readers:
+            mine = [writer for writer in self.writers if reader.sees(writer)]
+            last = max((its.told.get(marker, 0) for its in mine for marker in list(its.told)[-1:]), default=0)
+            count = sum(len(its.acknowledged) for its in mine)
+            self.until(
+                lambda r=reader, n=count, m=last: len(r.page.numbers) >= n and r.after >= m,
+                self.patience_s,
+                f"{reader.page.name} to catch up",
+            )
+
+    def compare(self, stored: Mapping[int, str]) -> None:
+        """What writers were told and readers saw with the markers that are stored in the log, by number.
+
+        What is in the log that forgets is known by its readers only.
+        """
+        self._told("everything is compared")
+        for writer in self.writers:
+            its = stored if writer.log == LOG else dict(sorted(self.books[writer.log].markers.items()))
+            under_way = writer.under_way
+            self.faults += faults_of_writer(writer.name, list(writer.acknowledged), under_way, writer.told, its)
+        for reader in self.readers:
+            if reader.log == LOG:
+                self.faults += faults_of_reader(reader.page, stored, reader.writers)
+
+
+def stored_in(place: Place, log: str = LOG) -> dict[int, str]:
+    """The markers in a log, by number."""
+    with place.client() as server:
+        return {event.sequence_number: marker_in(event.data) for event in server.log(log).read()}
+
+
+def start(clients: Sequence[Client]) -> None:
+    """They begin."""
+    for client in clients:
+        client.start()
+
+
+def end(clients: Sequence[Client]) -> None:
+    """They end, and are waited for."""
+    started = [client for client in clients if client.is_started]
+    for client in started:
+        client.end()
+    for client in started:
+        client.stop()
