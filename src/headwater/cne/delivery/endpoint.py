@@ -148,8 +148,8 @@ class Endpoint:
         return self._task
 
     def stopped(self) -> None:
-        """Its task has ended: what waits in memory is in the log as well, and counts no more."""
-        self._queue.clear()
+        """Its task has ended. What waits in memory counts no more, and is still behind the cursor."""
+        self._start_over()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Deliver to a subscription too."""
