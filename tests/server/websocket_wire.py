@@ -8,7 +8,6 @@ from typing import Any
 from websockets.frames import Close, Frame, Opcode
 
 from headwater.http import Application, Message, Receive, Scope, Send
-from headwater.http.asgi import TRUST
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.heads import Field
 from headwater.server.httpd.peer import scope_of
@@ -109,6 +108,7 @@ class Peer:
     def __init__(self, application: Application, *more: Field) -> None:
         self.state, self.wire = ServerState(application, Admission(1)), Wire()
         self.protocol = WebSocketProtocol(self.state)
+        self.protocol.share.belong(self.state.memory.owner("known"))
         self.protocol.connection_made(self.wire)
         self.protocol.begin(b"GET", TARGET, [*FIELDS, *more], scope_of(self.wire))
 
@@ -144,6 +144,5 @@ async def opened(*more: Field, accepts: dict[str, Any] | None = None) -> tuple[S
     peer = Peer(application, *more)
     await application.begun.wait()
     assert await application.received() == {"type": "websocket.connect"}
-    application.scope["extensions"][TRUST](lambda: True)
     await application.send("accept", **(accepts or {}))
     return application, peer, peer.take()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import http
 from ..core.access import ANYBODY, Forbidden, Guard, Right, Unauthenticated, User
+from ..http.host import own_by_address
 from .exchange import Exchange
 from .notifications.records import Record
 from .service import Service
@@ -44,6 +45,7 @@ class Host(http.Host):
             raise Unauthenticated("a client certificate is needed")
         if not self.guard.is_open:
             return f"user:{(await self._user(exchange, right)).name}"
+        own_by_address(exchange.share, exchange.peer)
         return f"certificate:{exchange.certificate}" if exchange.certificate else f"{_ADDRESS}{exchange.peer}"
 
     async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 from ..core.access import Right
 from ..core.actor import act_as
 from ..core.errors import EventLogError
-from ..http.host import USER_KEY
+from ..core.loop.memory import Share
+from ..http.host import USER_KEY, own
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
 from .identity import Caller, identify
@@ -46,9 +47,6 @@ class CallbackConnection(Protocol):
     def pushes(self) -> Pushes:
         """What goes out on it, by owner and component; it is stopped when the connection ends."""
 
-    def know(self) -> None:
-        """A message was verified: from now on the peer is no stranger."""
-
     def begun(self) -> None:
         """What a message adds has its place in the log: the next message may be looked at."""
 
@@ -71,6 +69,10 @@ class Channel(Protocol):
     @property
     def peer(self) -> str:
         """The peer's address, for the log."""
+
+    @property
+    def share(self) -> Share:
+        """What the connection holds in memory: once a message is verified, it is that user's."""
 
     @property
     def scope(self) -> MutableMapping[str, Any]:
@@ -195,6 +197,8 @@ async def answer(
         check_size(message)
         caller = await identify(host.guard, message, channel.authorization, channel.certified, channel.peer)
         user = caller.user.name if caller is not None else ""
+        if caller is not None and user:
+            own(channel.share, caller.user)
         act_as(user)
         channel.scope[USER_KEY] = user
         call = checked(host, log_name, channel, message, caller)
@@ -221,12 +225,7 @@ def check_size(message: Message) -> None:
 
 
 def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
-    """The call, found to be in order but for the caller's rights. Raises FutoInError.
-
-    A connection learns that its peer is known.
-    """
-    if caller is not None and caller.user.name and channel.connection is not None:
-        channel.connection.know()
+    """The call, found to be in order but for the caller's rights. Raises FutoInError."""
     function = _function(message, caller, channel)
     assert caller is not None
     parameters = function.check(message.parameters(function.any_parameters, function.encoded_parameters))

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from ..core.access import Guard, Right
 from ..core.errors import LogNotFound
+from ..core.loop.memory import Share
 from ..core.loop.open_logs import OpenLog, OpenLogs
 from ..core.loop.scheduler import FairScheduler
 from ..core.loop.traffic import Traffic
 from ..core.readers import Readers
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
+from ..http.host import own_by_address
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings
@@ -79,6 +81,13 @@ class Host:
         """The same, if the log is open and the caller has the right; None says nothing, and counts as no refusal."""
         opened = self.logs.get(name)
         return opened if opened is not None and (self.guard.is_open or caller.user.may(right, name)) else None
+
+    def own_unknown(self, share: Share, peer: str) -> None:
+        """Say whose the bytes of a connection are before a message was verified: all unknown peers have one share."""
+        if self.guard.is_open:
+            own_by_address(share, peer)
+        else:
+            share.belong(share.account.strangers)
 
     def stop(self) -> None:
         """End the connections and refuse what comes; the logs stay open for their owner to close."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from ..core.bounded_cache import remembered
-from ..core.errors import EventLogError
+from ..core.errors import EventLogError, Overloaded
 from ..core.log import AppendResult
 from ..core.loop.batcher import settle
 from ..formats.problem import Problem
@@ -41,7 +41,7 @@ class Request:
     connection = None
 
     def __init__(self, exchange: Exchange) -> None:
-        self.peer, self.scope = exchange.peer, exchange.scope
+        self.peer, self.scope, self.share = exchange.peer, exchange.scope, exchange.share
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
         """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
         self.authorization = exchange.header(b"authorization")
@@ -52,9 +52,10 @@ class Request:
 async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, exchange: Exchange) -> None:
     """POST to the endpoint: a message in, a message out. Raises Disconnected."""
     exchange.body_bytes_max = MESSAGE_BYTES_MAX
+    host.own_unknown(exchange.share, exchange.peer)
     try:
         body = await exchange.body()
-    except HttpError as error:
+    except (HttpError, Overloaded) as error:
         await _answer(exchange, refusal(host, futoin_error_of(error)), CLOSE)
         return
     request = Request(exchange)
@@ -63,7 +64,7 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
     if adding is None:
         await _answer(exchange, await reply_to(host, handlers, log_name, request, body))
     else:
-        exchange.scope[USER_KEY] = adding.user
+        exchange.scope[USER_KEY] = adding.user.name
         await _answer(exchange, await _added(host, log_name, adding, append))
 
 

@@ -79,15 +79,15 @@ def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | N
     return None if user is None else Caller(user, user.name or ANYBODY_NAME)
 
 
-async def is_shown(guard: Guard, authorization: bytes | None, certified: str | None, peer: str) -> bool:
-    """Whether the head of a request has a valid login. One that is not valid is answered to each message."""
+async def shown_user(guard: Guard, authorization: bytes | None, certified: str | None, peer: str) -> User | None:
+    """The user whom a valid login in the head of a request names. One that is not valid is answered to each message."""
     try:
         shown = _of_header(authorization)
         if shown is None:
-            return certified is not None and bool(guard.trusted(certified, peer).name)
-        return bool((await guard.authenticate(shown, peer)).name)
+            return None if certified is None else guard.trusted(certified, peer)
+        return await guard.authenticate(shown, peer)
     except (FutoInError, Unauthenticated, LoginNotChecked):
-        return False
+        return None
 
 
 def _anybody(shown: Credentials | None) -> Caller:

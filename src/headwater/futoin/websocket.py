@@ -15,15 +15,17 @@ from typing import Any
 
 from ..core.event import NO_ATTRIBUTES
 from ..core.log import AppendResult
+from ..http import Message as Received
 from ..http import Receive, Send
-from ..http.asgi import TRUST
+from ..http.asgi import HELD
+from ..http.host import own
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
 from .errors import invalid
 from .functions.generate import begin_add_event
 from .functions.quick_add import begin, reply_to
 from .host import Host
 from .http import Request
-from .identity import is_shown
+from .identity import shown_user
 from .messages.coders import JSON
 from .messages.message import Coder, Message
 
@@ -89,20 +91,20 @@ class FutoinConnection:
     ) -> None:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
-        self.scope = request.scope
+        self.scope, self.share = request.scope, request.share
         self.peer, self.is_secure = request.peer, request.is_secure
         self.authorization, self.certified = request.authorization, request.certified
         self.pushes: Pushes = {}
         """See calls.Connection."""
         self._is_over = False
-        self._is_known = False
-        """Whether it was verified who the peer is: by a message, or the head of the connection's request."""
         self._beginning: asyncio.Future[None] | None = None
         """Of the addition whose turn it is: done when it has its place in the log."""
         self._newest: asyncio.Future[None] | None = None
         """The same of the newest addition that may have to wait."""
         self._waiting_bytes = 0
         """Of the additions that have no place in the log yet."""
+        self._held = 0
+        """What the message that is looked at holds of the share, until somebody answers it."""
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -128,9 +130,9 @@ class FutoinConnection:
     async def serve(self) -> None:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
-        if (trust := (self.scope.get("extensions") or {}).get(TRUST)) is not None:
-            trust(self._may_send_much)
-        self._is_known = await is_shown(self._host.guard, self.authorization, self.certified, self.peer)
+        self._host.own_unknown(self.share, self.peer)
+        if (user := await shown_user(self._host.guard, self.authorization, self.certified, self.peer)) and user.name:
+            own(self.share, user)
         await self._send({"type": "websocket.accept"})
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
         try:
@@ -150,10 +152,6 @@ class FutoinConnection:
             for task in self._running:
                 task.cancel()
             await asyncio.gather(reading, writing, *self._running, return_exceptions=True)
-
-    def know(self) -> None:
-        """See calls.Connection."""
-        self._is_known = True
 
     def begun(self) -> None:
         """See calls.Connection."""
@@ -181,10 +179,6 @@ class FutoinConnection:
             _logger.exception("a push failed")
             self._closing.set_result((CLOSE_FAULT, "internal error"))
 
-    def _may_send_much(self) -> bool:
-        """Whether long messages are taken. Without users, they are taken from every peer."""
-        return self._is_known or self._host.guard.is_open
-
     async def _read(self) -> None:
         while True:
             received = await self._receive()
@@ -193,7 +187,7 @@ class FutoinConnection:
             body = received.get("bytes")
             if body is None:
                 body = received["text"].encode("utf-8", "surrogatepass")
-            await self._take(body)
+            await self._take(body, received)
 
     def _begin_at_once(self, body: bytes) -> bool:
         """Begin the addition that a message asks for, if that needs no wait; whether it did."""
@@ -202,12 +196,16 @@ class FutoinConnection:
         adding = begin(self._host, self._log_name, self, body, self._ended)
         if adding is None:
             return False
-        self._is_known = self._is_known or bool(adding.user)
+        if adding.user.name:
+            own(self.share, adding.user)
         self._slots.free -= 1
         return True
 
-    async def _take(self, body: bytes) -> None:
-        """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
+    async def _take(self, body: bytes, received: Received) -> None:
+        """A message came in: an answer to one of our calls, or a request, which is answered beside others.
+
+        What a request holds of the connection's share it holds until it is answered.
+        """
         if self._begin_at_once(body):
             return
         message = await decoded(self._host, body)
@@ -219,6 +217,7 @@ class FutoinConnection:
             await self._transmit(refusal(self._host, invalid("Missing or invalid req.rid"), message.coder).body)
         else:
             await self._slots.take()
+            self._held = received.pop(HELD, 0)
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
             if name == "addEvent" and not self._waits and self._begin_adding(message):
                 return
@@ -255,16 +254,23 @@ class FutoinConnection:
 
     def _run(self, answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(answering)
-        self._running.add(task)
+        self._keep(task)
         task.add_done_callback(self._answered)
         return task
+
+    def _keep(self, answering: asyncio.Future[Any]) -> None:
+        """Keep what answers a message, and what the message holds, until it is done."""
+        self._running.add(answering)
+        if held := self._held:
+            self._held = 0
+            answering.add_done_callback(lambda _: self.share.give(held))
 
     def _begin_adding(self, message: Message) -> bool:
         """Begin an addition without a task of its own; whether that was possible."""
         append = begin_add_event(self._host, self._log_name, self, message)
         if append is None:
             return False
-        self._running.add(append)
+        self._keep(append)
         append.add_done_callback(lambda append: self._added(message.coder, message.rid, append))
         return True
 

@@ -15,10 +15,9 @@ Header = tuple[bytes, bytes]
 
 MEMORY = "headwater.memory"
 """The key in the scope of the connection's `core.loop.memory.Share`."""
-TRUST = "headwater.trust"
-"""In `extensions` of the scope of a WebSocket: a function that takes a function, which says whether the peer is known.
-
-That is called as each large message begins: only a known peer may send one. Until it is set, the peer is not known."""
+HELD = "headwater.held"
+"""The key in the scope of the bytes of that share that the request has taken. The server gives them back when its
+application is done."""
 
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 """Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""

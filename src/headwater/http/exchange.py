@@ -3,7 +3,6 @@ answers, problems."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,8 @@ import msgspec
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.loop.memory import MemoryAccount, Share
 from ..formats.problem import MEDIA_TYPE, Problem
-from .asgi import MEMORY, Header, Receive, Scope, Send
+from .asgi import HELD, MEMORY, Header, Receive, Scope, Send
+from .body_memory import SMALL_BYTES, largest_within, memory_of
 from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
 
 DROPS_AT_MOST = "drops_at_most"
@@ -78,9 +78,6 @@ COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 """Of a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """Its events are always UTF-8; without the parameter some clients read it as any other text, as Latin-1."""
-HOLD_KEY = "headwater.hold"
-"""The key in the scope of the function that counts the bytes of a collected answer; it may give the request up."""
-
 
 _encode = msgspec.json.Encoder().encode
 
@@ -96,21 +93,20 @@ def _with_space(grown: BytesIO, size: int) -> BytesIO:
 class _Collected:
     """The pieces, so far, of an answer that is sent whole at its end."""
 
-    def __init__(self, fields: list[Header], hold: Callable[[int], object] | None) -> None:
+    def __init__(self, fields: list[Header], hold: Callable[[int], None]) -> None:
         self.fields, self._hold = fields, hold
         self.pieces: deque[bytes] = deque()
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """Add a piece. Raises HttpVersionTooOld, and keeps nothing, if they are too long together."""
+        """Add a piece. Raises HttpVersionTooOld, and keeps nothing, if they are too long together; NoMemory."""
         self.size += len(piece)
         if self.size > COLLECTED_BYTES_MAX:
             self.pieces.clear()
             raise HttpVersionTooOld(COLLECTED_BYTES_MAX)
         if piece:
+            self._hold(len(piece))
             self.pieces.append(piece)
-            if self._hold is not None:
-                self._hold(len(piece))
 
 
 class Exchange:
@@ -186,7 +182,9 @@ class Exchange:
     async def body(self) -> bytes:
         """The request's body, whole. This is the one place where bodies are read: before, a request is but its head.
 
-        Raises CodedBody and BodyTooLarge (without reading on), Disconnected.
+        There is memory for all of a body that says its length before any of it is read, or it is refused; one that
+        does not is refused where it finds no more. Nothing waits for memory: two half bodies would wait for each other.
+        Raises CodedBody and BodyTooLarge (without reading on), NoMemory, Disconnected.
         """
         limit, length = self.body_bytes_max, b""
         for name, value in self.scope["headers"]:
@@ -196,20 +194,50 @@ class Exchange:
                 length = value
         if self.heeds_length and length.isdigit() and int(length) > limit:
             raise BodyTooLarge(int(length), limit)
+        counted = min(int(length), limit) if length.isdigit() else 0
+        if counted > SMALL_BYTES:
+            self._hold_body(0, counted)
         chunk, is_last = await self._receive_chunk()
-        if is_last and len(chunk) <= limit:
+        if is_last and len(chunk) <= max(counted, SMALL_BYTES) and len(chunk) <= limit:
             return chunk
         grown = BytesIO()  # it gives away what has grown: joining chunks would copy it all, and free them, in one step
-        size, space = grown.write(chunk), _LONG_BYTES
-        while not is_last and size <= limit:
-            chunk, is_last = await self._receive_chunk()
-            size += grown.write(chunk)
-            if space < size <= limit and not is_last:
+        size, space = 0, _LONG_BYTES
+        while True:
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLarge(size, limit)
+            if size > counted:
+                self._hold_body(counted, size)
+                counted = size
+            grown.write(chunk)
+            if is_last:
+                break
+            if space < size:
                 grown, space = _with_space(grown, limit), limit
-        if size > limit:
-            raise BodyTooLarge(size, limit)
+            chunk, is_last = await self._receive_chunk()
         grown.truncate()
         return grown.getvalue()
+
+    def _hold_body(self, counted: int, size: int) -> None:
+        """Count a body of that size, of which so much is counted. Raises BodyTooLarge: it can never fit; NoMemory."""
+        is_known = self.share.owner is not None
+        more = memory_of(size, is_known=is_known) - memory_of(counted, is_known=is_known)
+        if not self._take(more):
+            most = largest_within(self.share.largest, is_known=is_known)
+            if size > most:
+                raise BodyTooLarge(size, most)
+            raise self.share.refusal(more, "the body")
+
+    def _take(self, size: int) -> bool:
+        """Count so many bytes until the request is answered, if there is room."""
+        is_taken = self.share.take(size)
+        if is_taken:
+            self.scope[HELD] = self.scope.get(HELD, 0) + size
+        return is_taken
+
+    def _hold_answer(self, size: int) -> None:
+        if not self._take(size):
+            raise self.share.refusal(size, "the answer, which is collected for HTTP/1.0,")
 
     async def json_body(self, *allowed: str) -> bytes:
         """The body, said to be JSON (or nothing said). Raises as `body`, and UnsupportedMediaType.
@@ -293,7 +321,7 @@ class Exchange:
             fields.append((b"content-length", b"%d" % length))
         self._collected: _Collected | None = None
         if not proves_itself and length is None and self.scope.get("http_version", "1.1") < "1.1" and not self.is_head:
-            self._collected = _Collected(fields, self.scope.get(HOLD_KEY))
+            self._collected = _Collected(fields, self._hold_answer)
             return
         self.has_started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": fields})
@@ -304,7 +332,7 @@ class Exchange:
     async def send(self, chunk: bytes) -> None:
         """Send a piece of a streamed answer; waits until the client takes more. The next one is made after that.
 
-        Raises HttpVersionTooOld for too long an answer to HTTP/1.0.
+        Raises HttpVersionTooOld for too long an answer to HTTP/1.0, NoMemory where there is no room to collect it.
         """
         if self._collected is None:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -327,10 +355,9 @@ class Exchange:
     async def _collect(self, collected: _Collected, chunk: bytes) -> None:
         try:
             collected.add(chunk)
-        except HttpVersionTooOld:
+        except BaseException:
             self._collected = None
             raise
-        await asyncio.sleep(0)  # where it is given up, it ends here
 
     async def _receive_chunk(self) -> tuple[bytes, bool]:
         message = await self._receive()

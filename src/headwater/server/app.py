@@ -32,7 +32,6 @@ from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.errors import DiskFull, NotPrimary, OutcomeUnknown
-from ..core.loop.byte_account import ByteAccount
 from ..core.loop.gil_yield import GilYield
 from ..core.loop.memory import MemoryAccount
 from ..core.loop.scheduler import FairScheduler, LoopActivity
@@ -231,10 +230,9 @@ class ServerRun:
         self._shares = MemoryShares.of(config.memory)
         self._memory = MemoryAccount(self._shares.loop)
         self._memory.on_ended = _tell_of_stalled
-        unfinished = ByteAccount()
         self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
-        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), unfinished, web, self._activity)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), web, self._activity)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         if membership is not None:
@@ -308,9 +306,7 @@ class ServerRun:
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
         admission = Admission(config.http.connections_max, self._gate, self._bus)
-        http = HttpServer(
-            self._gate, ports.http, config.http, ports.tls, admission, self._memory, self._gate.unfinished
-        )
+        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, self._memory)
         await http.start()
         ending.push_async_callback(http.stop)
         return http

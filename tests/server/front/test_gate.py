@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from headwater.core.loop.byte_account import ByteAccount
-from headwater.http import Exchange, Message, Receive, Scope, Send
+from headwater.http import Message, Receive, Scope, Send
 from headwater.server.front.gate import Gate, State
 from headwater.server.front.meter import BOUNDS_S, RequestMeter
 from tests.http.asgi import ask, scope
@@ -73,119 +72,6 @@ def test_messages_of_futoin_are_refused_in_its_form() -> None:
         away = await ask(gate, "/futoin/a", method="POST")
         assert (away.status, away.headers[b"headwater-primary"]) == (421, b"http://b.example")
         assert "http://b.example is the primary" in json.loads(away.body)["edesc"]
-
-    asyncio.run(scenario())
-
-
-def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_other() -> None:
-    class Body:
-        """A request whose body comes as it is let; the front end answers its length."""
-
-        def __init__(self) -> None:
-            self.pieces: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
-            self.sent: list[Message] = []
-
-        async def receive(self) -> Message:
-            body, more = await self.pieces.get()
-            return {"type": "http.request", "body": body, "more_body": more}
-
-        async def send(self, message: Message) -> None:
-            self.sent.append(message)
-
-    async def front_end(scope: Scope, receive: Receive, send: Send) -> None:
-        length, more = 0, True
-        while more:
-            message = await receive()
-            length, more = length + len(message["body"]), message["more_body"]
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"%d" % length})
-
-    async def scenario() -> None:
-        gate = Gate(health, (), RequestMeter(), ByteAccount(100))
-        gate.open(front_end)
-        bodies = [Body() for _ in range(4)]
-        tasks = [asyncio.create_task(gate(scope("/"), body.receive, body.send)) for body in bodies]
-        small, large, late, whole = bodies
-        for body, size in ((small, 30), (large, 60)):
-            body.pieces.put_nowait((bytes(size), True))
-        whole.pieces.put_nowait((bytes(1000), False))  # is no unfinished one
-        await asyncio.wait_for(tasks[3], 10)
-        assert gate.unfinished.bytes == 90
-        late.pieces.put_nowait((bytes(20), True))
-        await asyncio.wait_for(tasks[1], 10)
-        assert gate.unfinished.bytes == 50
-        for body in (small, late):
-            body.pieces.put_nowait((b"x", False))
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
-        assert [body.sent[0]["status"] for body in bodies] == [200, 503, 200, 200]
-        assert [body.sent[1]["body"] for body in (small, late, whole)] == [b"31", b"21", b"1000"]
-        assert b"unfinished bodies" in large.sent[1]["body"]
-        greedy = Body()
-        greedy.pieces.put_nowait((bytes(101), True))
-        await asyncio.wait_for(gate(scope("/"), greedy.receive, greedy.send), 10)
-        assert (greedy.sent[0]["status"], gate.unfinished.bytes, gate.requests) == (503, 0, 0)
-
-    asyncio.run(scenario())
-
-
-def test_answers_that_are_collected_for_http_1_0_count_with_bodies_and_leave_with_their_clients() -> None:
-    class Reader:
-        """A client of HTTP/1.0, that leaves when it is let; its answer grows as it is asked to."""
-
-        def __init__(self) -> None:
-            self.sizes: asyncio.Queue[int] = asyncio.Queue()
-            self.left = asyncio.Event()
-            self.sent: list[Message] = []
-
-        async def receive(self) -> Message:
-            await self.left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(self, message: Message) -> None:
-            self.sent.append(message)
-
-    async def scenario() -> None:
-        collected: asyncio.Queue[int] = asyncio.Queue()
-        readers = {path: Reader() for path in ("/small", "/large", "/late")}
-
-        async def front_end(scope: Scope, receive: Receive, send: Send) -> None:
-            exchange, reader = Exchange(scope, receive, send), readers[scope["path"]]
-            await exchange.start(b"text/plain")
-            gone = asyncio.ensure_future(exchange.disconnected())
-            try:
-                while not gone.done():
-                    growing = asyncio.ensure_future(reader.sizes.get())
-                    await asyncio.wait((growing, gone), return_when=asyncio.FIRST_COMPLETED)
-                    if growing.cancel():
-                        return
-                    await exchange.send(bytes(growing.result()))
-                    collected.put_nowait(growing.result())
-            finally:
-                gone.cancel()
-
-        gate = Gate(health, (), RequestMeter(), ByteAccount(100))
-        gate.open(front_end)
-        tasks = {
-            path: asyncio.create_task(gate(scope(path, version="1.0"), reader.receive, reader.send))
-            for path, reader in readers.items()
-        }
-
-        async def grow(path: str, size: int) -> None:
-            readers[path].sizes.put_nowait(size)
-            await asyncio.wait_for(collected.get(), 10)
-
-        await grow("/small", 30)
-        await grow("/large", 60)
-        assert gate.unfinished.bytes == 90
-        await grow("/late", 20)
-        await asyncio.wait_for(tasks["/large"], 10)
-        assert gate.unfinished.bytes == 50
-        assert readers["/large"].sent[0]["status"] == 503
-        for path in ("/small", "/late"):
-            readers[path].left.set()
-            await asyncio.wait_for(tasks[path], 10)
-            assert readers[path].sent == []
-        assert (gate.unfinished.bytes, gate.requests) == (0, 0)
 
     asyncio.run(scenario())
 

@@ -12,7 +12,6 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from headwater.http import Receive, Scope, Send
-from headwater.http.asgi import TRUST
 from headwater.server.httpd.websocket import MESSAGE_BYTES_MAX, _frame_parts
 from tests.every import every
 
@@ -55,7 +54,6 @@ async def heard(pieces: list[bytes]) -> tuple[list[Any], bytes]:
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        scope["extensions"][TRUST](lambda: True)
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] != "websocket.disconnect":
             messages.append(message)

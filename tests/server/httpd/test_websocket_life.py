@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.frames import Opcode
 
-from headwater.http.asgi import TRUST
+from headwater.http.asgi import MEMORY
 from headwater.server.config.settings import Http
 from headwater.server.httpd import websocket
 from headwater.server.httpd.server import HttpServer
@@ -49,7 +49,7 @@ def test_what_a_request_says_is_in_the_scope() -> None:
         scope = application.scope
         assert scope["type"] == "websocket" and scope["scheme"] == "ws" and scope["path"] == "/futoin/orders"
         assert scope["subprotocols"] == ["a", "b", "c"] and (b"cookie", b"\xe9") in scope["headers"]
-        assert set(scope["extensions"]) == {"websocket.http.response", TRUST}
+        assert set(scope["extensions"]) == {"websocket.http.response"} and MEMORY in scope
         await application.end()
         await peer.leave()
 

@@ -197,6 +197,10 @@ class Share:
         """The budget that it is a share of."""
         return self._account
 
+    def serve(self, reader: Reader) -> None:
+        """From now on that is the connection: a WebSocket takes over that of its request."""
+        self._reader = reader
+
     def belong(self, owner: Owner | None) -> None:
         """From now on its bytes are those of that owner; None: the peer is not known (any more)."""
         old = self.owner

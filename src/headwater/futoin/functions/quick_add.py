@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from ...core.access import Right
+from ...core.access import Right, User
 from ...core.event import Event
 from ...core.log import AppendResult
 from ..calls import Channel
@@ -40,8 +40,7 @@ class Adding(NamedTuple):
     """An addition that has begun."""
 
     rid: str
-    user: str
-    """Who asked for it; empty for anybody."""
+    user: User
 
 
 class _Addition(NamedTuple):
@@ -85,7 +84,7 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) 
     host.statistics.calls[addition.counted_as] += 1
     event = Event(given.p.type, data, attributes=channel.trace)
     opened.asynchronous.batcher.join(event, partial(then, given.rid))
-    return Adding(given.rid, caller.user.name)
+    return Adding(given.rid, caller.user)
 
 
 def reply_to(rid: str, number: int) -> bytes:

@@ -1,7 +1,6 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
 What a web page may not do is refused first (`web_guard`).
-Bodies that have come in part, and answers that are collected for HTTP/1.0, are bounded in sum (`byte_account`).
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
@@ -16,7 +15,6 @@ from enum import StrEnum
 
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
-from ...core.loop.byte_account import ByteAccount
 from ...core.loop.scheduler import LoopActivity
 from ...core.watch.spans import Spans
 from ...formats.problem import Problem
@@ -24,7 +22,7 @@ from ...futoin.http import answer_problem
 from ...http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready
 from ...http.asgi import answer_websocket
 from ...http.errors import CLOSE, AskPrimary, HttpError
-from ...http.exchange import HOLD_KEY, PROBLEM
+from ...http.exchange import PROBLEM
 from ...http.problems import problem_of
 from .meter import RequestMeter
 from .web_guard import WebGuard
@@ -53,14 +51,11 @@ class Gate:
         health: Application,
         health_paths: Container[str],
         meter: RequestMeter,
-        unfinished: ByteAccount | None = None,
         web: WebGuard | None = None,
         activity: LoopActivity | None = None,
     ) -> None:
-        """`unfinished` bounds bodies that have come in part, collected answers, and whatever else draws from it.
-
-        `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
-        request.
+        """`web` knows from where requests may come; by default, as for a server on loopback. `activity` is told of
+        each request.
         """
         self._activity = activity or LoopActivity()
         self._health, self._health_paths, self.meter = health, health_paths, meter
@@ -74,7 +69,6 @@ class Gate:
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
-        self.unfinished = unfinished or ByteAccount()
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0
@@ -101,21 +95,10 @@ class Gate:
             await self._not_now(scope, receive, answering(send))
             return
         self._activity.what = scope
-        passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
-        send = answering(passage.send)
-        if collects := scope.get("http_version", "1.1") < "1.1":
-            scope[HOLD_KEY] = passage.hold_answer
+        passage = _Passage(self, send, is_stream=scope["type"] == "websocket")
         try:
-            await self._front_ends(scope, passage.receive, send)
-        except asyncio.CancelledError:
-            if not passage.is_given_up:
-                raise
-            passage.task.uncancel()
-            if not passage.has_started:
-                await self.refuse(scope, passage.receive, send, self.unfinished.refusal("bodies"))
+            await self._front_ends(scope, receive, answering(passage.send))
         finally:
-            if collects:
-                del scope[HOLD_KEY]  # no cycle keeps what was sent
             passage.end(scope)
             self._left.set()
 
@@ -222,20 +205,12 @@ class Gate:
 class _Passage:
     """One request on its way through the gate."""
 
-    __slots__ = (
-        "_gate", "_held_bytes", "_holds_answer", "_is_stream", "_receive", "_send", "_started", "_status",
-        "has_started", "is_given_up", "task",
-    )  # fmt: skip
+    __slots__ = ("_gate", "_has_started", "_is_stream", "_send", "_started", "_status")
 
-    def __init__(self, gate: Gate, receive: Receive, send: Send, *, is_stream: bool) -> None:
-        self._gate, self._receive, self._send, self._is_stream = gate, receive, send, is_stream
-        task = asyncio.current_task()
-        assert task is not None, "a gate is passed in a task"
-        self.task = task
-        self._held_bytes = 0
-        """How many bytes of the body have come, or of the answer are collected."""
-        self.has_started = self.is_given_up = self._holds_answer = False
-        """Whether an answer has begun; whether there was no room for more; whether the held bytes are the answer's."""
+    def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
+        self._gate, self._send, self._is_stream = gate, send, is_stream
+        self._has_started = False
+        """Whether an answer has begun."""
         self._status = 500  # what is answered if the application never does
         self._started = time.perf_counter()
         if is_stream:
@@ -243,38 +218,9 @@ class _Passage:
         else:
             gate.requests += 1
 
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            if message.get("more_body", False):
-                self._hold(len(message["body"]))
-            elif self._held_bytes and not self._holds_answer:
-                self._release()
-        return message
-
-    def hold_answer(self, size: int) -> None:
-        """So much more of the answer is collected. The body is no longer needed."""
-        if not self._holds_answer:
-            self._release()
-            self._holds_answer = True
-        self._hold(size)
-
-    def _hold(self, size: int) -> None:
-        self._held_bytes += size
-        self._gate.unfinished.hold(self, self._held_bytes)
-
-    def _release(self) -> None:
-        self._held_bytes = 0
-        self._gate.unfinished.release(self)
-
-    def give_up(self) -> None:
-        """See Part. It waits for more of its body, is about to, or collects its answer: there it ends."""
-        self.is_given_up = True
-        self.task.cancel()
-
     def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            self.has_started = True
+            self._has_started = True
             self._status = message["status"]
             for name, value in message.get("headers", ()):
                 if name == b"content-type" and value.startswith(b"text/event-stream"):
@@ -282,11 +228,10 @@ class _Passage:
                     self._gate.streams += 1
                     self._is_stream = True
         elif message["type"] == "websocket.accept":
-            self._status, self.has_started = 101, True
+            self._status, self._has_started = 101, True
         return self._send(message)
 
     def end(self, scope: Scope) -> None:
-        self._gate.unfinished.release(self)
         route = scope.get("route")
         template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
         method = scope.get("method", "WEBSOCKET")
@@ -297,7 +242,7 @@ class _Passage:
             self._gate.requests -= 1
             self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
         if self._gate.spans is not None:
-            known, status = "" if template == UNMATCHED else template, self._status if self.has_started else 0
+            known, status = "" if template == UNMATCHED else template, self._status if self._has_started else 0
             self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
 
 

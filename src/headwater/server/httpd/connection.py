@@ -32,9 +32,12 @@ from .websocket import WebSocketProtocol
 PIECE_BYTES = 16 * 1024
 """Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
 takes some µs."""
-HEAD_BYTES_MAX = 256 * 1024
-"""Of what arrives after the first piece of a head, and so to within a piece (at most as much again); and of what comes
-in a row in a body without being any of it: fields behind it, and what is said of a chunk besides its size."""
+HEAD_BYTES_MAX = 32 * 1024
+"""Of what arrives after the first piece of a head, and so to within a piece (a head has 48 KiB at most); and of what
+comes in a row in a body without being any of it: fields behind it, and what is said of a chunk besides its size. A
+connection before its login holds 64 KiB in all, with one read of `STRANGER_READ_BYTES`."""
+FIELDS_MAX = 256
+"""Of a head: each takes some 150 bytes beside its own."""
 HEAD_S = 30.0
 """How long a head may take, from its first byte; for the first one, from when the connection was made."""
 BODY_PAUSE_S = 60.0
@@ -51,8 +54,12 @@ _REFUSAL = (
     b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
 )
 _TOO_LARGE = b"431 Request Header Fields Too Large"
-_TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes." % HEAD_BYTES_MAX
+_TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes, or more than %d fields." % (
+    HEAD_BYTES_MAX, FIELDS_MAX
+)  # fmt: skip
 _TOO_MUCH_AROUND_DETAIL = b"Trailer fields, or what is said of a chunk, are over %d bytes." % HEAD_BYTES_MAX
+_NO_ROOM = b"503 Service Unavailable"
+_NO_ROOM_DETAIL = b"There is no memory for what was sent behind the request before it was answered."
 _NO_REQUEST = b"400 Bad Request"
 _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 
@@ -65,8 +72,7 @@ class HttpConnection(PeerConnection):
 
     def __init__(self, state: ServerState) -> None:
         """A connection of the server of that state, on the running loop."""
-        super().__init__(state.memory)
-        self._state = state
+        super().__init__(state)
         self._application = state.application
         self._parser = UpgradeIgnoringParser(self)
         self.scope_base: Scope = {}
@@ -123,11 +129,11 @@ class HttpConnection(PeerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.remove(self)
-        self.share.close()
         self._patience.stop()
         if self._is_surplus:
             self._state.admission.forget_surplus(self.client[0] if self.client else "")
         self._unread, self._read_to = b"", 0
+        self._has_room_for_unread()
         self.pipeline.clear()
         self._forget_parser()
         if self._cycle is not None:
@@ -240,7 +246,13 @@ class HttpConnection(PeerConnection):
         """Hold what is unread as long as it takes, or read on."""
         if self.transport.is_closing():
             self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
+            self._has_room_for_unread()
             return
+        if len(self._unread) != self._unread_taken and not self._has_room_for_unread():
+            self._is_broken, self._refusal = True, (_NO_ROOM, _NO_ROOM_DETAIL)
+            if not (self.is_answering or self.pipeline):
+                self._refuse(*self._refusal)
+                return
         self._heed()
         if self.pipeline and not self.is_answering:
             self._look_soon()
@@ -322,7 +334,7 @@ class HttpConnection(PeerConnection):
         """Bound how long the rest takes of what came in part."""
         if self._in_head:
             self._head_bytes = 0 if self._began else self._head_bytes + size
-            if self._head_bytes > HEAD_BYTES_MAX:
+            if self._head_bytes > HEAD_BYTES_MAX or len(self._fields) > FIELDS_MAX:
                 if self.is_answering:
                     self.transport.close()
                 else:
@@ -423,16 +435,14 @@ class HttpConnection(PeerConnection):
         """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
         self._unread, self._read_to = b"", 0
         self._patience.stop()
-        websocket = WebSocketProtocol(self._state)
+        self._has_room_for_unread()
+        websocket = WebSocketProtocol(self._state, self.share)
         websocket.connection_made(self.transport)
-        websocket.share.belong(self.share.owner)
         if self.is_full:
-            websocket.pause_writing()
             self.resume_writing()
-        self.share.close()
+            websocket.pause_writing()
         self._state.remove(self)
-        base = {**self.scope_base, MEMORY: websocket.share}
-        websocket.begin(self._parser.get_method(), self._target, self._fields, base)
+        websocket.begin(self._parser.get_method(), self._target, self._fields, self.scope_base)
         self._forget_parser()
         self.transport.set_protocol(websocket)
 

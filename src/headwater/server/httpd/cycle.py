@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from ...http import Application, Message, Scope
+from ...http.asgi import HELD, MEMORY
 from .heads import Head
 
 logger = logging.getLogger("headwater.server")
@@ -154,6 +155,9 @@ class HttpCycle:
             if not self.is_complete and not self.is_disconnected:
                 logger.error("the application ended without an answer" + (" to its end" if self.is_started else ""))
                 await self._fail()
+        finally:
+            if held := self.scope.pop(HELD, 0):
+                self.scope[MEMORY].give(held)
 
     async def receive(self) -> Message:
         """See ASGI: what there is of the body, or that the client is gone or has its answer."""

@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from ...core.loop.byte_account import ByteAccount
 from ...core.loop.memory import MemoryAccount
 from ...http import Application
 from ..config.settings import Http
@@ -40,7 +39,6 @@ class HttpServer:
         tls: ssl.SSLContext | None,
         admission: Admission | None = None,
         memory: MemoryAccount | None = None,
-        unfinished: ByteAccount | None = None,
     ) -> None:
         """`admission` says how many connections there may be; by default, as many as are configured.
 
@@ -49,7 +47,7 @@ class HttpServer:
         if http.trusted_proxies:
             application = Forwarded(application, TrustedProxies(http.trusted_proxies))
         self.admission = admission or Admission(http.connections_max)
-        self._state = ServerState(application, self.admission, memory, unfinished)
+        self._state = ServerState(application, self.admission, memory)
         self._sockets, self._tls = tuple(sockets), tls
         self._listeners: list[asyncio.AbstractServer] = []
 

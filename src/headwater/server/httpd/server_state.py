@@ -8,11 +8,14 @@ from email.utils import formatdate
 from typing import Any
 
 from ...core.clocks import wall_clock_ms
-from ...core.loop.byte_account import ByteAccount
 from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
 from .lingering import LingeringConnections
+
+READ_BYTES, STRANGER_READ_BYTES = 256 * 1024, 16 * 1024
+"""What one read takes from a socket at most; the second of a peer that is not known, whose connection has 64 KiB in all
+with the head of its request."""
 
 
 class ServerState:
@@ -23,19 +26,19 @@ class ServerState:
         application: Application,
         admission: Admission,
         memory: MemoryAccount | None = None,
-        unfinished: ByteAccount | None = None,
     ) -> None:
         """`admission` says whether there may be one connection more; all draw from `memory` (by default, as from one
         without an end)."""
         self.application = application
         self.admission = admission
         self.memory = memory or MemoryAccount(2**62)
-        self.unfinished = unfinished or ByteAccount()
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
         self.lingering = LingeringConnections(self._tell)
         """Those whose last answer was given, and whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._short_buffer = self._buffer[:STRANGER_READ_BYTES]
         self._emptied: asyncio.Event | None = None
         """Set when no connection is open or ends, and no task runs; `emptied` makes it."""
         self._dated_at = 0
@@ -47,6 +50,10 @@ class ServerState:
         if now != self._dated_at:
             self._dated_at, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
         return self._date
+
+    def buffer(self, share: Share) -> memoryview:
+        """Where the next read of a connection goes: all connections have one buffer, for no read waits in it."""
+        return self._short_buffer if share.owner is None else self._buffer
 
     def remove(self, connection: Any) -> None:
         """It is closed. It need not be known here."""
@@ -84,14 +91,16 @@ class ServerState:
             self._emptied.set()
 
 
-class PeerConnection(asyncio.Protocol):
+class PeerConnection(asyncio.BufferedProtocol):
     """A connection, with the data that its peer sent and that is not parsed yet."""
 
-    def __init__(self, memory: MemoryAccount) -> None:
-        """On the running loop, whose budget is given."""
+    def __init__(self, state: ServerState, share: Share | None = None) -> None:
+        """A connection of the server of that state, on the running loop; `share` is that of one it takes over."""
         self.loop = asyncio.get_running_loop()
-        self.share = Share(memory, self)
-        """What it holds. Whoever closes the connection closes it."""
+        self._state = state
+        self.share = share or Share(state.memory)
+        """What it holds in memory; closed when it is over."""
+        self.share.serve(self)
         self._unsent_bytes = 0
         """Counted in the share while the peer does not take what it is sent."""
         self.transport: asyncio.Transport
@@ -109,6 +118,8 @@ class PeerConnection(asyncio.Protocol):
         """Where something waits until it does."""
         self._unread = b""
         """Received data for later."""
+        self._unread_taken = 0
+        """Bytes of the share that are taken for it."""
         self._read_to = 0
         """How much of that was looked at."""
 
@@ -116,6 +127,18 @@ class PeerConnection(asyncio.Protocol):
         self.transport = transport
         tls = transport.get_extra_info("ssl_object")
         self.opened_at, self.tls = wall_clock_ms(), tls.version() if tls is not None else None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._state.buffer(self.share)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(bytes(self._state.buffer(self.share)[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """Data has come."""
+        raise NotImplementedError
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -146,6 +169,18 @@ class PeerConnection(asyncio.Protocol):
     def end_stalled(self, reason: str) -> None:
         """See `core.loop.memory.Reader`. It reads nothing, so it is told nothing; its request ends with it."""
         self.transport.abort()
+
+    def _has_room_for_unread(self) -> bool:
+        """Count what is unread as held. If there is no room for it, it is forgotten, and the answer is False."""
+        more = len(self._unread) - self._unread_taken
+        if more > 0 and not self.share.take(more):
+            self._unread, self._read_to = b"", 0
+            self._has_room_for_unread()
+            return False
+        if more < 0:
+            self.share.give(-more)
+        self._unread_taken += more
+        return True
 
     def _advance(self, size: int) -> None:
         """So much more of what came was looked at."""

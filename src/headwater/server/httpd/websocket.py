@@ -1,10 +1,10 @@
 """One WebSocket connection, over the sans-I/O layer of websockets: bytes become messages of the application
 (`websocket_cycle.py`), within bounds: message size, and how long a peer may be silent.
 
-The application bounds the messages that it holds for a connection. This module holds one piece of received data, and
-the message that is still coming. That message is short until the application knows the peer, and its bytes count in the
-budget of `byte_account`. A connection that is lost frees its bytes at once. The library gets one frame at a time; only
-its length and kind are read here before.
+Memory for a frame is taken from the connection's share as soon as its length is known, or the connection ends. It is
+given back when the application is done with the message: when it asks for the next one, unless it removes `HELD` from
+the message and gives the bytes back itself. A connection that is lost frees its bytes at once. The library gets one
+frame at a time; only its length and kind are read here before.
 
 The connection ends in one of three ways, each within a bounded time:
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -27,21 +26,24 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from ...core.loop.deadline import Deadline
+from ...core.loop.memory import Share
 from ...core.loop.slices import Slices
-from ...http import Scope
-from ...http.asgi import MEMORY, TRUST
+from ...http import Message, Scope
+from ...http.asgi import HELD, MEMORY
+from ...http.body_memory import largest_within, memory_of
 from .heads import Field
 from .server_state import PeerConnection, ServerState
 from .websocket_cycle import Fields, WebSocketCycle
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
-STRANGER_BYTES_MAX = 64 * 1024
-"""The largest message of a peer that the application does not know."""
+UNCOUNTED_BYTES = 1024
+"""A message up to this size is in the bytes that each connection has beside the budget."""
 FRAGMENT_BYTES_MIN = 256
 """What each fragment of a message counts for at least, so that empty ones, which cost 4 µs each, are bounded too: a
 message may come in 32,784 of them, and in 256 before the login."""
 FRAGMENTS_MAX = MESSAGE_BYTES_MAX // FRAGMENT_BYTES_MIN
+STRANGER_FRAGMENTS_MAX = 256
 PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
 """A peer that vanished, or does not take what it is sent, is cut off after both."""
@@ -53,11 +55,6 @@ CLOSE_S = 10.0
 LINGER_S = 2.0
 """How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
 
-_STRANGER = (
-    f"a message before the login has at most {STRANGER_BYTES_MAX} bytes in {STRANGER_BYTES_MAX // FRAGMENT_BYTES_MIN} "
-    "fragments: log in at the upgrade, or by a shorter message"
-)
-_FRAGMENTS = f"a message comes in at most {FRAGMENTS_MAX} fragments"
 REASON_BYTES_MAX = 123
 """Of a reason for which a connection is closed (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
@@ -66,11 +63,6 @@ MESSAGES_WAITING_MAX = 16
 _OPCODE, _CONTROL, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
 _LENGTH_WIDTHS = {126: 2, 127: 8}
 """Bytes behind the first two of a frame that say how long its payload is (RFC 6455, 5.2)."""
-
-
-def _nobody() -> bool:
-    """No peer is known."""
-    return False
 
 
 class WebSocketProtocol(PeerConnection):
@@ -84,16 +76,13 @@ class WebSocketProtocol(PeerConnection):
     is_answering = True
     """As of a request: it lasts as long as the connection."""
 
-    def __init__(self, state: ServerState) -> None:
-        """A connection of the server of that state, on the running loop."""
-        super().__init__(state.memory)
-        self._state = state
+    def __init__(self, state: ServerState, share: Share | None = None) -> None:
+        """As PeerConnection."""
+        super().__init__(state, share)
         self._library = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
         self._cycle: WebSocketCycle
         self._accepted: Response
         """What opens the WebSocket, if the application accepts it."""
-        self._is_known: Callable[[], bool] = _nobody
-        """Whether the application knows the peer."""
         self._is_open = self._is_ending = self._is_lingering = False
         """Whether the WebSocket was accepted; whether the connection is about to be closed; whether what still comes
         is thrown away until then."""
@@ -106,10 +95,10 @@ class WebSocketProtocol(PeerConnection):
         """In how many frames so far the message comes that the library reads."""
         self._message: bytes | bytearray = b""
         """What came of a message in its earlier frames."""
+        self._taken = 0
+        """Bytes of the share that are taken for it."""
         self._is_text = False
         """Whether that is text."""
-        self._is_held = False
-        """Whether bytes of a message that came in part are counted among all peers' unfinished ones."""
         self._rest: asyncio.Task[None] | None = None
         self._holds_reading = False
         """Whether the application has messages enough for now."""
@@ -130,7 +119,6 @@ class WebSocketProtocol(PeerConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         self._state.remove(self)
-        self.share.close()
         self._is_ending = True
         self._patience.stop()
         self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
@@ -138,8 +126,6 @@ class WebSocketProtocol(PeerConnection):
         self._pong = b""
         self.resume_writing()
         self.share.close()
-        self._is_known = _nobody
-        self.scope.get("extensions", {}).pop(TRUST, None)
         self._library.parser.close()
         self._library.parser_exc = self._library.handshake_exc = None
         del self._cycle, self._patience
@@ -154,6 +140,9 @@ class WebSocketProtocol(PeerConnection):
             self._look_at_some()
             is_later = slices.is_over
         if self._unread and not self._is_lingering:
+            if not self._has_room_for_unread():
+                self._fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for what was sent at the moment")
+                return
             self.transport.pause_reading()
             self._look_on_later()
 
@@ -201,10 +190,6 @@ class WebSocketProtocol(PeerConnection):
     def expel(self, reason: str) -> None:
         """End it: the peer gets a moment to read that it is unwanted here (1008), and why."""
         self._fail(CloseCode.POLICY_VIOLATION, reason)
-
-    def give_up(self) -> None:
-        """See Part. The upgrade was answered, so no status can be sent: 1013 (try again later) stands for 503."""
-        self._fail(CloseCode.TRY_AGAIN_LATER, self._state.unfinished.refusal("messages"))
 
     # what the cycle does with it
 
@@ -261,13 +246,10 @@ class WebSocketProtocol(PeerConnection):
             "raw_path": path,
             "query_string": query,
             "headers": fields,
-            MEMORY: self.share,
             "subprotocols": [token.strip() for value in named for token in value.split(",")],
-            "extensions": {**base.get("extensions", {}), "websocket.http.response": {}, TRUST: self._trust},
+            "extensions": {**base.get("extensions", {}), "websocket.http.response": {}},
+            MEMORY: self.share,
         }
-
-    def _trust(self, is_known: Callable[[], bool]) -> None:
-        self._is_known = is_known
 
     def _refuse_head(self) -> None:
         """The library could not read it: it has said so, or cannot."""
@@ -289,9 +271,7 @@ class WebSocketProtocol(PeerConnection):
             if not self._of_frame:
                 self._head = data[at:]
                 self._advance(len(self._head))
-            elif not data[at] & _CONTROL and (problem := self._too_much(data[at], payload)):
-                self._fail(CloseCode.MESSAGE_TOO_BIG, problem)
-            else:
+            elif data[at] & _CONTROL or self._has_room(data[at], payload):
                 self._feed(self._of_frame)
 
     def _feed(self, size: int) -> None:
@@ -305,28 +285,40 @@ class WebSocketProtocol(PeerConnection):
             self._take(event)
         if self._library.parser_exc is not None:
             self._linger()
-        size = len(self._library.reader.buffer) + len(self._message)
-        if size and not self._is_lingering:
-            self._is_held = True
-            self._state.unfinished.hold(self, size)
-        elif self._is_held:
-            self._is_held = False
-            self._state.unfinished.release(self)
 
-    def _too_much(self, first: int, payload: int) -> str:
-        """Why a frame with that first byte, and so much payload, is too much for its message; empty if it is not."""
+    def _has_room(self, first: int, payload: int) -> bool:
+        """Take memory for a frame with that first byte, and so much payload; else end the connection.
+
+        The upgrade was answered, so no status can be sent: 1009 stands for 413, 1013 (try again later) for 503.
+        """
         self._fragments = 1 if first & _OPCODE else self._fragments + 1
-        size = max(payload + len(self._message), self._fragments * FRAGMENT_BYTES_MIN)
-        if size > STRANGER_BYTES_MAX and not self._is_known():
-            return _STRANGER
-        return _FRAGMENTS if self._fragments > FRAGMENTS_MAX else ""
+        if self._fragments > STRANGER_FRAGMENTS_MAX:
+            is_known = self.share.owner not in (None, self.share.account.strangers)
+            if not is_known or self._fragments > FRAGMENTS_MAX:
+                most = FRAGMENTS_MAX if is_known else STRANGER_FRAGMENTS_MAX
+                self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message comes in at most {most} fragments")
+                return False
+        size = payload + len(self._message)
+        if size <= UNCOUNTED_BYTES or size > MESSAGE_BYTES_MAX:  # this the library refuses
+            return True
+        more = memory_of(size) - self._taken
+        if self.share.take(more):
+            self._taken += more
+            return True
+        if size > (most := largest_within(self.share.largest)):
+            reason = f"the message has {size} bytes, and there can be memory for {most}"
+            self._fail(CloseCode.MESSAGE_TOO_BIG, reason)
+        else:
+            self._fail(CloseCode.TRY_AGAIN_LATER, f"there is no memory for a message of {size} bytes at the moment")
+        return False
 
     def _let_go(self) -> None:
         """Forget all received data that is no whole message."""
         self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
+        self._has_room_for_unread()
         self._library.reader.discard()
-        self._is_held = False
-        self._state.unfinished.release(self)
+        self.share.give(self._taken)
+        self._taken = 0
 
     def _look_on_later(self) -> None:
         if self._rest is None and self._is_open:
@@ -344,6 +336,7 @@ class WebSocketProtocol(PeerConnection):
             raise
         finally:
             self._rest, self._unread, self._read_to = None, b"", 0
+            self._has_room_for_unread()
         if not self._holds_reading and not self.transport.is_closing():
             self.transport.resume_reading()
 
@@ -372,14 +365,18 @@ class WebSocketProtocol(PeerConnection):
         data, self._message = self._message, b""
         if self._is_ending:
             return
+        message: Message = {"type": "websocket.receive"}
         if self._is_text:
             try:
-                self._cycle.add({"type": "websocket.receive", "text": data.decode()})
+                message["text"] = data.decode()
             except UnicodeDecodeError:
                 self._fail(CloseCode.INVALID_DATA, "")
                 return
         else:
-            self._cycle.add({"type": "websocket.receive", "bytes": bytes(data)})
+            message["bytes"] = bytes(data)
+        if self._taken:
+            message[HELD], self._taken = self._taken, 0
+        self._cycle.add(message)
         if not self._holds_reading and self._cycle.waiting >= MESSAGES_WAITING_MAX:
             self._holds_reading = True
             self.transport.pause_reading()

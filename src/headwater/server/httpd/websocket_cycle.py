@@ -28,6 +28,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Response
 
 from ...http import Application, Message, Scope
+from ...http.asgi import HELD, MEMORY
 
 logger = logging.getLogger("headwater.server")
 
@@ -77,7 +78,7 @@ class WebSocketCycle:
     """A request for a WebSocket, and the WebSocket that comes of it."""
 
     __slots__ = (
-        "_answer", "_body", "_connection", "_farewell", "_has_closed", "_messages", "_news", "phase", "scope",
+        "_answer", "_body", "_connection", "_farewell", "_has_closed", "_messages", "_news", "_taken", "phase", "scope",
     )  # fmt: skip
 
     def __init__(self, connection: WebSocketConnection, scope: Scope) -> None:
@@ -85,6 +86,8 @@ class WebSocketCycle:
         self.scope = scope
         self.phase = Phase.ASKED
         self._messages: deque[Message] = deque([{"type": "websocket.connect"}])
+        self._taken: Message = {}
+        """The message that the application has: what it holds of the share is given back with the next."""
         self._farewell: Message | None = None
         """The end, once there is one."""
         self._has_closed = False
@@ -105,6 +108,8 @@ class WebSocketCycle:
         if self.phase is not Phase.OVER:
             self._messages.append(message)
             self._news.set()
+        else:
+            self._give_back(message)
 
     def end(self, code: int, reason: str = "") -> None:
         """It is over; the first one to say so says why."""
@@ -128,6 +133,9 @@ class WebSocketCycle:
         else:
             if self.phase in (Phase.ASKED, Phase.ANSWERING):
                 logger.error("the application ended without an answer to a WebSocket")
+        for message in (self._taken, *self._messages):
+            self._give_back(message)
+        self._messages.clear()
         if self.phase is Phase.OPEN:
             self._connection.close(code, "")
         elif self.phase is not Phase.OVER:
@@ -135,12 +143,13 @@ class WebSocketCycle:
 
     async def receive(self) -> Message:
         """See ASGI: that it was asked for, each message, and at last the end."""
+        self._give_back(self._taken)
         while not self._messages:
             if self._farewell is not None:
                 return dict(self._farewell)
             self._news.clear()
             await self._news.wait()
-        message = self._messages.popleft()
+        message = self._taken = self._messages.popleft()
         if not self._messages:
             self._connection.read_on()
         return message
@@ -176,6 +185,11 @@ class WebSocketCycle:
         known = status in HTTPStatus._value2member_map_
         self.end(CloseCode.ABNORMAL_CLOSURE)
         self._connection.refuse(Response(status, HTTPStatus(status).phrase if known else "", headers, body))
+
+    def _give_back(self, message: Message) -> None:
+        """Give back what a message holds of the connection's share."""
+        if held := message.pop(HELD, 0):
+            self.scope[MEMORY].give(held)
 
     def _send(self, kind: str, message: Message) -> None:
         if kind == "websocket.send":

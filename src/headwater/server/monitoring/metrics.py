@@ -161,8 +161,6 @@ class ServerCollector(Collector):
         gate, meter = self._gate, self._gate.meter
         yield gauge("http_requests_running", "HTTP requests that run.", gate.requests)
         yield gauge("http_streams", "Open subscriptions and WebSockets.", gate.streams)
-        summary = "Bytes of bodies and WebSocket messages that arrived in part."
-        yield gauge("http_unfinished_bytes", summary, gate.unfinished.bytes)
         counts = [
             ([method, route, str(status)], count) for (method, route, status), count in list(meter.counts.items())
         ]
