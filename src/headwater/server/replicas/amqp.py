@@ -15,6 +15,7 @@ from ...amqp.redirect import Elsewhere, attach_reading, connection_redirect
 from ...amqp.server import AmqpServer
 from ...amqp.settings import AmqpSettings
 from ...core.access import Guard
+from ...core.loop.memory import MemoryAccount
 from ...core.loop.scheduler import FairScheduler
 from ...core.store import LogStore
 from ...core.watch.bus import Bus
@@ -37,12 +38,13 @@ class ReplicaAmqp:
         *,
         bus: Bus,
         turns: FairScheduler,
+        memory: MemoryAccount | None = None,
     ) -> None:
         """Who comes to `sockets` while this server stands by is sent away; who comes to `reading_sockets` receives.
 
         `elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`."""
         self._sockets, self._tls = sockets, tls
-        contained = partial(Container, store, guard, settings, bus=bus, turns=turns, remembers=False)
+        contained = partial(Container, store, guard, settings, bus=bus, turns=turns, memory=memory, remembers=False)
         reading = contained()
         self.containers = [reading] if reading_sockets else []
         """Those whose connections are to be counted."""
