@@ -19,6 +19,7 @@ from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.local import LocalLog
 from headwater.core.loop.gil_yield import GilYield
+from headwater.core.loop.memory import MemoryAccount
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
 from headwater.core.watch.bus import Bus
@@ -37,7 +38,9 @@ class Served:
         settings: AmqpSettings | None = None,
         tls: ssl.SSLContext | None = None,
         bus: Bus | None = None,
+        memory: MemoryAccount | None = None,
     ) -> None:
+        self.memory = memory or MemoryAccount(2**30)
         self.bus = bus or Bus()
         self.store = store or MemoryStore(bus=self.bus)
         self._guard, self._settings, self._tls = guard or OpenGuard(), settings or AmqpSettings(), tls
@@ -59,7 +62,7 @@ class Served:
         self.loop.close()
 
     async def _start(self) -> None:
-        self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
+        self.container = Container(self.store, self._guard, self._settings, bus=self.bus, memory=self.memory)
         await self.container.nodes.begin()
         self.management = ManagementNode(self.container)
         self.server = AmqpServer(self.container, self.attach(), self._sockets, self._tls)

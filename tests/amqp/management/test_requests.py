@@ -22,6 +22,7 @@ from headwater.amqp.protocol.message import DATA, NONE, SEQUENCE, VALUE, Message
 from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target
 from headwater.amqp.protocol.types import Int, Long, Symbol, Timestamp, UInt, ULong
 from headwater.core.access import ANYBODY, OpenGuard, Unauthenticated, User
+from headwater.core.loop.memory import FREE_BYTES, Owner, Share
 from headwater.management.operations import Answer
 from headwater.management.statuses import Status
 from headwater.server.users.accounts import Account, read_grant
@@ -398,46 +399,36 @@ def test_links_that_are_gone_count_while_their_answers_wait(client: Client) -> N
     client.sender("$management")
 
 
-def test_answers_that_wait_are_bounded_in_bytes(
-    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies, "WAITING_BYTES_MAX", 100)
-    book = served.management.replies
-    _, receiver = pair(client, credit=0)
-    senders = [client.sender("$management", name=f"sender-{number}") for number in range(2)]
-    senders[0].send(request())
-    eventually(lambda: book.waiting_bytes > 100)  # one may wait, however large it is
-    assert receiver.error is None
-    senders[1].send(request())
-    client.wait(lambda: receiver.error is not None)
-    assert receiver.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
-    assert "bytes of 2 answers wait for credit, 100 are allowed" in receiver.error.description
-    assert (book.waiting_bytes, book._waiting) == (0, {})
-    again = client.receiver("$management", credit=10, name="answers")
-    assert senders[0].send(request()) == Accepted()
-    assert told(one(again))["statusCode"] == 200
+def test_answers_that_wait_are_counted_and_refused_where_there_is_no_room() -> None:
+    with Served() as served, served.client() as client:
+        served.log("orders")
+        _, receiver = pair(client, credit=0)
+        sender = client.sender("$management", name="sender")
+        (transport,) = served.container.connections
+        before = transport.share.bytes
+        sender.send(request())
+        eventually(lambda: transport.share.bytes > before + 100)  # the answer waits for credit
+        assert receiver.error is None
+        others = Share(served.memory)
+        others.belong(Owner("others"))
+
+        async def fill() -> None:
+            others.hold(served.memory.bytes_max)
+            transport.share.take(FREE_BYTES - transport.share.bytes)
+
+        served.run(fill)
+        state = sender.send(request())
+        assert isinstance(state, Rejected) and state.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+        assert receiver.error is None
+        served.run(lambda: _send(served.management.replies, transport, bytes(1000)))
+        client.wait(lambda: receiver.error is not None)
+        assert receiver.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+        assert "1 that wait for credit" in receiver.error.description
 
 
-def test_where_too_much_waits_in_all_it_is_who_lets_most_wait_that_loses_it(
-    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    book = served.management.replies
-    with served.client() as greedy:
-        _, modest = pair(client, credit=0)
-        client.sender("$management", name="one").send(request())
-        eventually(lambda: book.waiting_bytes)
-        size = book.waiting_bytes
-        monkeypatch.setattr(replies, "ALL_WAITING_BYTES_MAX", 2 * size)
-        _, unread = pair(greedy, credit=0)
-        for name in ("one", "two"):
-            greedy.sender("$management", name=name).send(request())
-        greedy.wait(lambda: unread.error is not None)
-        assert "bytes of answers wait on all connections, and most of them on this one" in unread.error.description
-    assert book.waiting_bytes == size
-    modest.link.grant(1)
-    client.flush()
-    assert told(one(modest))["statusCode"] == 200
-    assert book.waiting_bytes == 0
+async def _send(book: replies.ReplyBook, transport: Any, answer: bytes) -> None:
+    (end,) = [each for each in book._by_address.values() if each._transport is transport]
+    await end.send(answer)
 
 
 def test_a_connection_that_is_gone_holds_no_requests(served: Served, client: Client) -> None:

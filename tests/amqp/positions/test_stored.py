@@ -9,6 +9,7 @@ import pytest
 from headwater.amqp.positions.stored import Expiry, Positions, Remembered, load, store
 from headwater.amqp.protocol.conditions import LinkFault
 from headwater.core.errors import EventLogError
+from headwater.core.loop.memory import FREE_BYTES, MemoryAccount, Owner, Share
 from headwater.core.state import StateStore, kinds_of_log
 from headwater.storage.memory import MemoryState
 from headwater.storage.state.sqlite_state import SqliteState
@@ -307,9 +308,14 @@ def test_source_outlives_the_server_and_0_1_0_stored_none(state):
     assert again.remembered("c", "new").is_loaded
 
 
-def test_what_sources_take_together_is_bounded(monkeypatch):
-    monkeypatch.setattr("headwater.amqp.positions.stored.SOURCES_BYTES_MAX", 100)
+def test_what_sources_take_together_is_counted():
+    account = MemoryAccount(2**20)
+    share, others = Share(account), Share(account)
     positions = Positions(MANY)
+    positions.count_in(share)
+    others.belong(Owner("others"))
+    others.hold(2**20)
+    share.hold(FREE_BYTES - 100)
     first = attached(positions, "a", source=bytes(60))
     with pytest.raises(LinkFault) as caught:
         attached(positions, "b", source=bytes(41))

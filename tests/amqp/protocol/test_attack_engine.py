@@ -279,7 +279,7 @@ def test_when_the_transport_is_lost_every_link_is_over() -> None:
 
 
 def test_the_attaches_of_all_links_are_bounded() -> None:
-    budget = Budget(150_000)
+    budget = Budget(140_000)
     peer = Peer(take=budget.take, give=budget.give).begun()
     large = {"properties": {Symbol("x"): "x" * 20_000}}
     for number in range(20):  # none of these stays

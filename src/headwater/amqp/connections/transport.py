@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from ...core.access import Right, User
+from ...core.client_subnet import place_of
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
@@ -612,7 +613,7 @@ class Transport(asyncio.BufferedProtocol):
         user, owner = self.user, None
         if user is not None:
             is_administrator = bool(user.name) and user.may(Right.MANAGE, "*")
-            owner = self.shared.memory.owner(user.name or self.peer, is_administrator=is_administrator)
+            owner = self.shared.memory.owner(user.name or place_of(self.peer), is_administrator=is_administrator)
         self.share.belong(owner)
 
     def _has_no_memory(self, size: int) -> None:

@@ -36,6 +36,10 @@ LISTENERS_MAX = 64
 """Links from `$events` of one connection: each has a queue."""
 WAITING_MIN = 1000
 """Notifications that may wait for any listener, however many its connection has."""
+NOTIFICATION_BYTES = 2048
+"""What a notification that waits takes in memory, roughly."""
+COUNTED_STEP = 32
+"""Room is taken, and given back, for so many notifications together."""
 _OF_ANYBODY = frozenset(entry.type for entry in CATALOG.values() if entry.scope is not Scope.SERVER)
 """What somebody can see who may not manage the server."""
 _DOING = "amqp", f"listener to {EVENTS}"
@@ -99,6 +103,8 @@ class NotificationLink(LinkEnd):
         self._turns, self._flow = transport.shared.turns, transport.flow
         self._unsettled_max = transport.shared.settings.unsettled_max
         self._is_turn_due = self._is_over = False
+        self._counted = 0
+        """So many notifications that wait have their room."""
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
@@ -125,8 +131,11 @@ class NotificationLink(LinkEnd):
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True
+        self._transport.share.give(self._counted * NOTIFICATION_BYTES)
+        self._counted = 0
         if self._queue is not None:
             self._queue.close()
+            self._queue = None  # it knows this link: so both are gone at once
 
     def _wake(self) -> None:
         """Something waits; called in any thread."""
@@ -172,6 +181,7 @@ class NotificationLink(LinkEnd):
             _logger.exception("a listener failed", extra={"fields": {"link": cut(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
+        self._count(queue)
         if not queue.is_empty:
             self._take_turn_soon()
         elif self._link.is_draining:
@@ -188,8 +198,24 @@ class NotificationLink(LinkEnd):
             queue.look(lambda: self._turns.cpu() < until)
             if not queue.is_looked_at:
                 self._take_turn_soon()
+        self._count(queue)
         if self._link.is_draining and self._is_full:
             self._link.drained()  # room comes with outcomes, which may come after the end of the drain
+
+    def _count(self, queue: NotificationQueue) -> None:
+        """Take room for what waits, or give it back; where there is none, the oldest are lost."""
+        share = self._transport.share
+        while (more := queue.waiting - self._counted) > 0:
+            more += -more % COUNTED_STEP
+            if share.take(more * NOTIFICATION_BYTES):
+                self._counted += more
+                return
+            for _ in range(max(queue.waiting // 4, 1)):
+                queue.lose_oldest()
+        if more < -2 * COUNTED_STEP and not self._is_over:
+            more += -more % COUNTED_STEP
+            share.give(-more * NOTIFICATION_BYTES)
+            self._counted += more
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -219,7 +245,10 @@ class NotificationLink(LinkEnd):
             self._transport.expel(self._link, conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
             return
         self.deliveries += 1
-        self._link.send(message, self.deliveries, self.deliveries, is_settled=self._link.sends_settled)
+        try:
+            self._link.send(message, self.deliveries, self.deliveries, is_settled=self._link.sends_settled)
+        except LinkFault as fault:
+            self._transport.expel(self._link, fault.condition, fault.description)
 
 
 def _waiting_max(listener_events_max: int, others: int) -> int:

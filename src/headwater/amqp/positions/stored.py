@@ -19,15 +19,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ...core.limits import show
+from ...core.loop.memory import Share
 from ...core.state import StateStore, kinds_of_log
-from ...formats.settings.declaration import MIB
 from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
 from .downtime import UptimeRun
 from .position import Position
 
 NAME_CHARS_MAX = 256
-SOURCES_BYTES_MAX = 16 * MIB
-"""What the sources take that one log remembers: their filters may be long."""
 _TERMINUS, _GROUP, _EPOCH = "amqp-terminus", "amqp-group", "amqp-epoch"
 
 
@@ -107,10 +105,24 @@ class Positions:
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._sources_bytes = 0
+        self._share: Share | None = None
+        """What the sources take is counted there, if they are counted at all."""
         self._stored: dict[str, dict[str, object]] = {}
         """By key, what the store has, as far as it is known."""
 
     # Sources
+
+    def count_in(self, share: Share) -> None:
+        """Count what sources take in that share of the memory from now on, on its event loop."""
+        self._share = share
+        share.hold(self._sources_bytes)
+
+    def forget_all(self) -> None:
+        """The log is served no more: nothing of it is counted."""
+        if self._share is not None:
+            self._share.give(self._sources_bytes)
+            self._share.close()
+            self._share = None
 
     def remembered(self, container: str, link: str) -> Remembered | None:
         """The source of that receiver, if it is remembered."""
@@ -135,7 +147,6 @@ class Positions:
         cannot be kept, too many sources, or too large ones.
         """
         known = self._remembered.get((container, link))
-        self._check_room(len(source) - (len(known.source) if known else 0))
         remembered = known
         if remembered is None:
             _check_name("container-id", container)
@@ -143,11 +154,13 @@ class Positions:
             if len(self._remembered) >= self._termini_max:
                 problem = f"this log remembers {len(self._remembered)} receivers, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
-            remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable, b"")
+            self._count(len(source))
+            remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable, source)
             self._remembered[container, link] = remembered
-        elif is_another:
+            return remembered
+        self._count(len(source) - len(remembered.source))
+        if is_another:
             remembered.position, remembered.is_loaded = Position(after), False
-        self._sources_bytes += len(source) - len(remembered.source)
         remembered.source = source
         remembered.expiry, remembered.timeout_s, remembered.is_durable = expiry, timeout_s, is_durable
         remembered.expires_at = remembered.left_at = None
@@ -202,13 +215,18 @@ class Positions:
 
     def _forget(self, key: tuple[str, str]) -> None:
         if (remembered := self._remembered.pop(key, None)) is not None:
-            self._sources_bytes -= len(remembered.source)
+            self._count(-len(remembered.source))
 
-    def _check_room(self, more_bytes: int) -> None:
-        """Raises LinkFault if the sources that are remembered would take too much."""
-        if more_bytes > 0 and self._sources_bytes + more_bytes > SOURCES_BYTES_MAX:
-            problem = f"the sources that this log remembers take {self._sources_bytes} bytes, with their filters; up to"
-            raise LinkFault(RESOURCE_LIMIT_EXCEEDED, f"{problem} {SOURCES_BYTES_MAX} are allowed")
+    def _count(self, more_bytes: int) -> None:
+        """The sources that are remembered take so much more, or less. Raises LinkFault if there is no room for it."""
+        if self._share is not None:
+            if more_bytes <= 0:
+                self._share.give(-more_bytes)
+            elif not self._share.take(more_bytes):
+                problem = f"there is no memory to remember another source of {more_bytes} bytes"
+                held = f"those of this log take {self._sources_bytes}"
+                raise LinkFault(RESOURCE_LIMIT_EXCEEDED, f"{problem}; {held}; try again later")
+        self._sources_bytes += more_bytes
 
     # Groups
 

@@ -247,6 +247,10 @@ class Connection(Negotiation):
         """The session has a large delivery, and its window is open."""
         self._large[session] = None
 
+    def has_sent_large(self, session: Session) -> None:
+        """The session has no large delivery any more."""
+        self._large.pop(session, None)
+
     def hold(self, size: int) -> None:
         """A piece of a message is kept. Raises LinkFault if there is no room for it."""
         if not self.settings.take(size * PARTIAL_FACTOR):

@@ -483,6 +483,8 @@ class Session:
                 large.first.delivery_id = next_id
                 next_id = (next_id + 1) & SERIAL
         self._large = kept
+        if not kept:
+            self.connection.has_sent_large(self)
         if next_id is not None:
             self._next_delivery_id = next_id
         if self.sendable > 0:

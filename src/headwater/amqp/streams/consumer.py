@@ -165,6 +165,7 @@ class ConsumerLink(LinkEnd):
         self._is_over = True
         self._transport.share.give(self._covered)
         self._covered = 0
+        self._transfer, self._on_drained = _nowhere, None  # they know it, or what knows it: it is to go at once
         if self._pause is not None:
             self._pause.cancel()
         self._node.waiting.discard(self)
@@ -396,6 +397,10 @@ class ConsumerLink(LinkEnd):
             self._transfer(message, number, number, is_settled=self._is_presettled, rest=rest)
         else:
             self._transfer(message, number, number, is_settled=self._is_presettled)
+
+
+def _nowhere(*_: object, **__: object) -> None:
+    """Where a link sends that is over."""
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:

@@ -247,8 +247,10 @@ class Part(ConsumerLink):
             self._unsettled += unsettled
             self._shared.has_sent(sent, unsettled, self.message_at)
 
-    def _send_tagged(self, message: bytes, tag: int, context: int, *, is_settled: bool) -> None:
-        self._link.send(message, next(self._shared.tags), (self, context), is_settled=is_settled)
+    def _send_tagged(
+        self, message: bytes, tag: int, context: int, *, is_settled: bool, rest: bytes | memoryview = b""
+    ) -> None:
+        self._link.send(message, next(self._shared.tags), (self, context), is_settled=is_settled, rest=rest)
 
     @property
     def _has_outcomes(self) -> bool:

@@ -13,6 +13,7 @@ from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
+from ...core.loop.memory import MemoryAccount, Owner, Share
 from ...core.state import StateStore
 from ...core.watch.bus import Bus
 from ...core.watch.notification_types import NotificationType
@@ -70,6 +71,7 @@ class EventLogNode:
         on_closed: Callable[[EventLogNode], None],
         bus: Bus,
         may_act: Callable[[], bool],
+        memory: MemoryAccount | None = None,
     ) -> None:
         """`on_closed` is called when the log is closed, most likely because it was deleted; `may_act`: see LogStore."""
         self._may_act = may_act
@@ -81,6 +83,10 @@ class EventLogNode:
         """The CloudEvents source of events that have none."""
         self.outbound = Outbound(self.partitions, self.source)
         self.positions = positions
+        if memory is not None:
+            share = Share(memory)
+            share.belong(Owner(log.name))
+            positions.count_in(share)
         self.groups = Groups(self.partitions, settings, positions.epochs)
         self.is_changed = bool(positions.changes())
         """Whether positions may differ from what is stored."""
@@ -114,6 +120,7 @@ class EventLogNode:
         remembers: bool = True,
         may_act: Callable[[], bool] = lambda: True,
         run: UptimeRun | None = None,
+        memory: MemoryAccount | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 
@@ -126,7 +133,9 @@ class EventLogNode:
             )
 
         incarnation, positions = await asyncio.to_thread(load_all)
-        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act)
+        return EventLogNode(
+            log, incarnation, state, positions, settings, loop, on_closed, bus or Bus(), may_act, memory
+        )
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
@@ -325,6 +334,7 @@ class EventLogNode:
         on_end, self.on_end = self.on_end, set()
         for call in on_end:
             call()
+        self.positions.forget_all()
 
 
 def _perform(action: Action) -> None:

@@ -155,7 +155,7 @@ class Nodes:
         shared = self._shared
         node = await EventLogNode.open(
             log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus,
-            remembers=self._remembers, may_act=self.store.may_act, run=self._run,
+            remembers=self._remembers, may_act=self.store.may_act, run=self._run, memory=shared.memory,
         )  # fmt: skip
         self._nodes[name] = node
         return node

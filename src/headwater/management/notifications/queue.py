@@ -55,6 +55,11 @@ class NotificationQueue:
         return not self._waiting and not self._accepted
 
     @property
+    def waiting(self) -> int:
+        """How many notifications wait, accepted or not."""
+        return len(self._waiting) + len(self._accepted)
+
+    @property
     def is_looked_at(self) -> bool:
         """Whether nothing waits but what is accepted."""
         return not self._waiting
@@ -85,9 +90,27 @@ class NotificationQueue:
             if not self._look_at_next() or not goes_on():
                 return
 
+    def lose_oldest(self) -> None:
+        """There is no room for all: the oldest is lost, and the next one says so."""
+        with self._lock:
+            lost = 1
+            if self._accepted:
+                lost += self._accepted.popleft()[1]
+            elif self._waiting:
+                self._waiting.popleft()
+                self._is_awake = bool(self._waiting)
+            if self._accepted:
+                oldest, before = self._accepted[0]
+                self._accepted[0] = oldest, before + lost
+            else:
+                self._lost += lost
+            self.lost_total += 1
+
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more, and know nothing of the listener, so that it goes at once."""
         self._unsubscribe()
+        self._unsubscribe = self._wake = _nothing
+        self._accepts = None
         self._waiting.clear()
         self._accepted.clear()
 
@@ -125,6 +148,10 @@ class NotificationQueue:
                 return
             self._is_awake = True
         self._wake()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _with_lost(notification: Notification, lost: int) -> Notification:
