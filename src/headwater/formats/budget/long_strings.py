@@ -33,7 +33,12 @@ _CONTENT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 """What is inside a string, as far as it goes without its end or half of an escape."""
 _WHOLE_CHARACTERS = re.compile(rb"(?:[^\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....|\\[^u])*+", re.DOTALL)
 """The same without half of a surrogate pair."""
-_QUOTE = ord('"')
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_QUOTES_MAX = 256
+"""With more of them in a span, they are looked at by one expression for all, and not one by one."""
+_NEAR_BYTES = 256
+_PAIR_HALF = 6
+_HIGH_HALF, _LOW_HALF = re.compile(rb"\\u[dD][89abAB]"), re.compile(rb"\\u[dD][c-fC-F]")
 _text = msgspec.json.Decoder(str)
 _base64 = msgspec.json.Decoder(bytes)
 
@@ -197,22 +202,35 @@ async def _end(text: bytes, start: int, slices: Slices) -> int:
     """Where the string ends that begins there; the end of the text if it does not end."""
     at = start
     while at < len(text):
-        stop = at + SPAN_BYTES
-        quote = text.find(b'"', at, stop)
-        if text.find(b"\\", at, stop if quote < 0 else quote) < 0:
-            if quote >= 0:
-                return quote
-            at = stop
-        else:
+        stop = min(at + SPAN_BYTES, len(text))
+        if text.count(b'"', at, stop) > _QUOTES_MAX:
+            at += _is_escaped(text, start, at)
             found = _CONTENT.match(text, at, stop)
             assert found is not None, "nothing fits, too"
             at = found.end()
-            if at < len(text) and text[at] == _QUOTE:
+            if at < stop and text[at] == _QUOTE:
                 return at
             if at + 1 >= len(text):
                 break
+        else:
+            while (quote := text.find(b'"', at, stop)) >= 0 and _is_escaped(text, start, quote):
+                at = quote + 1
+            if quote >= 0:
+                return quote
+            at = stop
         await slices.pause()
     return len(text)
+
+
+def _is_escaped(text: bytes, start: int, at: int) -> bool:
+    """Whether an odd number of backslashes is before a character of the string that begins at `start`."""
+    count, size = 0, 16
+    while True:
+        run = text[max(start, at - size) : at]
+        count = len(run) - len(run.rstrip(b"\\"))
+        if count < size or at - size <= start:
+            return count % 2 == 1
+        size *= 4
 
 
 def _spans(text: bytes, string: _Long) -> Iterator[tuple[int, int]]:
@@ -221,14 +239,31 @@ def _spans(text: bytes, string: _Long) -> Iterator[tuple[int, int]]:
     while at < last:
         end = min(at + SPAN_BYTES, last)
         if end < last:
-            if text.find(b"\\", at, end) >= 0:
-                found = _WHOLE_CHARACTERS.match(text, at, end)
-                assert found is not None, "nothing fits, too"
-                end = found.end() if found.end() > at else end
-            while end > at + 1 and text[end] & 0xC0 == 0x80:
-                end -= 1
+            end = _whole(text, at, end)
         yield at, end
         at = end
+
+
+def _whole(text: bytes, at: int, end: int) -> int:
+    """The last place up to `end` that is inside no character, escape or pair of escapes; later than `at`."""
+    low = max(at + 1, end - _NEAR_BYTES)
+    first = text.rfind(b"\\", low, end)
+    if first >= 0:
+        while first > low and text[first - 1] == _BACKSLASH:
+            first -= 1
+        if first > low + _PAIR_HALF and _LOW_HALF.match(text, first) and _HIGH_HALF.match(text, first - _PAIR_HALF):
+            first -= _PAIR_HALF
+            is_known = text[first - 1] != _BACKSLASH
+        else:  # a backslash behind another character begins an escape
+            is_known = first > low and not _LOW_HALF.match(text, first)
+        if is_known:
+            return first
+        found = _WHOLE_CHARACTERS.match(text, at, end)
+        assert found is not None, "nothing fits, too"
+        end = found.end() if found.end() > at else end
+    while end > at + 1 and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return end
 
 
 class _Output:
