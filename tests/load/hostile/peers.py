@@ -172,7 +172,7 @@ class Connection:
         self._peer = peer
         self._sending = self._pieces()
         self._left = memoryview(next(self._sending))
-        self._is_waiting = False
+        self._is_waiting = self._is_last = False
         self._windows = [65_535, 65_535]
         """Of the connection and of its stream."""
         self._received = b""
@@ -183,8 +183,13 @@ class Connection:
     @property
     def wants(self) -> tuple[bool, bool]:
         """Whether it wants to read, and to write."""
-        reads = self.is_open and (self._is_waiting or self._peer.has_windows)
+        reads = self.is_open and (self._is_waiting or (self._peer.has_windows and self._is_last))
         return reads, self.is_open and not self._is_waiting and bool(self._left)
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether all was sent, on a connection that the server keeps."""
+        return self.is_open and not self._left
 
     def read(self) -> None:
         """Something came."""
@@ -221,8 +226,6 @@ class Connection:
     def close(self) -> None:
         """End it."""
         self.socket.close()
-
-    _is_last = False
 
     def _next(self) -> None:
         following = next(self._sending, None)
