@@ -39,7 +39,8 @@ def rooms(*names: str) -> Step:
 
 def program(name: str, *arguments: str) -> Step:
     """A program of the tests, at full length."""
-    return Step(name, (sys.executable, "-m", f"tests.{name}", *arguments))
+    kind = [each for each in arguments if each.isalpha()]
+    return Step(" ".join((name, *kind)), (sys.executable, "-m", f"tests.{name}", *arguments))
 
 
 def without_extension(*names: str) -> Step:

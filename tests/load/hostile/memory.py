@@ -44,7 +44,7 @@ LEFT_BYTES, LEFT_S = 32 * MIB, 10.0
 """So much more may be left so long after the peers have gone."""
 HOLD_S_MAX = 0.05
 SAMPLE_S = 0.05
-PUSH_S, STAY_S = 20.0, 2.0
+PUSH_S, STAY_S = 60.0, 2.0
 """Peers send for so long at most, and stay for so long without taking anything."""
 WARM_S, WARM_S_MAX = 4.0, 40.0
 """Memory is at its base when it has stayed as it is for so long."""

@@ -53,6 +53,8 @@ class Peer(NamedTuple):
     pieces: tuple[bytes, ...]
     waits: bool = False
     """Whether each piece waits for an answer to the one before."""
+    reads: bool = False
+    """Whether it has got at what it wants when something comes after its last piece."""
     has_windows: bool = False
     """Whether the last piece is DATA of HTTP/2, which goes as its windows allow."""
 
@@ -69,7 +71,9 @@ def http(
     lines += [f"authorization: {place.authorization}"] if is_known else []
     lines += [f"content-length: {len(body) or ANNOUNCED}"] if method == "POST" else []
     head = "\r\n".join([*lines, "", ""]).encode()
-    return Peer(place.http, (head + body,) if body or method == "GET" else (head, _BODY[:-1]))
+    if body or method == "GET":
+        return Peer(place.http, (head + body,), reads=True)
+    return Peer(place.http, (head, _BODY[:-1]))
 
 
 def websocket(place: Place, log: str, *messages: bytes, is_known: bool = True) -> Peer:
@@ -82,7 +86,7 @@ def websocket(place: Place, log: str, *messages: bytes, is_known: bool = True) -
         return Peer(place.http, (head, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY[:-1]), waits=True)
     assert all(len(message) < 126 for message in messages)
     framed = (bytes((0x82, 0x80 | len(message))) + bytes(4) + message for message in messages)
-    return Peer(place.http, (head, *framed), waits=True)
+    return Peer(place.http, (head, *framed), waits=True, reads=True)
 
 
 def push(place: Place, log: str, component: str) -> Peer:
@@ -104,7 +108,7 @@ def amqp(place: Place, *performatives: object, payload: bytes = b"") -> Peer:
         transfer = encode_performative(performatives[-1])  # type: ignore[arg-type]
         rest += [frame(0, transfer + payload[at : at + 32_768]) for at in range(0, len(payload), 32_768)]
     sasl = SASL_HEADER + frame(0, encode_performative(login), 1)
-    return Peer(place.amqp, (sasl, AMQP_HEADER + b"".join(rest)), waits=True)
+    return Peer(place.amqp, (sasl, AMQP_HEADER + b"".join(rest)), waits=True, reads=not payload)
 
 
 def receiver(place: Place, log: str) -> Peer:
@@ -172,7 +176,7 @@ class Connection:
         self._peer = peer
         self._sending = self._pieces()
         self._left = memoryview(next(self._sending))
-        self._is_waiting = False
+        self._is_waiting = self._is_last = False
         self._windows = [65_535, 65_535]
         """Of the connection and of its stream."""
         self._received = b""
@@ -183,8 +187,20 @@ class Connection:
     @property
     def wants(self) -> tuple[bool, bool]:
         """Whether it wants to read, and to write."""
-        reads = self.is_open and (self._is_waiting or self._peer.has_windows)
+        reads = self.is_open and (self._is_waiting or (self._peer.has_windows and self._is_last))
         return reads, self.is_open and not self._is_waiting and bool(self._left)
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether all was sent, on a connection that the server keeps."""
+        return self.is_open and not self._left
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has what it wants, or never will: it is not worth waiting for it."""
+        if not self.is_open or not self._peer.reads:
+            return True
+        return not self._left and bool(select.select([self.socket], [], [], 0)[0])
 
     def read(self) -> None:
         """Something came."""
@@ -221,8 +237,6 @@ class Connection:
     def close(self) -> None:
         """End it."""
         self.socket.close()
-
-    _is_last = False
 
     def _next(self) -> None:
         following = next(self._sending, None)
@@ -279,10 +293,12 @@ class Crowd:
         return sum(each.is_open for each in self.connections)
 
     def push(self, seconds: float) -> None:
-        """Send all that is taken, until nothing more is, or for so long."""
+        """Send all that is taken, until nothing more is and who reads was answered, or for so long."""
         until = time.monotonic() + seconds
         still_since = time.monotonic()
-        while (now := time.monotonic()) < until and now - still_since < STILL_S:
+        while (now := time.monotonic()) < until:
+            if now - still_since >= STILL_S and all(each.is_there for each in self.connections):
+                break
             reading = {each.socket: each for each in self.connections if each.wants[0]}
             writing = {each.socket: each for each in self.connections if each.wants[1]}
             if not reading and not writing:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headwater.core.event import Event
+from headwater.core.settings import LogSettings
 from tests.night import night
 
+from ..server import MortalServer
 from . import cage
-from .memory import DAILY, LOADS, MIB, Prepared, unkept
+from .memory import DAILY, HUGE, LARGE, LOADS, MIB, Prepared, unkept
+from .peers import Crowd
 
 
 @pytest.mark.timeout(600)
@@ -60,3 +65,28 @@ def test_a_process_that_exceeds_its_cgroup_is_counted() -> None:
         command = found.program(sys.executable, "-c", "held = b'x' * (256 << 20)")
         assert subprocess.run(command, timeout=60).returncode == -signal.SIGKILL
         assert found.killed() == 1
+
+
+@pytest.mark.timeout(300)
+def test_with_room_each_peer_gets_at_what_it_is_to_hold(tmp_path: Path) -> None:
+    with MortalServer(tmp_path) as server:
+        with server.place.client() as client:
+            for log in (LARGE, HUGE):
+                client.create(log, LogSettings()).append([Event("Large", b"x" * (MIB // 2)) for _ in range(4)])
+        mallory = server.place._replace(user="mallory")
+        names = [name for name in LOADS if name[:4] in ("read", "huge", "half")]
+        kinds = {name: next(iter(LOADS[name].make(mallory))) for name in names}
+        with Crowd(list(kinds.values())) as crowd:
+            crowd.push(60)
+            for name, peer in zip(kinds, crowd.connections, strict=True):
+                assert peer.has_said_all, name
+                if name[:4] != "half":
+                    assert received(peer.socket, MIB) >= MIB, name
+
+
+def received(peer: socket.socket, bytes_min: int) -> int:
+    peer.settimeout(60)
+    size = 0
+    while size < bytes_min and (came := len(peer.recv(65_536))):
+        size += came
+    return size
