@@ -11,7 +11,7 @@ from ...core.loop.traffic import Traffic
 from ...core.readers import Readers
 from ...core.store import LogStore
 from ...core.watch.threads import Threads
-from ...flight.server.memory import MEMORY_BYTES_MAX
+from ...flight.server.memory import MEMORY_BYTES_MAX, never_fits
 from ..config.settings import Config
 from ..process.log_lines import fields
 from .callers import BulkCaller
@@ -80,6 +80,8 @@ class BulkPlane:
         Raises CannotListen.
         """
         config = self._config
+        if (warning := never_fits(MEMORY_BYTES_MAX)) is not None:
+            logger.warning("%s", warning)
         settings = BulkSettings(
             host=self._reservation.host,
             port=self._reservation.port,
