@@ -1,6 +1,6 @@
 """What the streams of one server hold in memory: parts of one budget, from which their pieces are cut.
 
-A read holds room for two small batches from its start; its batches grow with what is free. A write holds its batch
+A read holds room for two small batches from its start; its batches grow with the free bytes. A write holds its batch
 until that is laid down, and waits a while for room before it takes the next: meanwhile the client cannot send.
 """
 
