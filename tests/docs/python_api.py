@@ -39,7 +39,7 @@ PARTS = (
     Part("headwater.core", "Events, queries, conditions, and what a log promises: the same over every way in."),
     Part("headwater.core.errors", "What goes wrong. Every error is an `EventLogError`."),
     Part("headwater.storage", "Logs in a directory of this process, or in memory."),
-    Part("headwater.core.shared_bytes", "The memory of what waits to be written.", ("SharedBytes",)),
+    Part("headwater.core.shared_bytes", "The memory of appends that wait.", ("SharedBytes",)),
     Part("headwater.client", "Logs of a server, over HTTP."),
     Part("headwater.client.aio", "The same for asyncio."),
     Part("headwater.decisions", "Event classes, projections and decisions, over any log."),

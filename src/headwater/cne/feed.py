@@ -176,7 +176,7 @@ class Feed(Upstream):
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
         self._parsed_bytes = 0
         self._queued = QueuedBytes()
-        """What waits for all endpoints."""
+        """Counts the events that wait, of all endpoints."""
         self._announced: dict[str, tuple[Event, Notification]] = {}
         self._announced_bytes = 0
         """By id: others may have an event of the same id, and even of the same source."""

@@ -51,7 +51,7 @@ class LocalLog(PagedLog):
         self.append_bytes_max = self.staged_append_bytes_max = APPEND_BYTES_MAX
         """The largest append that there can ever be room for, and that which is made of staged rows."""
         self.waiting = SharedBytes(8 * APPEND_BYTES_MAX)
-        """The budget of what waits to be appended."""
+        """The budget of appends that wait."""
         self._statistics = LogStatistics()
         self._watchers: dict[object, Callable[[], None]] = {}
         self._changing = threading.RLock()

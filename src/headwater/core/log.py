@@ -176,6 +176,7 @@ class LogStatistics:
     events_read: int = 0
     queued_requests: int = 0
     queued_bytes: int = 0
+    """What waiting appends take in memory: twice their bytes."""
     segments: int = 0
     writers: int = 0
     """Exactly-once writers that have not ended."""

@@ -6,6 +6,7 @@ silence. Only shapes are checked here; what a log makes of them is the server's 
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -398,7 +399,7 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def check_size(text: bytes, what: str) -> None:
+def check_size(text: Sized, what: str) -> None:
     """Raises TooLarge for what no command and no body of an action is as large as."""
     if len(text) > COMMAND_BYTES_MAX:
         raise TooLarge(len(text), COMMAND_BYTES_MAX, "bytes", what)

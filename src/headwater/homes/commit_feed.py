@@ -1,7 +1,7 @@
 """What a primary commits at its home, handed to the replicas that listen to it: they need not ask the home first.
 
 All listeners share one window of the newest commits, in which each has its place. Its bytes are a part of what threads
-may hold. Where a commit does not fit, those that are furthest behind lose their place, and ask the home.
+may hold. Where a commit does not fit, the slowest listeners lose their place, and ask the home.
 
 The wire: for each frame the lengths of its log's key and of itself, both as 32 bits, little-endian; the key; the frame.
 A frame of no log and no bytes is a sign of life.
@@ -29,7 +29,7 @@ ALIVE = LENGTHS.pack(0, 0)
 
 
 class CommitListener:
-    """One replica that is told."""
+    """One replica that listens."""
 
     def __init__(self, feed: Committed, wake: Callable[[], None], place: int) -> None:
         self._feed, self.wake = feed, wake
@@ -41,7 +41,7 @@ class CommitListener:
         """It did not take in time, or may not have what comes next: what it has not taken is lost to it."""
 
     def take(self) -> list[bytes]:
-        """The next messages, in order; none if none wait. It is done with those that it took before."""
+        """The next messages, in order; none if none wait. The messages that it took before are done with."""
         return self._feed.take(self)
 
 
@@ -85,7 +85,7 @@ class Committed:
             each.wake()
 
     def listen(self, wake: Callable[[], None]) -> CommitListener | None:
-        """Somebody is told from now on; None: too many are. `wake` is called by other threads."""
+        """A new listener; None: there are too many. `wake` is called by other threads."""
         with self._changing:
             if len(self._listeners) >= LISTENERS_MAX:
                 return None
@@ -100,7 +100,7 @@ class Committed:
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for the listeners."""
+        """Bytes of the commits that wait for listeners."""
         return self._held.bytes
 
     def leave(self, listener: CommitListener) -> None:
@@ -127,7 +127,7 @@ class Committed:
             return taken
 
     def _make_room(self, size: int) -> bool:
-        """Count a message more, whoever loses its place for that; False: there is no room for it alone."""
+        """Count a message more; slow listeners lose their place for it. False: there is no room for it alone."""
         while self._held.bytes + size > self._bytes_max or not self._held.take(size):
             if not self._window:
                 return False
@@ -137,7 +137,7 @@ class Committed:
         return True
 
     def _trim(self) -> None:
-        """Drop what nobody waits for any more."""
+        """Drop the messages for which no listener waits any more."""
         end = self._first + len(self._window)
         needed = min([each.place for each in self._listeners if not each.is_overrun], default=end)
         while self._first < needed:

@@ -112,7 +112,7 @@ class Engine(LogStore, Closing):
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
-        `waiting` is the budget of memory of what waits to be written, of all logs together: an append counts twice
+        `waiting` is the budget of memory for appends that wait, of all logs together: an append counts twice
         its bytes, and one log takes at most half of what the others leave. An append that can never fit gets TooLarge,
         one that does not fit now Overloaded (`append` and other calls that block wait instead). None: 512 MiB.
 
@@ -145,7 +145,7 @@ class Engine(LogStore, Closing):
         """
         self.directory = Path(directory)
         self.waiting = waiting or SharedBytes(WAITING_BYTES_MAX)
-        """What waits to be written in all logs."""
+        """The budget of appends that wait, of all logs."""
         self.backlog = Backlog(unindexed_bytes_max)
         """The unindexed bytes of all logs."""
         self._fatal = fatal

@@ -87,7 +87,7 @@ class StoredLog(LocalLog):
         writers: WriterLimits | None = None,
     ) -> None:
         """`decoded` keeps decoded frames of this log, and of others. `backlog` counts their unindexed bytes, `waiting`
-        what waits to be written in them (None: a budget of its own). With a home the directory is a copy of its log.
+        their appends that wait (None: a budget of its own). With a home the directory is a copy of its log.
 
         Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
         """

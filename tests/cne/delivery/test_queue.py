@@ -1,4 +1,4 @@
-"""What waits in memory for endpoints: bytes for all of them together, and one event for each at least."""
+"""Events that wait in memory for endpoints: bytes for all together, and one event for each at least."""
 
 from __future__ import annotations
 

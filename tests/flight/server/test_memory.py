@@ -13,11 +13,24 @@ from headwater.core.event import Event
 from headwater.core.settings import LogSettings
 from headwater.core.shared_bytes import FREE_BYTES, KIB, MIB, SharedBytes
 from headwater.flight.server import memory as memory_module
-from headwater.flight.server.memory import BATCHES, PIECE_BYTES_MAX, PIECE_BYTES_MIN, ReadMemory, WriteMemory
+from headwater.flight.server.memory import (
+    BATCHES,
+    PIECE_BYTES_MAX,
+    PIECE_BYTES_MIN,
+    ReadMemory,
+    WriteMemory,
+    never_fits,
+)
 from headwater.flight.wire import Ticket, encode
 from headwater.storage.memory import MemoryStore
 
 from ..memory_backend import MemoryBackend, serving
+
+
+def test_a_budget_that_is_too_small_for_the_own_clients_is_told() -> None:
+    warning = never_fits(8 * MIB)
+    assert warning is not None and f"batches above {4 * MIB + FREE_BYTES} bytes never fit into {8 * MIB}" in warning
+    assert never_fits(64 * MIB) is None
 
 
 def test_batches_of_any_number_of_reads_stay_within_the_budget() -> None:

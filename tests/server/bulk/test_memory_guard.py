@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
+
+import pyarrow.flight as flight
 
 from headwater.core.shared_bytes import MIB
 from headwater.server.bulk import memory_guard
+from headwater.server.bulk.supervisor import BulkSettings, BulkSupervisor, Reservation
 
 
 def test_what_it_had_when_it_began_its_budget_and_the_slack_are_allowed() -> None:
@@ -34,3 +39,28 @@ def test_more_ends_it() -> None:
 
 def test_the_anonymous_memory_of_this_process_is_known() -> None:
     assert MIB < memory_guard.anonymous_bytes() < 2**40
+
+
+def test_one_message_of_a_stranger_that_is_too_large_for_the_process_ends_it_and_another_serves() -> None:
+    reservation = Reservation("127.0.0.1", 0, "--flight-port")
+    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, True, 2**20, 0, 1000, "info", MIB)
+
+    def say_much() -> None:
+        with contextlib.suppress(flight.FlightError):
+            client = flight.FlightClient(f"grpc://127.0.0.1:{reservation.port}")
+            list(client.do_action(flight.Action("head", bytes(400 * MIB))))
+
+    async def scenario() -> None:
+        supervisor = BulkSupervisor(settings, reservation, {})
+        await supervisor.start()
+        async with asyncio.timeout(60):
+            saying = asyncio.create_task(asyncio.to_thread(say_much))
+            while not supervisor.deaths:
+                await asyncio.sleep(0.01)
+            while not supervisor.is_serving:
+                await asyncio.sleep(0.01)
+            await saying
+        await supervisor.stop()
+
+    asyncio.run(scenario())
+    reservation.close()

@@ -88,7 +88,7 @@ class Endpoint:
     ) -> None:
         """Deliver what comes after `cursor`; `bus` gets a notification when it begins to fail, and when it recovers.
 
-        `queued` counts what waits for all endpoints.
+        `queued` counts the events that wait, of all endpoints.
         """
         self.uri = uri
         self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus

@@ -19,10 +19,10 @@ class QueuedBytes:
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
-        """What waits at the moment."""
+        """Bytes of the events that wait."""
 
     def enter(self, stored: Stored, *, is_first: bool) -> bool:
-        """An event is to wait in one more queue, of which it `is_first`; False: there is no room for it."""
+        """One more queue takes an event, its first one if `is_first`; False: there is no room for it."""
         if not stored.queues:
             if not is_first and self.bytes + stored.bytes > self.bytes_max:
                 return False

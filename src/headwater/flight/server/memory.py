@@ -1,6 +1,6 @@
 """What the streams of one server hold in memory: parts of one budget, from which their pieces are cut.
 
-A read holds room for two small batches from its start; its batches grow with what is free. A write holds its batch
+A read holds room for two small batches from its start; its batches grow with the free bytes. A write holds its batch
 until that is laid down, and waits a while for room before it takes the next: meanwhile the client cannot send.
 """
 
@@ -16,10 +16,22 @@ MEMORY_BYTES_MAX = 256 * MIB
 """The budget of a server that is given none."""
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 256 * KIB, 4 * MIB
 """Bounds of one batch of a read."""
+CLIENT_BATCH_BYTES = 32 * MIB
+"""The largest batches that Headwater's clients and Spark's sink send."""
 BATCHES = 2
 """Of a read: one on its way to the client, and one that is made."""
 WAIT_S, LOOK_S = 10.0, 0.02
 """How long a write waits for room, and how often it looks."""
+
+
+def never_fits(bytes_max: int) -> str | None:
+    """What Headwater's own clients send and a budget has never room for, as a warning at the start; None: nothing."""
+    if (most := SharedBytes(bytes_max).largest) >= CLIENT_BATCH_BYTES:
+        return None
+    return (
+        f"batches above {most} bytes never fit into {bytes_max} bytes for Arrow Flight, and are refused; "
+        f"clients and Spark send up to {CLIENT_BATCH_BYTES}, which fit from {2 * CLIENT_BATCH_BYTES} bytes on"
+    )
 
 
 class ReadMemory:

@@ -15,7 +15,7 @@ from ...core.limits import show
 from ...core.shared_bytes import SharedBytes
 from ..errors import Told, flight_error_of
 from ..schemas import schema_of
-from ..wire import ACTIONS, PlanCommand, PutCommand, Ticket, decode
+from ..wire import ACTIONS, PlanCommand, PutCommand, Ticket, check_size, decode
 from . import actions, reads, writes
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
 from .backend import Backend
@@ -184,6 +184,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         """One of `wire.ACTIONS`."""
 
         def acted(user: User) -> list[bytes]:
+            check_size(action.body, action.type)  # before it is copied
             return [actions.act(self._backend, user, action.type, action.body.to_pybytes())]
 
         return self._answer(context, f"action {show(action.type)}", acted)

@@ -48,7 +48,7 @@ class BulkBackend(Backend):
         disk_reserve_bytes: int | None,
         memory: SharedBytes | None = None,
     ) -> None:
-        """`memory`: the budget of this process, of which staged rows are gathered in a part (None: see Staging)."""
+        """`memory`: the budget of this process; gathered rows are a part of it (None: see Staging)."""
         self._link, self._memory = link, memory
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()

@@ -42,6 +42,13 @@ def watch(bytes_max: int, exceeded: Callable[[], None], look: Callable[[], int] 
     allowed = look() + bytes_max + SLACK_BYTES
 
     def run() -> None:
+        try:
+            run_until_exceeded()
+        except BaseException:
+            logger.exception("the memory of the bulk process is not looked at any more; it ends")
+            exceeded()
+
+    def run_until_exceeded() -> None:
         before, pause_s = look(), LOOK_S
         while not stopping.wait(pause_s):
             now = look()

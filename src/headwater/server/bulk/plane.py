@@ -11,6 +11,7 @@ from ...core.loop.traffic import Traffic
 from ...core.readers import Readers
 from ...core.store import LogStore
 from ...core.watch.threads import Threads
+from ...flight.server.memory import never_fits
 from ..config.memory_shares import MemoryShares
 from ..config.settings import Config
 from ..process.log_lines import fields
@@ -80,6 +81,9 @@ class BulkPlane:
         Raises CannotListen.
         """
         config = self._config
+        memory_bytes_max = MemoryShares.of(config.memory).flight
+        if (warning := never_fits(memory_bytes_max)) is not None:
+            logger.warning("%s", warning)
         settings = BulkSettings(
             host=self._reservation.host,
             port=self._reservation.port,
@@ -91,7 +95,7 @@ class BulkPlane:
             disk_reserve_bytes=config.limits.disk_reserve_bytes,
             stop_ms=config.limits.stop_ms,
             log_level=config.log_level,
-            memory_bytes_max=MemoryShares.of(config.memory).flight,
+            memory_bytes_max=memory_bytes_max,
         )
         self._calls = calls = BulkCalls(store, guard, readers, stale)
         waits = config.flight.start == "first_client"

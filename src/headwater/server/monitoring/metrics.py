@@ -103,7 +103,11 @@ LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
     ),
     ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
     ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
-    ("queued_bytes", "Bytes of the appends that wait.", lambda sample: sample.statistics.queued_bytes),
+    (
+        "queued_bytes",
+        "Memory of the appends that wait: twice their bytes.",
+        lambda sample: sample.statistics.queued_bytes,
+    ),
     (
         "unindexed_bytes",
         "Bytes of index entries in no index file.",

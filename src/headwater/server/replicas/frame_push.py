@@ -140,7 +140,7 @@ class PushedFrames:
 
 
 def _pieces(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """What is sent for these: a large message in pieces, so that little is copied; a sign of life for none."""
+    """The bodies to send: a large message in pieces, so that little is copied; a sign of life for none."""
     if len(messages) == 1 and len(messages[0]) > TAKEN_BYTES_MAX:
         for begin in range(0, len(messages[0]), TAKEN_BYTES_MAX):
             yield messages[0][begin : begin + TAKEN_BYTES_MAX]

@@ -80,7 +80,7 @@ logger = logging.getLogger("headwater.security")
 LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
 """How long a right password is remembered after it was last used, and in all."""
 NAME_CHARS_MAX = 256
-"""Of a name in the table of failures: longer ones are nobody's, and a head may have 10,000 of 40 KiB in it."""
+"""Of a name in the table of failures: no user has a longer one, and each of 10,000 strangers may send 40 KiB."""
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to come again where too many passwords wait: in that time as many are checked as one place may have waiting."""

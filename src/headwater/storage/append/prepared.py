@@ -29,7 +29,7 @@ class PreparedColumns(EventColumns):
     runs: list[SortedRun]
     """The postings of each part, numbered from 1 on."""
     held_bytes: int
-    """What was made of them in memory; they themselves are mapped."""
+    """Bytes of hashes and postings; the events are mapped."""
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
         """Its events, part by part, with the number of the first of each."""

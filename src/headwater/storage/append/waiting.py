@@ -19,7 +19,7 @@ WAITING_BYTES_MAX = 512 * MIB
 
 
 def held_bytes(columns: EventColumns) -> int:
-    """What these events count while they wait. Those in a file are mapped: only what was made of them counts."""
+    """What these events count while they wait. Events in a file are mapped, so only their hashes and postings count."""
     if isinstance(columns, PreparedColumns):
         return columns.held_bytes
     return COPIES * columns.bytes
@@ -40,7 +40,7 @@ def never_fits(waiting: SharedBytes) -> str | None:
     if (most := append_bytes_max(waiting)) >= APPEND_BYTES_MAX:
         return None
     return (
-        f"appends above {most} bytes never fit into {waiting.bytes_max} bytes for what waits to be written, "
+        f"appends above {most} bytes never fit into {waiting.bytes_max} bytes for waiting appends, "
         f"and are refused (413); {APPEND_BYTES_MAX} bytes fit from {needed_bytes()} on"
     )
 

@@ -159,8 +159,8 @@ class MappedLog:
         """The matching events numbered above `after`, up to `upto` (at most the head), in order, as batches.
 
         They have these columns of `formats.arrow.tables.SCHEMA`, in the order asked for; at most `batch_events` rows
-        and about `batch_bytes` bytes each (a function is asked before each one), but one row at least. What is retained
-        at the time of the call is given, whatever is trimmed while batches are taken.
+        and about `batch_bytes` bytes each (a function is asked before each one), but one row at least. All
+        events that are retained at the time of the call are given, whatever is trimmed while batches are taken.
 
         Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, while batches are taken
         too.

@@ -345,7 +345,7 @@ def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
 
 
 def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
-    """The same; the next one is made ready while one is written. Both are counted as what waits to be appended."""
+    """The same; the next one is made ready while one is written. Both count as appends that wait."""
     ahead = log.waiting.part()
 
     def prepare() -> EventColumns | None:

@@ -27,7 +27,7 @@ class StagedRows:
     """The rows of one part. Methods raise OSError."""
 
     def __init__(self, file: PartFile, segments: SegmentsPart | None, held: SharedBytes = HELD) -> None:
-        """`segments`: None if an Arrow file is all that the part may be. `held`: the budget of what is gathered."""
+        """`segments`: None if an Arrow file is all that the part may be. `held`: the budget of gathered rows."""
         self._file, self._segments, self._held = file, segments, held.part()
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
         self._joined: list[pa.RecordBatch] = []
