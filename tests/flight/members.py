@@ -42,7 +42,9 @@ class Member(MemoryBackend):
         extent = type(place.extent)(head, place.extent.first_retained, place.extent.incarnation)
         return place._replace(extent=extent, may_append=self.is_primary)
 
-    def scan(self, log: str, span: Any, query: Query, columns: Any) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Any, query: Query, columns: Any, batch_bytes: Any = None
+    ) -> Iterator[pa.RecordBatch]:
         self.asked.append("scan")
         for each in super().scan(log, span, query, columns):
             if self.breaks_after is None:

@@ -175,7 +175,7 @@ class MemoryBackend:
         return found
 
     def scan(
-        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         opened = self.store.open(log)
         return self._scan(opened, span, query, columns)

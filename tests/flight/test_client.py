@@ -30,7 +30,7 @@ class Breaking(MemoryBackend):
 
     breaks = 0
 
-    def scan(self, log, span, query, columns):
+    def scan(self, log, span, query, columns, batch_bytes=None):
         for index, number in enumerate(range(span.after + 1, span.upto + 1)):
             if index == 3 and self.breaks < 5:
                 self.breaks += 1

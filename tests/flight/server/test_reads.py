@@ -287,7 +287,7 @@ class Endless(MemoryBackend):
     made = closed = 0
     fails_at: int | None = None
 
-    def scan(self, log, span, query, columns):
+    def scan(self, log, span, query, columns, batch_bytes=None):
         rows = record_batch(list(self.store.open(log).read()))
         wide = pa.concat_batches([rows] * 100).select(list(columns))
         try:
@@ -392,7 +392,7 @@ class Large(MemoryBackend):
     def place(self, log):
         return LogPlace(Extent(self.rows * self.count, 1, "i"), LogSettings())
 
-    def scan(self, log, span, query, columns):
+    def scan(self, log, span, query, columns, batch_bytes=None):
         for index in range(span.after // self.rows, span.upto // self.rows):
             numbers = pa.array(range(index * self.rows + 1, (index + 1) * self.rows + 1), pa.int64())
             yield self.batch.set_column(0, SCHEMA.field(0), numbers).select(list(columns))

@@ -178,7 +178,7 @@ def test_death_of_the_bulk_process_costs_nobody_else_anything(server):
 
 def test_client_with_much_to_say_about_its_columns_costs_nobody_else_anything(server):
     url = server.further_url("grpc")
-    wordy = rows(1).replace_schema_metadata({"remark": "x" * 300_000_000})
+    wordy = rows(1).replace_schema_metadata({"remark": "x" * 50_000_000})
     with connect(server.url) as http, BulkClient(url) as bulk:
         http.log("orders").append(events(10, 10))
         pid = bulk_pid(server)

@@ -19,6 +19,7 @@ from ...core.extent import SplitSize
 from ...core.query import Query
 from ...core.shared_bytes import SharedBytes
 from ...flight.server.backend import Backend, Login, LogPlace, Sending, Span
+from ...flight.server.memory import PIECE_BYTES_MAX
 from ...flight.server.reads import span_of
 from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
 from ...storage.read.mapped_log import MappedLog
@@ -92,7 +93,12 @@ class BulkBackend(Backend):
             return mapped.splits(span.after, span.upto, partition=span.partition, query=query, **sizes)
 
     def scan(
-        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+        self,
+        log: str,
+        span: Span,
+        query: Query,
+        columns: Sequence[str],
+        batch_bytes: Callable[[], int] = lambda: PIECE_BYTES_MAX,
     ) -> Iterator[pa.RecordBatch]:
         mapped = self._opened(log)
         with self._telling_damage(log):
