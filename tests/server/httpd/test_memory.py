@@ -20,7 +20,7 @@ from headwater.http.body_memory import SMALL_BYTES, largest_within, memory_of
 from headwater.http.host import own, own_by_address
 from headwater.server.app import by_room
 from headwater.server.config.settings import Http
-from headwater.server.httpd.connection import HEAD_BYTES_MAX, PIECE_BYTES
+from headwater.server.httpd.connection import HEAD_BYTES_MAX, PIECE_BYTES, HttpConnection
 from headwater.server.httpd.server import HttpServer
 from headwater.server.httpd.server_state import STRANGER_READ_BYTES
 from headwater.storage.memory import MemoryStore
@@ -206,6 +206,35 @@ def test_before_the_login_a_connection_has_64_kib() -> None:
             await answer(body)
             assert room.memory.bytes == 0, "it can never fit into what strangers have"
             await leave(long, many, body)
+
+    run(scenario)
+
+
+def test_of_requests_that_are_sent_at_once_those_behind_the_first_wait_as_bytes() -> None:
+    """As objects, 16 KiB of them would take two MB of a connection without a login."""
+
+    async def scenario() -> None:
+        may_answer, begun = asyncio.Event(), asyncio.Event()
+
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            begun.set()
+            await may_answer.wait()
+            await Exchange(scope, receive, send).answer(200, b"")
+
+        bound = socket.create_server(("127.0.0.1", 0))
+        server = HttpServer(application, [bound], Http(), None, memory=MemoryAccount(BUDGET))
+        await server.start()
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nte: trailers\r\n\r\n" * 500)
+        await begun.wait()
+        await asyncio.sleep(0)
+        (connection,) = server.open_connections
+        assert isinstance(connection, HttpConnection) and len(connection.pipeline) == 0
+        may_answer.set()
+        for _ in range(500):
+            assert (await answer((reader, writer)))[0] == 200
+        writer.close()
+        await server.stop()
 
     run(scenario)
 

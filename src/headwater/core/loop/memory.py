@@ -198,7 +198,12 @@ class Share:
         return self._account
 
     def belong(self, owner: Owner | None) -> None:
-        """From now on its bytes are those of that owner; None: the peer is not known (any more)."""
+        """From now on its bytes are those of that owner; None: the peer is not known (any more).
+
+        A share that is over, and holds nothing, belongs to nobody any more.
+        """
+        if self._is_closed and not self.bytes:
+            owner = None
         old = self.owner
         if old is owner:
             return

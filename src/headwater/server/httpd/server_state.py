@@ -150,9 +150,9 @@ class PeerConnection(asyncio.BufferedProtocol):
                 self._writable = asyncio.Event()
             await self._writable.wait()
 
-    def _has_room_for_unread(self) -> bool:
-        """Count what is unread as held. If there is no room for it, it is forgotten, and the answer is False."""
-        more = len(self._unread) - self._unread_taken
+    def _has_room_for_unread(self, size: int | None = None) -> bool:
+        """Count unread data as held: all, or `size`. If there is no room, it is forgotten, and the answer is False."""
+        more = (len(self._unread) if size is None else size) - self._unread_taken
         if more > 0 and not self.share.take(more):
             self._unread, self._read_to = b"", 0
             self._has_room_for_unread()
