@@ -35,6 +35,7 @@ SERVER_SERIES = (
 """Of the server, in a second."""
 SERVER_GAUGES = (
     "streams", "amqp_connections", "disk_free_bytes", "disk_bytes", "disk_reserve_bytes", "queued_bytes",
+    "memory_held_bytes", "memory_budget_bytes",
 )  # fmt: skip
 """Of the server, as they are."""
 SERVER_PEAKS = LOG_PEAKS

@@ -86,6 +86,7 @@ from .replicas.membership import Membership
 from .replicas.replica import Replica, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
+from .startup.memory_fit import warn_of_misfits
 from .startup.open_files import raise_open_files
 from .startup.ports import Ports
 from .users.accounts import EVERYBODY, AccountDirectory
@@ -230,6 +231,7 @@ class ServerRun:
         self._shares = MemoryShares.of(config.memory)
         self._memory = MemoryAccount(self._shares.loop)
         self._memory.on_ended = _tell_of_stalled
+        warn_of_misfits(config, self._memory)
         self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), web, self._activity)
@@ -538,7 +540,7 @@ class ServerRun:
         own_rooms: dict[str, Application] = {"futoin": events, "management": management}
         front_ends: list[FrontEnd] = [data, events, management]
         if wants.enabled:
-            measuring = Measuring(store, self._gate, container, lambda: guard.refusals, traffic)
+            measuring = Measuring(store, self._gate, container, lambda: guard.refusals, traffic, self._memory)
             watch = self._notifications.watch
             lags = None if watch is None else Lags(watch, clouds.service.followers).now
             live = Live(measuring.sample, lags=lags)

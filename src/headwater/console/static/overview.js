@@ -421,6 +421,8 @@ class HwOverview extends View {
       reserve = now.server?.disk_reserve_bytes;
     const past = this.past?.series ?? {};
     const [freeNumber, freeUnit] = sized(free);
+    const budget = now.server?.memory_budget_bytes,
+      held = budget ? `; ${bytes(now.server.memory_held_bytes)} of ${bytes(budget)} memory held for peers` : "";
     put(
       this.parts.five,
       h(
@@ -438,7 +440,7 @@ class HwOverview extends View {
           rate(read),
           "/s",
           everything
-            ? `${plural(now.server?.streams ?? 0, "follower")}, ${plural(world.value?.groups?.length ?? 0, "group")}`
+            ? `${plural(now.server?.streams ?? 0, "follower")}, ${plural(world.value?.groups?.length ?? 0, "group")}${held}`
             : "of logs that you may read",
           spark(past.events_read ?? this.over("events_read")),
         ),

@@ -202,7 +202,12 @@ class Share:
         self._reader = reader
 
     def belong(self, owner: Owner | None) -> None:
-        """From now on its bytes are those of that owner; None: the peer is not known (any more)."""
+        """From now on its bytes are those of that owner; None: the peer is not known (any more).
+
+        A share that is over, and holds nothing, belongs to nobody any more.
+        """
+        if self._is_closed and not self.bytes:
+            owner = None
         old = self.owner
         if old is owner:
             return

@@ -248,7 +248,8 @@ class HttpConnection(PeerConnection):
             self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
             self._has_room_for_unread()
             return
-        if len(self._unread) != self._unread_taken and not self._has_room_for_unread():
+        unread = 0 if self._in_body else len(self._unread)  # there is memory for a body before it is read
+        if unread != self._unread_taken and not self._has_room_for_unread(unread):
             self._is_broken, self._refusal = True, (_NO_ROOM, _NO_ROOM_DETAIL)
             if not (self.is_answering or self.pipeline):
                 self._refuse(*self._refusal)
@@ -277,7 +278,11 @@ class HttpConnection(PeerConnection):
         """At one request that came whole, or at one piece of anything else."""
         if self._is_between and self._take_whole():
             return
-        piece = memoryview(self._unread)[self._read_to : self._read_to + PIECE_BYTES]
+        end = self._read_to + PIECE_BYTES
+        if not self._in_body or self.share.owner is None:  # one head at a time: a queue of requests would be held
+            end = self._unread.find(_END, self._read_to, end) + len(_END)
+            end = end if end >= len(_END) else self._read_to + PIECE_BYTES
+        piece = memoryview(self._unread)[self._read_to : end]
         self._advance(len(piece))
         self._feed(piece)
 
@@ -334,7 +339,7 @@ class HttpConnection(PeerConnection):
         """Bound how long the rest takes of what came in part."""
         if self._in_head:
             self._head_bytes = 0 if self._began else self._head_bytes + size
-            if self._head_bytes > HEAD_BYTES_MAX or len(self._fields) > FIELDS_MAX:
+            if self._head_bytes > HEAD_BYTES_MAX:
                 if self.is_answering:
                     self.transport.close()
                 else:
@@ -379,6 +384,9 @@ class HttpConnection(PeerConnection):
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools. Fields behind a body (trailers) are nobody's."""
         if self._in_head:
+            if len(self._fields) == FIELDS_MAX:
+                self._refusal = _TOO_LARGE, _TOO_LARGE_DETAIL
+                raise ValueError("too many header fields")
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:

@@ -170,9 +170,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         """See `core.loop.memory.Reader`. It reads nothing, so it is told nothing; its request ends with it."""
         self.transport.abort()
 
-    def _has_room_for_unread(self) -> bool:
-        """Count what is unread as held. If there is no room for it, it is forgotten, and the answer is False."""
-        more = len(self._unread) - self._unread_taken
+    def _has_room_for_unread(self, size: int | None = None) -> bool:
+        """Count unread data as held: all, or `size`. If there is no room, it is forgotten, and the answer is False."""
+        more = (len(self._unread) if size is None else size) - self._unread_taken
         if more > 0 and not self.share.take(more):
             self._unread, self._read_to = b"", 0
             self._has_room_for_unread()

@@ -14,6 +14,7 @@ from ...console.series import LOG_SERIES, SCRUB_FACTS, LogSample, Sample
 from ...core.errors import StorageUnavailable
 from ...core.followers import Follower, FollowerKind, Lag, events_behind
 from ...core.local import LocalLog
+from ...core.loop.memory import MemoryAccount
 from ...core.settings import is_own
 from ...core.store import LogStore
 from ...management.notifications.consumers import ConsumerWatch
@@ -95,11 +96,13 @@ class Measuring:
         container: Container,
         refusals: Callable[[], Mapping[str, int]],
         traffic: TrafficNow,
+        memory: MemoryAccount,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`refusals` are those of logins and accesses, `traffic` is of each protocol; the clock counts s since 1970."""
+        """`refusals` are those of logins and accesses, `traffic` is of each protocol, `memory` counts what peers hold;
+        the clock counts s since 1970."""
         self._store, self._gate, self._container, self._refusals = store, gate, container, refusals
-        self._traffic, self._clock = traffic, clock
+        self._traffic, self._memory, self._clock = traffic, memory, clock
 
     def sample(self) -> Sample:
         """What was counted until now. Logs that nobody has opened yet have counted nothing."""
@@ -121,6 +124,8 @@ class Measuring:
             "streams": self._gate.streams,
             "amqp_connections": len(self._container.connections),
             "queued_bytes": sum(_count(log, "queued_bytes") for log in opened),
+            "memory_held_bytes": self._memory.bytes,
+            "memory_budget_bytes": self._memory.bytes_max,
         }
         gauges.update(self._disk())
         return Sample(self._clock(), counts, gauges, logs, self._scrub())
