@@ -1,4 +1,4 @@
-"""Answers come in pieces of the size that memory allows; large events in slices, with the same content as in one piece."""
+"""Answers come in pieces of the size that memory allows; large events in slices, with the same content as whole."""
 
 from __future__ import annotations
 
