@@ -51,6 +51,9 @@ class Wire(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.written))
+
     def is_closing(self) -> bool:
         return self.is_closed
 

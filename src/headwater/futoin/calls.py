@@ -11,6 +11,7 @@ from ..core.access import Right
 from ..core.actor import act_as
 from ..core.errors import EventLogError
 from ..core.loop.memory import Share
+from ..http.asgi import MEMORY
 from ..http.host import USER_KEY, own
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
@@ -131,8 +132,11 @@ class Call:
 
     @property
     def page_bytes_max(self) -> int:
-        """How large a page of several events may be: less where the reply is signed, which takes all of its values."""
-        return self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
+        """How large a page of several events may be: less where the reply is signed, which takes all of its values,
+        and while memory is short."""
+        most = self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
+        share: Share | None = self.channel.scope.get(MEMORY)
+        return min(most, share.piece_bytes) if share is not None and share.account.is_short else most
 
     async def log(self, right: Right) -> Opened:
         """The log that the path names, if the caller has the right."""

@@ -56,11 +56,14 @@ def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryvi
     """The message of that one event, with that data, in parts. The data is one of them, and is not copied."""
     sink = _Parts()
     writer = pa.ipc.RecordBatchStreamWriter(pa.PythonFile(sink, "w"), SCHEMA)
-    sink.parts.clear()
     offsets = pa.py_buffer(struct.pack("<2i", 0, len(data)))
     column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
     writer.write_batch(record_batch([event]).set_column(SCHEMA.names.index("data"), SCHEMA.field("data"), column))
-    return sink.parts
+    parts, schema = sink.parts, len(OPENING)
+    while schema > 0:  # it comes first, however it was cut
+        schema -= len(parts.pop(0))
+    assert not schema, "the schema is written by itself"
+    return parts
 
 
 class _Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
 from ...formats.embedding import is_embeddable
-from ...formats.stubs import handed_on
+from ...formats.stubs import handed_on, large_handed_on
 from ...formats.tracing import headers_of
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected
@@ -42,9 +42,11 @@ def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: i
     if selected.is_nothing:
         head = log.head()
         return Page((), max(after, head), head, True)
-    page = log.read_page(selected.query, after, limit=limit, bytes_max=bytes_max)
+    page = log.read_page(selected.query, after, limit=limit, bytes_max=bytes_max, is_bounded=True)
     if selected.accepts is None:
         return page
+    if page.large is not None:
+        return page if selected.accepts(page.large.event.type) else page._replace(large=None)
     return page._replace(events=[event for event in page.events if selected.accepts(event.type)])
 
 
@@ -79,19 +81,34 @@ async def group_after(
     while True:
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
-        for event in handed_on(page):
-            one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
+        for one, number in _encoded(page, coder, naming, bytes_max, is_traced=is_traced):
             size += len(one) + _BETWEEN_BYTES
             if size > together and encoded:
                 return Group(encoded, last, last), False
             encoded.append(one)
-            last = event.sequence_number
+            last = number
             if slices.is_over:
                 await slices.pause()
         after = max(after, page.cursor)
-        if page.is_last or not page.events or len(encoded) >= events_max:
+        if page.is_last or not (page.events or page.large) or len(encoded) >= events_max:
             return Group(encoded, after, last), page.is_last
         await slices.pause()
+
+
+def _encoded(
+    page: Page, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool
+) -> Iterator[tuple[bytes, int]]:
+    """The events of a page, each with its number. Data that cannot fit is not read."""
+    if page.large is None:
+        for event in handed_on(page):
+            yield encode_event(event, coder, naming, bytes_max, is_traced=is_traced), event.sequence_number
+        return
+    event, data = large_handed_on(page)
+    if len(data) <= bytes_max:
+        one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
+    else:
+        one = _stub(event, len(data), coder, naming, bytes_max, is_traced=is_traced)
+    yield one, event.sequence_number
 
 
 def encode_event(
@@ -107,7 +124,13 @@ def encode_event(
     one = coder.event(event.sequence_number, name.encode(), data, ts, trace)
     if len(one) <= bytes_max:
         return one
-    stub = msgspec.json.encode({"too_large": {"bytes": len(event.data), "allowed": bytes_max, "type": event.type}})
+    return _stub(event, len(event.data), coder, naming, bytes_max, is_traced=is_traced)
+
+
+def _stub(event: SequencedEvent, size: int, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool) -> bytes:
+    trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
+    stub = msgspec.json.encode({"too_large": {"bytes": size, "allowed": bytes_max, "type": event.type}})
+    name, ts = naming.name(event.type), timestamp(event.recorded_at // 1000)
     return coder.event(event.sequence_number, name.encode(), stub, ts, trace)
 
 
