@@ -76,6 +76,7 @@ from .monitoring.tracing import open_spans
 from .process.allocators import give_memory_back
 from .process.hangups import Hangups
 from .process.log_lines import fields
+from .process.memory_return import MemoryReturn
 from .process.service_manager import ADDRESS_VARIABLE, ServiceManager
 from .process.sockets import is_loopback
 from .replicas import frame_push
@@ -100,7 +101,11 @@ STREAMS_END_S = 2.0
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
 GC_THRESHOLDS = (5_000, 20, 1_000)
-"""So many new objects are looked at in one go, for which all threads wait: each may be a tuple of a hundred."""
+"""So many new objects are looked at in one go, for which all threads wait: each may be a tuple of a hundred.
+
+They count objects, not bytes, and the oldest are looked at after half an hour or more. So what holds many bytes is in
+no cycle: connections, requests and answers are freed when they end (`tests/server/httpd/test_freed.py`).
+"""
 
 
 def serve(config: Config, announce: Callable[[str], None]) -> None:
@@ -476,6 +481,8 @@ class ServerRun:
         ending.callback(self._watchdog.stop)
         self._gil_yield.start()
         ending.callback(self._gil_yield.stop)
+        returning = MemoryReturn(lambda: self._gate.unfinished.bytes)
+        ending.callback(self._threads.task("memory return", returning.run).cancel)
 
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)

@@ -12,6 +12,7 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.connections.shared import TICK_S
+from headwater.amqp.container import SURPLUS_OF_PLACE_MAX
 from headwater.amqp.protocol import conditions, sasl
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
@@ -270,6 +271,21 @@ def test_only_so_many_connections_are_taken() -> None:
             assert first.sender("orders").send(message()) == Accepted()
         with served.client() as again:
             assert again.sender("orders").send(message()) == Accepted()
+
+
+def test_above_the_limit_an_administrator_is_served_and_nobody_else() -> None:
+    with Served(guard=guard(*ACCOUNTS), settings=AmqpSettings(connections_max=1)) as served:
+        served.log("orders")
+        with served.client(READER):
+            with pytest.raises(AmqpError, match="no more but of administrators") as refused:
+                served.client(READER).sender("orders")
+            assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+            with served.client(ALICE) as administrator:
+                assert administrator.sender("orders").send(message()) == Accepted()
+            silent = [connected(served) for _ in range(SURPLUS_OF_PLACE_MAX + 1)]
+            assert read_to_end(silent.pop()) == b""  # others of that place could not log in any more
+            for each in silent:
+                each.close()
 
 
 # TLS

@@ -13,12 +13,12 @@ import pytest
 
 from headwater.core.loop.refused_connections import EACH_MAX
 from headwater.core.watch.bus import Bus
-from headwater.management.entities import CLIENT
 from headwater.server.httpd.admission import SURPLUS_MAX, SURPLUS_OF_PLACE_MAX, Admission, Verdict
 
 from ..running import SILENCE_S_MAX, RunningServer
 
 LIMIT = 3
+CLIENT = "io.headwater.client"
 
 
 @pytest.fixture
@@ -97,7 +97,8 @@ def test_operators_are_answered_while_the_server_is_full_and_may_end_a_connectio
             with connected(server) as late:
                 assert (asked(late, path)[0], late.recv(1)) == (200, b"")
         with connected(server) as late:
-            assert json.loads(asked(late, f"/management/{CLIENT}")[2])["count"] == LIMIT + 1
+            status, _, body = asked(late, f"/management/{CLIENT}")
+            assert (status, json.loads(body)["count"]) == (200, LIMIT + 1), body
         host, port = there[0].getsockname()
         with connected(server) as late:
             name = quote(f"http/{host}:{port}", safe="")

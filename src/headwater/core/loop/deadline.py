@@ -10,6 +10,10 @@ _EARLY_S = 0.001
 """A timer may come so early."""
 
 
+def _nobody() -> None:
+    """Nobody waits for it."""
+
+
 class Deadline:
     """One time by which something is due. A timer for each would cost more than a call: one looks when it is due."""
 
@@ -43,6 +47,11 @@ class Deadline:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at, self._at = None, math.inf, math.inf
+
+    def end(self) -> None:
+        """As `stop`, for ever: it also forgets whom to call, which would be kept in memory by it, and it by that."""
+        self.stop()
+        self._passed = _nobody
 
     def _start(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self._look)

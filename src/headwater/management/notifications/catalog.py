@@ -356,9 +356,11 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _PORT,
             _text(
                 "reason",
-                "`limit`: too many connections; over AMQP also `stopping`, `login`: not logged in, `timeout`, `fault`",
+                "`limit`: too many connections; `handshake`: TLS took too long while others waited; over AMQP also "
+                "`stopping`, `login`: not logged in, `timeout`, `fault`",
             ),
             _DESCRIPTION,
+            _perhaps(_number("count", "how many it stands for: of more than ten in a second, the others are one")),
         ),
         _entry(NotificationType.LINK_ATTACHED, Scope.PEER, "A link was attached.", *_LINK),
         _entry(

@@ -128,8 +128,9 @@ class HttpConnection(PeerConnection):
             self._wait(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         self._state.remove(self)
-        self._patience.stop()
+        self._patience.end()
         if self._is_surplus:
             self._state.admission.forget_surplus(self.client[0] if self.client else "")
         self._unread, self._read_to = b"", 0
@@ -138,6 +139,7 @@ class HttpConnection(PeerConnection):
         self._forget_parser()
         if self._cycle is not None:
             self._cycle.disconnect()
+        self._cycle = self._incoming = None
         self.resume_writing()
         self.share.close()
 
@@ -442,7 +444,8 @@ class HttpConnection(PeerConnection):
     def _become_websocket(self) -> None:
         """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
         self._unread, self._read_to = b"", 0
-        self._patience.stop()
+        self._patience.end()
+        self._cycle = None
         self._has_room_for_unread()
         websocket = WebSocketProtocol(self._state, self.share)
         websocket.connection_made(self.transport)

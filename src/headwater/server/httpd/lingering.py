@@ -57,7 +57,8 @@ class _Lingering(asyncio.Protocol):
     def __init__(self, transport: asyncio.Transport, on_lost: Callable[[_Lingering], None]) -> None:
         self._transport, self._on_lost = transport, on_lost
         self._loop = asyncio.get_running_loop()
-        self._began = self._heard = self._loop.time()
+        self._quiet_s = self._lasted_s = 0.0
+        """Of time in which the loop could read: each look counts one interval, however long the loop was held."""
         self._unsent = 0
         self._timer = self._loop.call_later(_LOOK_S, self._look)
 
@@ -67,19 +68,21 @@ class _Lingering(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._quiet_s = 0.0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         self._on_lost(self)
 
     def _look(self) -> None:
-        now, unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        unsent = self._transport.get_write_buffer_size()
+        self._quiet_s += _LOOK_S
+        self._lasted_s += _LOOK_S
         if unsent != self._unsent:
-            self._unsent, self._began, self._heard = unsent, now, now
-        if now - self._heard >= (UNSENT_PAUSE_S if unsent else LINGER_PAUSE_S):
+            self._unsent, self._quiet_s, self._lasted_s = unsent, 0.0, 0.0
+        if self._quiet_s >= (UNSENT_PAUSE_S if unsent else LINGER_PAUSE_S):
             self._transport.close()
-        elif now - self._began >= LINGER_S and not unsent:
+        elif self._lasted_s >= LINGER_S and not unsent:
             self._transport.abort()
         else:
             self._timer = self._loop.call_later(_LOOK_S, self._look)

@@ -120,13 +120,14 @@ class WebSocketProtocol(PeerConnection):
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         self._state.remove(self)
         self._is_ending = True
-        self._patience.stop()
+        self._patience.end()
         self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
         self._let_go()
         self._pong = b""
         self.resume_writing()
         self.share.close()
         self._library.parser.close()
+        _forget_frames(self._library.handshake_exc)
         self._library.parser_exc = self._library.handshake_exc = None
         del self._cycle, self._patience
 
@@ -457,6 +458,12 @@ class WebSocketProtocol(PeerConnection):
             self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
             self._write_out()
             self.transport.abort()  # it need not take what is still to be sent
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """An error that is kept by what its traceback leads to would keep all that, too."""
+    while error is not None:
+        error.__traceback__, error = None, error.__context__
 
 
 def _cut(reason: str) -> str:
