@@ -398,9 +398,10 @@ async def stop_all(endpoints: Sequence[Endpoint], grace_s: float = 0.0) -> None:
         await slices.pause()
         if (task := endpoint.begin_stop()) is not None:
             tasks.append(task)
-    if tasks:
-        await asyncio.wait(tasks, timeout=grace_s)
-    for task in tasks:
+    if running := [task for task in tasks if not task.done()]:
+        await asyncio.wait(running, timeout=grace_s)
+    late = [task for task in running if not task.done()]
+    for task in late:
         await slices.pause()
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*late, return_exceptions=True)
