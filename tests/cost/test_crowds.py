@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from headwater.core.consumer import Consumer
 from headwater.storage import Engine
 
 from .crowds import crowded
@@ -14,12 +17,13 @@ from .measuring import ObservedServer
 
 CONSUMERS = (2_500, 10_000)
 LOGS = 200
+NOW_MS = 1_790_000_000_000
 JSON = "application/json"
 QUERIES = (
-    "/management/registered-consumer",
-    "/management/registered-consumer?attributes=name,owner,position",
-    "/management/registered-consumer?filter=owner%3Do",
-    "/management?types=registered-consumer,log",
+    "/management/consumer",
+    "/management/consumer?attributes=name,owner,position",
+    "/management/consumer?filter=owner%3Do",
+    "/management?types=consumer,log&count=5000",
 )
 
 
@@ -27,9 +31,11 @@ def fill(engine: Engine, consumers: int) -> None:
     """Logs, of which one has as many consumers."""
     for number in range(LOGS):
         engine.create(f"l{number}")
-    log = engine.open("l0")
+    kind = f"consumer/{engine.incarnation_of('l0')}"
     for number in range(consumers):
-        log.register_consumer("o", f"c{number}", after=0)
+        consumer = Consumer("o", f"c{number}", acknowledged=0, epoch=1, registered_at=NOW_MS, seen_at=NOW_MS)
+        engine.state.put(kind, f"o\nc{number}", json.dumps(asdict(consumer)).encode(), is_durable=False)
+    engine.state.flush()
 
 
 @pytest.fixture(scope="module", params=CONSUMERS)

@@ -362,10 +362,10 @@ class Feed(Upstream):
         return made
 
     def _take_some(self, events: Sequence[SequencedEvent], taken: int) -> tuple[int, Addresses | None]:
-        """Take the events after so many that are taken, until the slice is over, or a route is to be looked up.
+        """Take the events after so many that are taken, until the slice is over, or a route must be looked up.
 
-        Answers how many, and the addresses of that route. The route of the first one was looked up; if it is not there
-        all the same, it is found at once.
+        Answers how many, and the addresses of that route. The route of the first one was looked up; if it is
+        missing nevertheless, it is found at once.
         """
         self._turns.activity.what = "cne", "feed"
         slices, is_looked_up = Slices(), self._is_looked_up

@@ -75,11 +75,11 @@ class States:
             self.unsaved.discard(key)
 
     async def find(self, pattern: Pattern, slices: Slices, first: int = 1, last: int | None = None) -> list[Stored]:
-        """The newest notifications for what the pattern asks: each once, in the order of their numbers.
+        """The newest notifications that the pattern asks for: each once, in the order of their numbers.
 
         With `first` and `last`, those of events with these numbers, both inclusive. The address itself is looked for
-        first; only where there is none, what matches it otherwise. Others have their turns in between: what changes
-        meanwhile may be found as it was, or as it is.
+        first; only where there is none, what matches it otherwise. Others have their turns in between: a state that
+        changes meanwhile may be the old or the new one.
         """
         newest: dict[int, Stored] = {}
         for text in await self._addresses(pattern, slices):
@@ -115,7 +115,7 @@ class States:
         self._asked_size += len(asked) + 1
 
     def _forget_asked(self) -> None:
-        """Whoever looks for what a pattern asks for at present sees by it that it is not to be remembered."""
+        """A search under way notices it, and does not remember its answer."""
         self._asked, self._asked_size = {}, 0
 
     def get(self, key: Key) -> SequencedEvent | None:

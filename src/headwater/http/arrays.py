@@ -14,7 +14,7 @@ WHOLE_BYTES_MAX = 16 * 1024
 async def answer_array(
     exchange: Exchange, elements: AsyncIterator[bytes], opening: bytes = b"[", closing: bytes = b"]"
 ) -> None:
-    """Answer 200 with a JSON array of texts that are JSON. `opening` and `closing` are what is around them.
+    """Answer 200 with a JSON array of texts that are JSON. `opening` and `closing` stand around them.
 
     It breaks off where rendering fails once it has begun.
     """

@@ -481,7 +481,7 @@ class ServerRun:
         ending.callback(self._watchdog.stop)
         self._gil_yield.start()
         ending.callback(self._gil_yield.stop)
-        returning = MemoryReturn(lambda: self._gate.unfinished.bytes)
+        returning = MemoryReturn(lambda: self._memory.bytes)
         ending.callback(self._threads.task("memory return", returning.run).cancel)
 
     def _notify_started(self, logs: int) -> None:

@@ -1,8 +1,8 @@
-"""How the partitions of a group are spread over connections: who has most, and who has fewest of those that wait.
+"""How the partitions of a group are spread over connections: which one has most, and which waiting one has fewest.
 
 Each question costs the logarithm of how many there are: a group may have a thousand partitions, and as many that wait.
 An entry of a heap has the number of links that its connection had then. One that is first and has an old number comes
-in again with the new one. Numbers of those that wait only grow, and those of givers only shrink, as far as that counts:
+in again with the new one. Numbers of waiting connections only grow, numbers of givers only shrink, as far as that counts:
 a connection that gave has one less than the most at least, and no link is moved for one that has so many.
 """
 
@@ -47,7 +47,7 @@ class Waiting:
 
 
 def moved(held: Held, movable: Iterable[tuple[Link, Connection]], waiting: Waiting) -> Iterator[Link]:
-    """The links to be moved to those that wait, until nobody has two more than one of these.
+    """The links to move to waiting ones, until no connection has two more than a waiting one.
 
     A link is taken from the connection that has the most; of several such, the first. Its newest link is moved.
     """

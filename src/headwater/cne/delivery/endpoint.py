@@ -141,7 +141,7 @@ class Endpoint:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"webhook {self.uri}")
 
     def begin_stop(self) -> asyncio.Task[None] | None:
-        """Begin nothing more. Answers the task, which is to be broken off if it does not end; see `stop_all`."""
+        """Begin nothing more. Answers the task; `stop_all` cancels it if it does not end."""
         self._is_stopping = True
         self._wake.set()
         self._resumed.set()
@@ -411,18 +411,19 @@ class Endpoint:
 
 
 async def stop_all(endpoints: Sequence[Endpoint], grace_s: float = 0.0) -> None:
-    """Begin nothing more there, and break off what is not done by then; it stays behind the cursors."""
+    """Begin nothing more there, and break off the rest after the time; it stays behind the cursors."""
     slices, tasks = Slices(), list[asyncio.Task[None]]()
     for endpoint in endpoints:
         await slices.pause()
         if (task := endpoint.begin_stop()) is not None:
             tasks.append(task)
-    if tasks:
-        await asyncio.wait(tasks, timeout=grace_s)
-    for task in tasks:
+    if running := [task for task in tasks if not task.done()]:
+        await asyncio.wait(running, timeout=grace_s)
+    late = [task for task in running if not task.done()]
+    for task in late:
         await slices.pause()
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*late, return_exceptions=True)
     for endpoint in endpoints:
         await slices.pause()
         endpoint.stopped()

@@ -21,7 +21,7 @@ Route = tuple[tuple[Endpoint, int], ...]
 
 
 class Routes:
-    """Who asks for events at which addresses. Use it on one event loop."""
+    """The subscriptions that ask for events, by address. Use it on one event loop."""
 
     def __init__(self, active: Mapping[str, Endpoint]) -> None:
         """`active` are the endpoints to which events are offered, by URI. Call `changed` when it has changed."""
@@ -37,12 +37,12 @@ class Routes:
         self.changed()
 
     def remove(self, subscription: Subscription) -> None:
-        """He does no more."""
+        """That subscription is gone."""
         self._patterns.remove(subscription.id)
         self.changed()
 
     def changed(self) -> None:
-        """Forget what was remembered. Whoever looks for a route at present sees by it that he must look again."""
+        """Forget the routes. A look-up under way notices it, and starts again."""
         if self._known:
             self._known, self._size = {}, 0
         self._changes += 1

@@ -10,7 +10,7 @@ WAKES_MAX = 64
 
 
 class Wakes:
-    """The tasks that are to be woken on one event loop, in their order; each waits once at most."""
+    """Tasks to wake on one event loop, in their order; each waits once at most."""
 
     def __init__(self) -> None:
         self._left = WAKES_MAX

@@ -1,10 +1,9 @@
 """Which addresses a pattern may match, and which patterns an address may, without a look at all of them.
 
 An address has *marks*: each of its segments with where it stands, counted from the beginning of the address and from
-that of its resource. A segment of a pattern that has no wildcard names marks of which every address that matches has
-one: that segment there, or a dot there, which may stand for it; and for a segment of the place, that there is no place.
-So what is filed by marks is found by the one segment of a pattern that tells most. What is found may match; `Pattern`
-says whether it does.
+that of its resource. A segment of a pattern that has no wildcard names marks; each matching address has one of them: that segment there, or a dot there, which may stand for it; and for a segment of the place, that there is no place.
+So one segment of a pattern, the most telling one, finds the candidates in a file by marks. `Pattern` says whether they
+match.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def marks_of(address: Address) -> Iterator[Mark]:
 
 
 def telling(pattern: Pattern) -> Iterator[tuple[Mark, ...]]:
-    """For each segment of a pattern that has no wildcard, the marks of which every address that matches has one.
+    """For each segment of a pattern that has no wildcard, marks; each matching address has one of them.
 
-    Those that tell most are likely the first: the last ones of the place, then the last ones of the resource.
+    The most telling ones are likely the first: the last ones of the place, then the last ones of the resource.
     """
     place, resource = pattern.address
     for index in reversed(range(len(place))):
@@ -108,7 +107,7 @@ class PatternIndex(Generic[T]):
         return len(self._entries)
 
     def get(self, name: str) -> tuple[Pattern, T] | None:
-        """What was added under that name."""
+        """The value added under that name, and its pattern."""
         found = self._entries.get(name)
         return None if found is None else (found.pattern, found.value)
 
@@ -139,7 +138,7 @@ class PatternIndex(Generic[T]):
                 del self._filed[mark]
 
     def candidates(self, addresses: Collection[Address]) -> list[tuple[Pattern, T]]:
-        """Those of which the pattern may match one of the addresses, in their order."""
+        """Those whose pattern may match one of the addresses, in their order."""
         if self._filed is None:
             return [(entry.pattern, entry.value) for entry in self._entries.values()]
         names = set(self._any)

@@ -41,7 +41,7 @@ _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None
 async def turn() -> None:
     """Wait until the loop has gone round once for every slice that waits already.
 
-    Where thousands of tasks are due at once, each of which works for a little, each waits for one.
+    If thousands of tasks are due at once, each for a little work, each waits for a turn.
     """
     loop = asyncio.get_running_loop()
     queue = _waiting.setdefault(loop, deque())

@@ -1,8 +1,8 @@
 """Long strings of JSON, taken out before it is decoded, and decoded in spans with others' turns between.
 
-No decoder stops half way, and of a string of 60 MiB each call takes 60 to 190 ms. So each string of LONG_BYTES or more
-gives its place to a short one that nobody can guess; what is decoded then is short, and the data of its events get
-theirs back. A body without such a string is only sampled.
+No decoder stops half way, and of a string of 60 MiB each call takes 60 to 190 ms. So a short, random string stands
+in for each string of LONG_BYTES or more. The decoder gets the short text; then the data of the events get their strings
+back. A body without such a string is only sampled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RANDOM_BYTES = 15
 _NUMBER_BYTES = 3
 _TEXT_BYTES = (_RANDOM_BYTES + _NUMBER_BYTES) * 4 // 3
 _CONTENT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-"""What is inside a string, as far as it goes without its end or half of an escape."""
+"""The inside of a string, without its end or half of an escape."""
 _WHOLE_CHARACTERS = re.compile(rb"(?:[^\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....|\\[^u])*+", re.DOTALL)
 """The same without half of a surrogate pair."""
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -70,7 +70,7 @@ class Shortened:
         self.text = out.value()
 
     def offset(self, at: int) -> int:
-        """Where in the original is what is there in the text."""
+        """The place in the original for a place in the text."""
         for start, end in self._found:
             if at <= start:
                 break
@@ -78,7 +78,7 @@ class Shortened:
         return at
 
     async def restore(self, events: Sequence[Event], slices: Slices, bytes_max: int) -> list[Event]:
-        """Events that were decoded from the text, or a part of it, with what their data are in the original.
+        """Events that were decoded from the text, or a part of it, with the data of the original.
 
         Raises InvalidInput where a string is none, TooLarge where one of JSON is longer than that.
         """

@@ -221,7 +221,7 @@ class AccountDirectory:
         self._configured, self._state, self._clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
         self._kept: dict[str, Account] = {}
-        """Those that are stored."""
+        """The stored ones."""
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
         self._was_read = False
