@@ -68,7 +68,7 @@ ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
-ATTACH_BYTES = 64 * 1024
+ATTACH_BYTES = 128 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
 LINKS_IN_A_TURN = 64
 """Of how many links of one connection something is done in one step: let go when it is gone, say."""
@@ -270,12 +270,15 @@ class Transport(asyncio.BufferedProtocol):
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(bytes(_buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
-        data = bytes(_buffer[:nbytes])
-        self.bytes_received += nbytes
-        if self._unread or nbytes > max(self._sizer.size, TURN_BYTES_MIN):
-            if not self.share.take(nbytes):
-                self._has_no_memory(nbytes)
+        self.bytes_received += len(data)
+        if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
+            if not self.share.take(len(data)):
+                self._has_no_memory(len(data))
                 return
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
