@@ -14,7 +14,7 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.frames import SASL_FRAME, SASL_HEADER, frame
+from headwater.amqp.protocol.frames import EMPTY_FRAME, SASL_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Source, Target, Transfer, encode_performative
 from headwater.amqp.protocol.sasl import SaslInit, encode_sasl, plain
 from headwater.core.event import Event
@@ -167,6 +167,15 @@ def test_a_peer_that_takes_nothing_while_memory_is_short_is_ended(
 ) -> None:
     clients = receiving(small, 2)
     eventually(lambda: all(not each.has_room for each in small.container.connections))
+    (transport, _) = small.container.connections
+    unsent = transport.unsent_bytes()
+
+    async def beat() -> None:
+        transport.engine._write(EMPTY_FRAME)
+        transport.flush()
+
+    small.run(beat)
+    assert transport.unsent_bytes() == unsent  # a heartbeat is no sign that it reads
     monkeypatch.setattr(memory, "STALLED_S", 0.0)
     holder = memory.Share(small.memory)
     holder.belong(memory.Owner("others", BUDGET))

@@ -159,6 +159,8 @@ class Transport(asyncio.BufferedProtocol):
         """Whether more may be written."""
         self._unsent_bytes = 0
         """What waits to be written and is counted, which it is while the peer reads too slowly."""
+        self._sent_at_pause = self._least_unsent = 0
+        """What had been written when it began to read too slowly, and how little of that has waited since."""
         self._unread: deque[bytes] = deque()
         """What has come and waits for the peer's next turn."""
         self._slices = Slices()
@@ -313,6 +315,7 @@ class Transport(asyncio.BufferedProtocol):
         """The peer reads more slowly than its consumers send."""
         self.has_room = False
         self._count_unsent()
+        self._sent_at_pause, self._least_unsent = self.bytes_sent, self._unsent_bytes
         self.share.stalls()
 
     def resume_writing(self) -> None:
@@ -329,8 +332,10 @@ class Transport(asyncio.BufferedProtocol):
     # What its share of the memory calls
 
     def unsent_bytes(self) -> int:
-        """See `core.loop.memory.Reader`."""
-        return self._transport.get_write_buffer_size()
+        """See `core.loop.memory.Reader`. What is written after the pause began, a heartbeat say, is none of it."""
+        waiting = self._transport.get_write_buffer_size() - (self.bytes_sent - self._sent_at_pause)
+        self._least_unsent = min(self._least_unsent, waiting)
+        return self._least_unsent
 
     def end_stalled(self, reason: str) -> None:
         """See `core.loop.memory.Reader`."""
