@@ -175,8 +175,8 @@ def test_many_receivers_of_a_peer_that_reads_slowly_take_no_more_memory_than_one
     written: list[int] = []
     write = transport.engine.data_to_send
 
-    def watched() -> bytes:
-        data = write()
+    def watched(bytes_max: int | None = None) -> bytes:
+        data = write(bytes_max)
         written.append(len(data))
         return data
 

@@ -68,7 +68,7 @@ ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
-ATTACH_BYTES = 64 * 1024
+ATTACH_BYTES = 128 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
 LINKS_IN_A_TURN = 64
 """Of how many links of one connection something is done in one step: let go when it is gone, say."""
@@ -159,6 +159,8 @@ class Transport(asyncio.BufferedProtocol):
         """Whether more may be written."""
         self._unsent_bytes = 0
         """What waits to be written and is counted, which it is while the peer reads too slowly."""
+        self._sent_at_pause = self._least_unsent = 0
+        """What had been written when it began to read too slowly, and how little of that has waited since."""
         self._unread: deque[bytes] = deque()
         """What has come and waits for the peer's next turn."""
         self._slices = Slices()
@@ -270,12 +272,15 @@ class Transport(asyncio.BufferedProtocol):
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(bytes(_buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
-        data = bytes(_buffer[:nbytes])
-        self.bytes_received += nbytes
-        if self._unread or nbytes > max(self._sizer.size, TURN_BYTES_MIN):
-            if not self.share.take(nbytes):
-                self._has_no_memory(nbytes)
+        self.bytes_received += len(data)
+        if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
+            if not self.share.take(len(data)):
+                self._has_no_memory(len(data))
                 return
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
@@ -310,6 +315,7 @@ class Transport(asyncio.BufferedProtocol):
         """The peer reads more slowly than its consumers send."""
         self.has_room = False
         self._count_unsent()
+        self._sent_at_pause, self._least_unsent = self.bytes_sent, self._unsent_bytes
         self.share.stalls()
 
     def resume_writing(self) -> None:
@@ -326,8 +332,10 @@ class Transport(asyncio.BufferedProtocol):
     # What its share of the memory calls
 
     def unsent_bytes(self) -> int:
-        """See `core.loop.memory.Reader`."""
-        return self._transport.get_write_buffer_size()
+        """See `core.loop.memory.Reader`. What is written after the pause began, a heartbeat say, is none of it."""
+        waiting = self._transport.get_write_buffer_size() - (self.bytes_sent - self._sent_at_pause)
+        self._least_unsent = min(self._least_unsent, waiting)
+        return self._least_unsent
 
     def end_stalled(self, reason: str) -> None:
         """See `core.loop.memory.Reader`."""

@@ -216,7 +216,7 @@ class Sender(Link):
             size + TransferHead.BYTES <= session.connection.frame_bytes_max
             and not is_resumed
             and not rest
-            and not session.is_sending_large
+            and not session._large  # others begin behind it
         ):
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
             session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)

@@ -38,7 +38,7 @@ _HALF = 0x80000000
 _USUAL_RANGE = 1024
 UNSETTLED_BYTES = 256
 """What a delivery takes that is not settled. Measured."""
-_COVERED_STEP = 32
+COVERED_STEP = 32
 """Room is taken for so many unsettled deliveries together."""
 
 
@@ -154,17 +154,12 @@ class Session:
         """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
         delivery_id = self._next_delivery_id
         if unsettled is not None:
-            if len(self._sent) + len(self._received) >= self._covered and not self._cover(1):
+            if not delivery_id % COVERED_STEP and not self._cover(COVERED_STEP):
                 problem = "there is no memory to remember another unsettled delivery; try again later"
                 raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             self._sent[delivery_id] = unsettled
         self._next_delivery_id = (delivery_id + 1) & SERIAL
         return delivery_id
-
-    @property
-    def is_sending_large(self) -> bool:
-        """Whether a delivery waits for its next transfer: others begin behind it."""
-        return bool(self._large)
 
     def is_sending(self, link: Sender) -> bool:
         """Whether a delivery of that link waits for its next transfer."""
@@ -447,7 +442,7 @@ class Session:
         """Take room for so many more unsettled deliveries, if there is not enough; whether there is."""
         lacking = len(self._sent) + len(self._received) + more - self._covered
         if lacking > 0:
-            lacking = -(-lacking // _COVERED_STEP) * _COVERED_STEP
+            lacking = -(-lacking // COVERED_STEP) * COVERED_STEP
             if not self.connection.settings.take(lacking * UNSETTLED_BYTES):
                 return False
             self._covered += lacking
@@ -456,8 +451,8 @@ class Session:
     def _uncover(self) -> None:
         """Give back the room of deliveries that are settled, many at a time."""
         surplus = self._covered - len(self._sent) - len(self._received)
-        if surplus > 2 * _COVERED_STEP:
-            surplus -= surplus % _COVERED_STEP
+        if surplus > 4 * COVERED_STEP:
+            surplus -= surplus % COVERED_STEP + COVERED_STEP  # deliveries that go out look at every step only
             self._covered -= surplus
             self.connection.settings.give(surplus * UNSETTLED_BYTES)
 

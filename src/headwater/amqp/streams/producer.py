@@ -16,6 +16,7 @@ from ...core.event import Event
 from ...core.limits import APPEND_BYTES_MAX, EventColumns, check_append
 from ...core.log import AppendResult
 from ...core.loop.batcher import Ended, Joint, Outcome
+from ...core.loop.memory import FREE_BYTES
 from ...core.quoting import show
 from ...core.settings import LogSettings
 from ..connections.link_end import Ending, LinkEnd
@@ -165,7 +166,7 @@ class Producer(LinkEnd):
         count = size = 0
         for each in received:
             count += len(each.tags) if isinstance(each, TransferRun) else 1
-            size += each.bytes
+            size += each.bytes if isinstance(each, TransferRun) else _kept_bytes(each)
         self._statistics.messages_received += count
         self.deliveries += count
         self.message_at = wall_clock_ms()
@@ -292,11 +293,11 @@ class Producer(LinkEnd):
                 event, partition = self._event(delivery, node, bound)
             except (MessageFault, AmqpError) as fault:
                 self._reject(delivery, fault)
-                self._done(1, delivery.bytes)
+                self._done(1, _kept_bytes(delivery))
                 continue
             if event is None:
                 self._accept([delivery])
-                self._done(1, delivery.bytes)
+                self._done(1, _kept_bytes(delivery))
                 continue
             is_alone = each or bool(event.id)
             if append is not None and (is_alone or partition != append.partition):
@@ -357,10 +358,10 @@ class Producer(LinkEnd):
                 node = await self._nodes.producers_node(self._transport, destination(delivery.payload))
             except (AmqpError, MessageFault) as fault:
                 self._reject(delivery, fault)
-                self._done(1, delivery.bytes)
+                self._done(1, _kept_bytes(delivery))
             except EventLogError as error:
                 self._reject(delivery, link_fault(error))
-                self._done(1, delivery.bytes)
+                self._done(1, _kept_bytes(delivery))
             else:
                 self._append([delivery], node, None)
             self._transport.flush_soon()
@@ -415,6 +416,11 @@ class Producer(LinkEnd):
             self._transport.flush_soon()
 
 
+def _kept_bytes(delivery: Delivery) -> int:
+    """How large the message is, if it was not let go."""
+    return 0 if delivery.payload is None else delivery.bytes
+
+
 def destination(message: bytes) -> str:
     """The address in the `to` of a message. Raises MessageFault, AmqpError."""
     try:
@@ -452,7 +458,7 @@ async def attach_producer(nodes: Nodes, transport: Transport, link: Receiver, ta
         source=link.remote.source,
         target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
         unsettled={tag: Accepted() for tag in accepted} or None,
-        max_message_size=min(bytes_max, transport.share.largest // MESSAGE_FACTOR),
+        max_message_size=min(bytes_max, (transport.share.largest - FREE_BYTES) // MESSAGE_FACTOR),
         properties=bound_properties(partition) or None,
     )
     transport.adopt(link, producer)
