@@ -219,7 +219,7 @@ class Exchange:
         return grown.getvalue()
 
     def _hold_body(self, counted: int, size: int) -> None:
-        """Count a body of that size, of which so much is counted. Raises BodyTooLarge: it can never fit; NoMemory."""
+        """Count a body of that size; `counted` is counted already. Raises BodyTooLarge: it can never fit; NoMemory."""
         is_known = self.share.owner is not None
         more = memory_of(size, is_known=is_known) - memory_of(counted, is_known=is_known)
         if not self._take(more):

@@ -70,6 +70,7 @@ def served(scenario: Scenario) -> None:
         await until(lambda: server.connections == 1)
         (protocol,) = server.open_connections
         assert isinstance(protocol, HttpConnection)
+        protocol.share.belong(protocol.share.account.owner("known"))
         try:
             async with asyncio.timeout(SILENCE_S_MAX):
                 await scenario(protocol, reader, site)

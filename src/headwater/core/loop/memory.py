@@ -204,7 +204,7 @@ class Share:
     def belong(self, owner: Owner | None) -> None:
         """From now on its bytes are those of that owner; None: the peer is not known (any more).
 
-        A share that is over, and holds nothing, belongs to nobody any more.
+        A share that is over, and holds nothing, has no owner any more.
         """
         if self._is_closed and not self.bytes:
             owner = None

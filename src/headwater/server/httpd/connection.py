@@ -59,7 +59,7 @@ _TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes, 
 )  # fmt: skip
 _TOO_MUCH_AROUND_DETAIL = b"Trailer fields, or what is said of a chunk, are over %d bytes." % HEAD_BYTES_MAX
 _NO_ROOM = b"503 Service Unavailable"
-_NO_ROOM_DETAIL = b"There is no memory for what was sent behind the request before it was answered."
+_NO_ROOM_DETAIL = b"There is no memory for more requests behind one that is not answered yet."
 _NO_REQUEST = b"400 Bad Request"
 _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 

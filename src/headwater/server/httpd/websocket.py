@@ -142,7 +142,7 @@ class WebSocketProtocol(PeerConnection):
             is_later = slices.is_over
         if self._unread and not self._is_lingering:
             if not self._has_room_for_unread():
-                self._fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for what was sent at the moment")
+                self._fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for more data at the moment")
                 return
             self.transport.pause_reading()
             self._look_on_later()

@@ -20,7 +20,7 @@ def warn_of_misfits(config: Config, memory: MemoryAccount) -> None:
     """Log a warning for each setting that allows more than `memory.peers` has room for."""
     for setting, allowed, largest in misfits(config, memory):
         logger.warning(
-            "memory.peers is too small for what a setting allows: more is refused as too large",
+            "a setting allows more than memory.peers has room for",
             extra=fields(
                 setting=setting, allowed=show_bytes(allowed), fits=largest, budget=show_bytes(memory.bytes_max)
             ),
