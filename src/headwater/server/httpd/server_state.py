@@ -23,7 +23,7 @@ class ServerState:
         self.admission = admission
         self.unfinished = unfinished or ByteAccount()
         self.memory = MemoryAccount(64 * MIB)
-        """The budget of what peers make this process hold."""
+        """The budget of memory that peers make this process hold."""
         self.connections: set[Any] = set()
         """Those that are open; a WebSocket stands for the connection that it was before."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,7 +135,7 @@ class PeerConnection(asyncio.Protocol):
         return self.transport.get_write_buffer_size()
 
     def end_stalled(self, reason: str) -> None:
-        """See `core.loop.memory.Reader`. It reads nothing, so it is told nothing; its request ends with it."""
+        """See `core.loop.memory.Reader`. It reads nothing, so it gets no reason; its request ends with it."""
         self.transport.abort()
 
     def _advance(self, size: int) -> None:
