@@ -91,7 +91,7 @@ def read_pages(
 ) -> Iterator[Page]:
     """The pages of a read, bounded by the head at its begin, by its limit and by its last number.
 
-    `packs`: see `PagedLog.read_page`. With `page_bytes`, pages are bounded, each by what that answers at the time.
+    `packs`: see `PagedLog.read_page`. With `page_bytes`, pages are bounded, each by the answer at the time.
     A page is forgotten here once it is given out.
     """
     cursor, left, upto = selection.after, selection.limit, selection.upto

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 TEXT_BYTES_MAX = 4 * 1024 * 1024
-"""Larger data is base64 in every form of JSON, whatever it is: nobody looks through all of it first."""
+"""Larger data is base64 in every form of JSON, whatever its bytes: it is not looked through first."""
 _LOOK_BYTES = 64 * 1024
 _NO_DATA = b'"data":""'
 
@@ -65,7 +65,7 @@ def is_text(data: memoryview) -> bool:
 def json_slices(encoded: bytes, data: memoryview, piece_bytes: PieceBytes) -> Iterator[bytes]:
     """JSON whose first member `data` is an empty string, with the data in its place: as text, or as `data_base64`.
 
-    Inside of a string, a quotation mark has a backslash before it, so what is looked for is that member.
+    Inside of a string, a quotation mark has a backslash before it, so only that member matches.
     """
     before, after = encoded.split(_NO_DATA, 1)
     del encoded

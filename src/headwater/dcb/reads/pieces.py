@@ -15,7 +15,7 @@ from ..host import Host
 
 
 class AnswerPieces:
-    """An answer as pages, and slices of what is too large for a page. It holds no page between two pieces."""
+    """An answer as pages, and slices of events that are too large for a page. It holds no page between two pieces."""
 
     def __init__(
         self, first: Page, pages: Iterator[Page], rendering: Rendering, traffic: Traffic, share: Share
@@ -24,14 +24,14 @@ class AnswerPieces:
         self._first: Page | None = first
         self._pages, self._rendering, self._traffic, self._share = pages, rendering, traffic, share
         self._slices: Iterator[bytes] | None = None
-        """What is left of a large event."""
+        """The rest of a large event."""
         self._before = rendering.opening
         """What stands before the next event."""
         self._is_empty = True
 
     @property
     def closing(self) -> bytes:
-        """What is still to be sent after the last piece."""
+        """The end of the answer, after the last piece."""
         return (self._before if self._is_empty else b"") + self._rendering.closing
 
     def next(self) -> bytes | None:

@@ -67,7 +67,7 @@ def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryvi
 
 
 class _Parts:
-    """A file that keeps what is written to it, buffers as views of them."""
+    """A file that keeps all writes, and buffers as views."""
 
     closed = False
 

@@ -167,7 +167,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def end_stalled(self, reason: str) -> None:
-        """See `core.loop.memory.Reader`. It reads nothing, so it is told nothing; its request ends with it."""
+        """See `core.loop.memory.Reader`. It reads nothing, so it gets no reason; its request ends with it."""
         self.transport.abort()
 
     def _has_room_for_unread(self, size: int | None = None) -> bool:

@@ -193,7 +193,7 @@ def _begin(segments: Sequence[Segment], at: int) -> int:
 
 
 def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
-    """The end of the piece that has no more than that, and what is left of it; perhaps not even one event fits."""
+    """The end of the piece within the budget, and the rest of the budget; perhaps no event fits."""
     if start or end < frame.count or (size := frame.length + EVENT_BYTES * frame.count) > budget:
         end = frame.sizes.end(start, end, budget)
         size = frame.sizes.between(start, end)
