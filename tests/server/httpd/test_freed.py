@@ -79,7 +79,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
     for each in (HttpConnection, WebSocketProtocol):
 
         def connected(self: Any, transport: Any, made: Any = each.connection_made) -> None:
-            found.extend((weakref.ref(self), weakref.ref(transport)))
+            found.append(weakref.ref(self))
             made(self, transport)
 
         monkeypatch.setattr(each, "connection_made", connected)
