@@ -104,7 +104,7 @@ GC_THRESHOLDS = (5_000, 20, 1_000)
 """So many new objects are looked at in one go, for which all threads wait: each may be a tuple of a hundred.
 
 They count objects, not bytes, and the oldest are looked at after half an hour or more. So what holds many bytes is in
-no cycle: connections, requests and answers are freed when they end (`tests/server/httpd/test_freed.py`).
+no cycle: connections, requests and answers are freed when they end.
 """
 
 
