@@ -73,7 +73,7 @@ class AddressIndex:
                 del self._filed[mark]
 
     def candidates(self, pattern: Pattern) -> Collection[str] | None:
-        """The texts of those that the pattern may match; None: any of them."""
+        """The texts of addresses that the pattern may match; None: any of them."""
         best: list[set[str]] | None = None
         least = 0
         for marks in telling(pattern):
