@@ -1,8 +1,8 @@
 """How the partitions of a group are spread over connections: which one has most, and which waiting one has fewest.
 
-Each question costs the logarithm of how many there are: a group may have a thousand partitions, and as many that wait.
-An entry of a heap has the number of links that its connection had then. One that is first and has an old number comes
-in again with the new one. Numbers of waiting connections only grow, numbers of givers only shrink, as far as that counts:
+Each question costs the logarithm of how many there are: a group may have a thousand partitions, and as many links that
+wait. An entry of a heap has the number of links that its connection had then. A first entry with an old number comes in
+again with the new one. Numbers of waiting connections only grow, numbers of givers only shrink, as far as that counts:
 a connection that gave has one less than the most at least, and no link is moved for one that has so many.
 """
 

@@ -1,9 +1,9 @@
 """Which addresses a pattern may match, and which patterns an address may, without a look at all of them.
 
-An address has *marks*: each of its segments with where it stands, counted from the beginning of the address and from
-that of its resource. A segment of a pattern that has no wildcard names marks; each matching address has one of them: that segment there, or a dot there, which may stand for it; and for a segment of the place, that there is no place.
-So one segment of a pattern, the most telling one, finds the candidates in a file by marks. `Pattern` says whether they
-match.
+An address has *marks*: each of its segments with its place, counted from the beginning of the address and from that of
+its resource. A segment of a pattern that has no wildcard names marks; each matching address has one of them: that
+segment there, or a dot there, which may stand for it; and for a segment of the place, that there is no place. So one
+segment of a pattern, the most telling one, finds the candidates. `Pattern` says whether they match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def marks_of(address: Address) -> Iterator[Mark]:
 def telling(pattern: Pattern) -> Iterator[tuple[Mark, ...]]:
     """For each segment of a pattern that has no wildcard, marks; each matching address has one of them.
 
-    The most telling ones are likely the first: the last ones of the place, then the last ones of the resource.
+    The most telling marks are likely the first: the last ones of the place, then the last ones of the resource.
     """
     place, resource = pattern.address
     for index in reversed(range(len(place))):
@@ -73,7 +73,7 @@ class AddressIndex:
                 del self._filed[mark]
 
     def candidates(self, pattern: Pattern) -> Collection[str] | None:
-        """The texts of those that the pattern may match; None: any of them."""
+        """The texts of addresses that the pattern may match; None: any of them."""
         best: list[set[str]] | None = None
         least = 0
         for marks in telling(pattern):
@@ -138,7 +138,7 @@ class PatternIndex(Generic[T]):
                 del self._filed[mark]
 
     def candidates(self, addresses: Collection[Address]) -> list[tuple[Pattern, T]]:
-        """Those whose pattern may match one of the addresses, in their order."""
+        """Values whose pattern may match one of the addresses, in their order."""
         if self._filed is None:
             return [(entry.pattern, entry.value) for entry in self._entries.values()]
         names = set(self._any)
