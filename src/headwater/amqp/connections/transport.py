@@ -60,9 +60,9 @@ TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 TURN_S = 0.01
 """CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
 READ_BYTES = 64 * 1024
-"""What is read of one peer in one go, at most."""
+"""The most bytes of one read."""
 WRITE_BYTES_MAX = FREE_BYTES
-"""What may wait to be written before consumers of the connection pause; what is on its way to that is one piece more
+"""What may wait to be written before consumers of the connection pause; one piece more may be on its way
 (`Share.piece_bytes`)."""
 ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
@@ -332,7 +332,7 @@ class Transport(asyncio.BufferedProtocol):
     # What its share of the memory calls
 
     def unsent_bytes(self) -> int:
-        """See `core.loop.memory.Reader`. What is written after the pause began, a heartbeat say, is none of it."""
+        """See `core.loop.memory.Reader`. Bytes written after the pause began, such as a heartbeat, do not count."""
         waiting = self._transport.get_write_buffer_size() - (self.bytes_sent - self._sent_at_pause)
         self._least_unsent = min(self._least_unsent, waiting)
         return self._least_unsent
@@ -617,7 +617,7 @@ class Transport(asyncio.BufferedProtocol):
         self.flush()
 
     def _belong(self) -> None:
-        """Its bytes are those of the user; where there are no users, of the address; before the login, of nobody."""
+        """Its bytes are those of the user; where there are no users, of the address; before the login, no owner."""
         user, owner = self.user, None
         if user is not None:
             is_administrator = bool(user.name) and user.may(Right.MANAGE, "*")

@@ -481,7 +481,7 @@ class Connection(Negotiation):
         self._end(ConnectionClosed(error, is_fault=True))
 
     def _keep(self, data: bytes) -> bool:
-        """Keep what is no whole frame yet; False, and the connection fails, where there is no room for it."""
+        """Keep a part of a frame; False, and the connection fails, where there is no room for it."""
         if not self.settings.take(len(data)):
             problem = f"there is no memory for {len(data)} more bytes of a frame; try again later"
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))

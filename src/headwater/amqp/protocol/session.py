@@ -170,7 +170,7 @@ class Session:
     ) -> int:
         """Send a message that is larger than a frame, or resumed, as the window and the owner take it (2.6.14).
 
-        Answers its delivery id. Raises LinkFault if there is no room for what is kept of it until then.
+        Answers its delivery id. Raises LinkFault if there is no room for it until then.
         """
         held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
         if not self.connection.settings.take(held_bytes):

@@ -330,7 +330,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def _page_bytes(self) -> int:
-        """How much may be read for one step; what is larger is sent from where it is stored."""
+        """The bytes of one page; a larger event is sent from where it is stored."""
         return min(TURN_BYTES, self._transport.share.piece_bytes)
 
     def _send_large(self, page: Page, room: int) -> bool:
