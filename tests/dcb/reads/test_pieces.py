@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,11 @@ import pytest
 from headwater.core import ALL, Event, LogSettings, OpenGuard
 from headwater.core.log import PAGE_BYTES
 from headwater.core.loop.memory import PIECE_BYTES_MAX, MemoryAccount, Share
+from headwater.core.loop.traffic import Traffic
+from headwater.core.reading import read_pages
 from headwater.dcb import Application
+from headwater.dcb.events import ndjson
+from headwater.dcb.reads.pieces import AnswerPieces
 from headwater.formats.packed import PageParser
 from headwater.http.asgi import MEMORY
 from headwater.storage import Engine
@@ -168,3 +174,23 @@ def test_a_page_that_is_bounded_has_no_more_than_its_bound(tmp_path: Path) -> No
                 cursor = page.cursor
             assert sizes == ([9000, 9000, 20, 30_000, 5000, 10] if backwards else [10, 5000, 30_000, 20, 9000, 9000])
         assert len(log.read_page(ALL, 0, bytes_max=PAGE_BYTES).events) == 6
+
+
+def test_an_answer_that_is_broken_off_in_a_large_event_is_freed_without_a_collection(tmp_path: Path) -> None:
+    with Engine(tmp_path / "data", maintains=False, reserve_bytes=0) as engine:
+        log = engine.create("courses", LogSettings(event_bytes_max=8 * MIB))
+        log.append([LARGE["above 4 MiB"]])
+        share = Share(MemoryAccount(64 * MIB))
+        pages = read_pages(log, ALL, log.selection(None, 0, False, None, None), page_bytes=lambda: share.piece_bytes)
+        rendering = ndjson(has_partitions=False, in_seed_form=False)
+        first = next(pages)
+        gc.disable()
+        try:
+            pieces = AnswerPieces(first, pages, rendering, Traffic(), share)
+            del first
+            assert pieces.next(), "the first slice"
+            is_there = weakref.ref(pieces)
+            del pieces
+            assert is_there() is None
+        finally:
+            gc.enable()

@@ -46,7 +46,8 @@ class AnswerPieces:
             return None
         if page.large is not None:
             self._traffic.events_out += 1
-            self._slices = self._rendering.slices(page, lambda: self._share.piece_bytes)
+            share = self._share  # a function that knows these pieces would make a cycle
+            self._slices = self._rendering.slices(page, lambda: share.piece_bytes)
             return self._begin() + next(self._slices, b"")
         if not page.events:
             return b""
