@@ -48,7 +48,7 @@ SEEN_TO = {
     "cne/supervision.py": "its loop logs what a turn raises, and goes on",
     "http/outgoing/resolver.py": "one look-up of a name; awaited by whoever connects to it",
     "dcb/reads/subscribe.py": "of one request, and ends with it",
-    "dcb/reads/read.py": "of one request, and ends with it",
+    "dcb/reads/pieces.py": "of one request, and ends with it",
     "dcb/counts/work_budget.py": "of one request, and ends with it",
     "dcb/workers.py": "of one request, and ends with it",
     "client/sync/work.py": "in programs of users; what it raises is raised where they iterate",

@@ -101,7 +101,7 @@ class Container:
         return self.shared.settings.connections_max + SURPLUS_MAX - len(self.connections)
 
     def has_room(self, place: str, opening: int = 0) -> bool:
-        """Whether one more from that place is taken, beside those that are opening, or may log in at least."""
+        """Whether one more from that place is taken, beside the ones being opened, or may log in at least."""
         if not self._is_full(opening):
             return True
         if self.shared.guard.is_open or len(self._surplus) >= SURPLUS_MAX:

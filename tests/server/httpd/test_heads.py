@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core.loop.deadline import Deadline
 from headwater.http import Application, Receive, Scope, Send
+from headwater.http.asgi import MEMORY
 from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.connection import KEEP_ALIVE_S, HttpConnection
@@ -133,7 +134,7 @@ def asked(
             if message["type"] == "http.disconnect":
                 return
             body, more = body + message["body"], message["more_body"]
-        requests.append(({**scope, "asgi": None, "state": None}, body))
+        requests.append(({**scope, "asgi": None, "state": None, MEMORY: None}, body))
         answer = b"%d" % len(requests)
         await send(
             {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(answer))]}

@@ -158,9 +158,9 @@ class Transport(asyncio.BufferedProtocol):
         self.has_room = True
         """Whether more may be written."""
         self._unsent_bytes = 0
-        """What waits to be written and is counted, which it is while the peer reads too slowly."""
+        """Bytes that wait to be written and are counted, which it is while the peer reads too slowly."""
         self._sent_at_pause = self._least_unsent = 0
-        """What had been written when it began to read too slowly, and how little of that has waited since."""
+        """Bytes that had been written when it began to read too slowly, and how little of that has waited since."""
         self._unread: deque[bytes] = deque()
         """What has come and waits for the peer's next turn."""
         self._slices = Slices()
@@ -625,7 +625,7 @@ class Transport(asyncio.BufferedProtocol):
         self.share.belong(owner)
 
     def _has_no_memory(self, size: int) -> None:
-        """There is no room for what has come: the connection ends."""
+        """There is no room for the input: the connection ends."""
         problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
         if self.engine.remote is None:
             self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
@@ -634,7 +634,7 @@ class Transport(asyncio.BufferedProtocol):
             self.close(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def _count_unsent(self) -> None:
-        """Count what waits to be written as it is now."""
+        """Count the bytes that wait to be written now."""
         unsent = self._transport.get_write_buffer_size()
         if unsent > self._unsent_bytes:
             self.share.hold(unsent - self._unsent_bytes)

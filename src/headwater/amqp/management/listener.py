@@ -203,7 +203,7 @@ class NotificationLink(LinkEnd):
             self._link.drained()  # room comes with outcomes, which may come after the end of the drain
 
     def _count(self, queue: NotificationQueue) -> None:
-        """Take room for what waits, or give it back; where there is none, the oldest are lost."""
+        """Take room for waiting notifications, or give it back; where there is none, the oldest are lost."""
         share = self._transport.share
         while (more := queue.waiting - self._counted) > 0:
             more += -more % COUNTED_STEP

@@ -62,7 +62,7 @@ class Requests(LinkEnd):
     def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
         self._node, self._transport, self._link = node, transport, link
         self._waiting: deque[tuple[RequestMessage, int]] = deque()
-        """Requests, each with what was taken for it."""
+        """Requests, each with the bytes taken for it."""
         self._under_way = 0
         self._is_busy = False
         self._is_over = False

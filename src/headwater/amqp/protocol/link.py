@@ -59,7 +59,7 @@ class Link:
         self.remote: Attach | None = None
         """The peer's attach, once it has come."""
         self.held_bytes = 0
-        """What was taken for it and the peer's attach, as long as it is there."""
+        """Bytes taken for it and the peer's attach, as long as it is there."""
         self.context: Any = None
         """Whatever the owner wants to find here."""
         self.is_detaching = False

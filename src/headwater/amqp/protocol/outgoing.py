@@ -18,7 +18,7 @@ Content = bytes | memoryview
 
 
 class LargeDelivery:
-    """What was not sent yet of one delivery."""
+    """The unsent rest of one delivery."""
 
     __slots__ = ("_at", "_parts", "_rest_bytes", "first", "held_bytes", "is_begun", "link")
 

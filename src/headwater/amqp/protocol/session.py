@@ -73,7 +73,7 @@ class Session:
         self._covered = 0
         """For so many unsettled deliveries room was taken."""
         self._large: deque[LargeDelivery] = deque()
-        """Deliveries that take several transfers, in their order; what waits for them waits behind them."""
+        """Deliveries that take several transfers, in their order; others wait behind them."""
 
     @property
     def links(self) -> Iterable[Link]:

@@ -188,7 +188,7 @@ class Producer(LinkEnd):
             self._take(received, self._node)
 
     def _refuse_all(self, held: int, count: int) -> None:
-        """There is no room for what has come: the link ends, and nothing of it is stored."""
+        """There is no room for the message: the link ends, and nothing of it is stored."""
         self._statistics.messages_rejected += count
         if not self._is_over:
             fault = link_fault(self._transport.share.refusal(held, f"what you sent ({count} messages)"))

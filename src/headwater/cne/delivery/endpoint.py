@@ -148,7 +148,7 @@ class Endpoint:
         return self._task
 
     def stopped(self) -> None:
-        """Its task has ended. What waits in memory counts no more, and is still behind the cursor."""
+        """Its task has ended. Waiting events in memory count no more, and are still behind the cursor."""
         self._start_over()
 
     def subscribe(self, subscription: Subscription) -> None:

@@ -58,7 +58,7 @@ class Owed:
     async def next(self) -> tuple[Stored, Subscription] | None:
         """The next state, and the subscription that it is for; None: no more are owed.
 
-        Others have their turns while it is looked for; what is added meanwhile is owed, too.
+        Others have their turns while it is looked for; states added meanwhile are owed, too.
         """
         slices = Slices()
         while self._piece or self._ranges:

@@ -11,7 +11,7 @@ _EARLY_S = 0.001
 
 
 def _nobody() -> None:
-    """Nobody waits for it."""
+    """It was ended."""
 
 
 class Deadline:

@@ -29,9 +29,9 @@ class Reception:
         return 2**31
 
     def takes(self, place: str, opening: int) -> bool:
-        """Whether a connection from that place (`client_subnet`) is to be opened, beside those that are opening."""
+        """Whether a connection from that place (`client_subnet`) may be opened, beside the ones being opened."""
         return True
 
     def refuse(self, place: str, reason: str) -> bytes:
-        """Count a connection that was accepted and is not opened; answers what it is told, if it speaks no TLS."""
+        """Count a connection that was accepted and is not opened; answers its message, if it speaks no TLS."""
         return b""

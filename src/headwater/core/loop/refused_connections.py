@@ -15,7 +15,7 @@ INTERVAL_S = 1.0
 
 
 class RefusedConnections:
-    """Of one protocol, on one event loop. The counts of all its notifications together are what was refused."""
+    """Of one protocol, on one event loop. The counts of all its notifications together are all refusals."""
 
     def __init__(self, bus: Bus, protocol: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`protocol` as notifications name it; the clock counts seconds."""

@@ -96,7 +96,7 @@ class Http:
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
     )
-    """Connections at the same time, WebSockets and subscriptions included; more are told 503, or closed over TLS.
+    """Connections at the same time, WebSockets and subscriptions included; more get 503, or are closed over TLS.
     A few more are read: questions about health, logins, the console, management and metrics are answered."""
     body_bytes_max: int = setting(
         APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"

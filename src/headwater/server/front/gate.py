@@ -54,7 +54,7 @@ class Gate:
         web: WebGuard | None = None,
         activity: LoopActivity | None = None,
     ) -> None:
-        """`web` knows from where requests may come; by default, as for a server on loopback. `activity` is told of
+        """`web` knows from where requests may come; by default, as for a server on loopback. `activity` hears of
         each request.
         """
         self._activity = activity or LoopActivity()

@@ -5,7 +5,7 @@
 | below the limit | it is served |
 | up to `SURPLUS_MAX` above, half of them of one place | it is read as far as one request: a question about the server's
   health, or one for operators (login, console, management, metrics), is answered; any other with 503 |
-| more | over plain HTTP it is told 503, whatever it asks, over TLS it is closed; it is counted and logged |
+| more | over plain HTTP it gets 503, whatever it asks, over TLS it is closed; it is counted and logged |
 
 So a load balancer and an operator are heard while the server is full: a list of connections shows who has them, and a
 client can be disconnected. Open connections stay.

@@ -33,7 +33,7 @@ class LingeringConnections:
         return len(self._connections)
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Close it after what was sent, and when the peer could read that. It gets a protocol of its own here."""
+        """Close it after the sent bytes, and when the peer could read that. It gets a protocol of its own here."""
         lingering = _Lingering(transport, self._end)
         self._connections[lingering] = None
         transport.set_protocol(lingering)

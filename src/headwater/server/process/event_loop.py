@@ -8,7 +8,7 @@ takes 10 ms. Here many are accepted in a turn, and opened place after place.
     -----------------------  --------------------------------------------  --------------------------------------------
     the socket is readable   up to `ACCEPTED_MAX`, or for `ACCEPTING_S`,   -
                              are added
-    more than there is room  the oldest of the place with most is told     the next one of a place waits, or the oldest
+    more than there is room  the oldest of the place with most is ended    the next one of a place waits, or the oldest
       for (`Reception`,        why, counted and closed                       makes way (`_make_way`)
       `OPENING_MAX`)
     a turn of the loop       some are taken (`_due`)                       those are added
@@ -16,8 +16,8 @@ takes 10 ms. Here many are accepted in a turn, and opened place after place.
     no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
 
 Rules: the place whose turn it is gives one, and is last then. Of a place the oldest is first; but if `MANY` wait, the
-newest (adaptive LIFO): it waits for certain, while the oldest may have gone. Who waits costs a descriptor and hardly
-any memory, so a burst waits as long as there is room for its connections. None is closed without being counted.
+newest (adaptive LIFO): it waits for certain, while the oldest may have gone. A waiting one costs a descriptor and
+hardly any memory, so a burst waits as long as there is room for its connections. None is closed without being counted.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ OPENED_EACH_S = 0.002
 """One is opened in every turn, and one more for each time as long as this that the turn before took: so opening takes
 a fifth of the loop's time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms."""
 WAITING_MIN = 512
-"""Connections that may wait to be opened even where there is no room: they are still to be told so, one by one."""
+"""Connections that may wait to be opened even where there is no room: they get their refusals, one by one."""
 OPENING_MAX, OPENING_OF_PLACE_MAX = 512, 384
 """Connections on which TLS is not agreed on yet, in all and of one place: each costs some 0.1 MB."""
 HANDSHAKE_S = 5.0
 """How long a handshake may take while others of its place wait for their turn."""
 BLOCKED_S = 0.25
-"""How often those that make way are looked for, while none may be opened."""
+"""How often connections that make way are looked for, while none may be opened."""
 LOCAL = "local"
 """The place of all who come over a Unix socket."""
 NO_ROOM_PAUSE_S = 0.5
@@ -238,7 +238,7 @@ class BoundListener(asyncio.AbstractServer):
             self._open_some()
 
     def _refuse(self, place: str, connection: socket.socket, reason: str) -> None:
-        """It is not opened: its peer is told why, where that can be read without TLS."""
+        """It is not opened: its peer hears why, where that can be read without TLS."""
         words = self._reception.refuse(place, reason)
         self._farewells.tell(connection, b"" if self._tls else words)
 

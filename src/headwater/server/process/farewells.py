@@ -1,4 +1,4 @@
-"""Connections that are accepted and not opened: each is told why, and closed when it could read that."""
+"""Connections that are accepted and not opened: each gets its refusal, and is closed when it could read that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import socket
 
 TOLD_MAX = 512
-"""Connections that are being told, at most: of more, the first one is closed, which has been told already."""
+"""Connections that are being told, at most: of more, the first one is closed, which has its refusal already."""
 LINGER_S = 2.0
 """How long each stays at most."""
 _PIECE_BYTES = 64 * 1024
@@ -15,7 +15,7 @@ _PIECE_BYTES = 64 * 1024
 
 class Farewells:
     """Of one listener. What such a peer sends is read and thrown away: the system resets a connection that is closed
-    with data unread, and what it was told may never be read.
+    with data unread, and its refusal may never be read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

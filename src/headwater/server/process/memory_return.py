@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 LOOK_S = 0.5
 TRIMMED_BYTES = 8 * 2**20
-"""So much less than the most since the last call was charged: then what is free is given back."""
+"""So much less than the most since the last call was charged: then free memory is given back."""
 PAUSE_S = 2.0
 """Between two calls, at least."""
 

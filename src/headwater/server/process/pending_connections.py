@@ -1,4 +1,4 @@
-"""What is under way to a connection, by the place that it comes from: places take turns."""
+"""Connections that are under way, by the place that it comes from: places take turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _everywhere(place: str) -> bool:
 
 
 class PendingConnections(Generic[T]):
-    """What is under way to a connection (a socket, say), by the place that it comes from."""
+    """Something under way to a connection (a socket, say), by the place that it comes from."""
 
     def __init__(self) -> None:
         self._places: dict[str, dict[T, float]] = {}
@@ -39,7 +39,7 @@ class PendingConnections(Generic[T]):
         self._places.setdefault(place, {})[one] = now
 
     def take(self, may: Callable[[str], bool] = _everywhere) -> tuple[str, T] | None:
-        """The place whose turn it is, of those that may, and its next one; None if no place may."""
+        """The place whose turn it is, of the permitted ones, and its next one; None if no place may."""
         for place in self._places:
             if may(place):
                 break
