@@ -8,8 +8,8 @@ takes 10 ms. Here many are accepted in a turn, and opened place after place.
     -----------------------  --------------------------------------------  --------------------------------------------
     the socket is readable   up to `ACCEPTED_MAX`, or for `ACCEPTING_S`,   -
                              are added
-    more than there is room  the oldest of the place with most is ended    the next one of a place waits, or the oldest
-      for (`Reception`,        why, counted and closed                       makes way (`_make_way`)
+    more than there is room  the oldest of the place with most gets its    the next one of a place waits, or the oldest
+      for (`Reception`,        refusal, is counted and closed                makes way (`_make_way`)
       `OPENING_MAX`)
     a turn of the loop       some are taken (`_due`)                       those are added
     the handshake ends       -                                             it is removed
