@@ -35,7 +35,7 @@ _logger = logging.getLogger("headwater.futoin")
 REQUESTS_MAX = 128
 """Requests of one connection that run at once; the next is read when one of them is answered."""
 LARGE_REPLIES_MAX = 4
-"""Of those, the ones whose reply may have 8M."""
+"""Of those, the ones whose reply may have 8M. They wait for events side by side; pages are made one at a time."""
 ADDITIONS = ("addEvent", "addEvents")
 """Functions whose events are in the log in the order in which they were called."""
 WAITING_BYTES_MAX = 1024 * 1024
