@@ -1,7 +1,6 @@
 """Where events leave a connection: a page is made when the socket has taken the one before, and counts until it has.
 
-A page up to one piece (`Share.piece_bytes`) may exceed the budget; of what is larger, the bytes are taken before they
-are there.
+A page up to one piece (`Share.piece_bytes`) may exceed the budget. A larger one takes its bytes before they are there.
 """
 
 from __future__ import annotations

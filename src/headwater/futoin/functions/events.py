@@ -105,8 +105,8 @@ async def group_after(
 def _encoded(
     page: Page, coder: Coder, naming: Naming, claim: Claim, bytes_max: int, left: int, *, is_traced: bool
 ) -> Iterator[tuple[bytes, int]]:
-    """The events of a page, each with its number. Data that can never fit is not read; a large event that does not fit
-    into what is left, or for which there is no room now, is empty.
+    """The events of a page, each with its number. Data that can never fit is not read; a large event for which there is
+    no room now, or that is longer than `left`, is empty.
     """
     if page.large is None:
         for event in handed_on(page):
