@@ -11,7 +11,6 @@ from ..core.access import Right
 from ..core.actor import act_as
 from ..core.errors import EventLogError
 from ..core.loop.memory import Share
-from ..http.asgi import MEMORY
 from ..http.host import USER_KEY, own
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
@@ -22,6 +21,7 @@ from .messages.interface import Function
 from .messages.limits import check_long
 from .messages.message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
 from .messages.signatures import base_in_slices
+from .outlet import Claim, Outlet
 
 T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
@@ -43,6 +43,10 @@ Pushes = dict[tuple[object, ...], Stoppable]
 
 class CallbackConnection(Protocol):
     """A connection on which the peer can be called back (FTN3, BiDirectChannel)."""
+
+    @property
+    def outlet(self) -> Outlet:
+        """Where events leave it."""
 
     @property
     def pushes(self) -> Pushes:
@@ -76,6 +80,10 @@ class Channel(Protocol):
         """What the connection holds in memory: once a message is verified, it is that user's."""
 
     @property
+    def outlet(self) -> Outlet:
+        """Where events leave it."""
+
+    @property
     def scope(self) -> MutableMapping[str, Any]:
         """The ASGI scope of the HTTP request."""
 
@@ -103,20 +111,22 @@ class Channel(Protocol):
 class Call:
     """A call that was found to be in order."""
 
-    __slots__ = ("afterwards", "caller", "channel", "function", "host", "log_name", "message", "parameters")
+    __slots__ = ("afterwards", "caller", "channel", "claim", "function", "host", "log_name", "message", "parameters")
 
     def __init__(
         self,
         host: Host,
         log_name: str,
         channel: Channel,
+        claim: Claim,
         message: Message,
         caller: Caller,
         function: Function,
         parameters: Mapping[str, Any],
     ) -> None:
+        """`claim` is for its result, until that is handed to the socket."""
         self.host, self.log_name, self.channel, self.message = host, log_name, channel, message
-        self.caller, self.function, self.parameters = caller, function, parameters
+        self.claim, self.caller, self.function, self.parameters = claim, caller, function, parameters
         self.afterwards: Callable[[], None] | None = None
         """What is to be begun when the reply is on its way."""
 
@@ -132,11 +142,8 @@ class Call:
 
     @property
     def page_bytes_max(self) -> int:
-        """How large a page of several events may be: less where the reply is signed, which takes all of its values,
-        and while memory is short."""
-        most = self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
-        share: Share | None = self.channel.scope.get(MEMORY)
-        return min(most, share.piece_bytes) if share is not None and share.account.is_short else most
+        """How large a page of several events may be: less where the reply is signed, which takes all of its values."""
+        return self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
 
     async def log(self, right: Right) -> Opened:
         """The log that the path names, if the caller has the right."""
@@ -167,7 +174,7 @@ class Reply:
 
 
 async def reply_to(
-    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, body: bytes
+    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, claim: Claim, body: bytes
 ) -> Reply:
     """The reply to a request, whatever its bytes are."""
     message = await decoded(host, body)
@@ -175,7 +182,7 @@ async def reply_to(
         return message
     if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is passed over a few times, each a step by itself
         await asyncio.sleep(0)
-    return await answer(host, handlers, log_name, channel, message)
+    return await answer(host, handlers, log_name, channel, claim, message)
 
 
 async def decoded(host: Host, body: bytes) -> Message | Reply:
@@ -191,9 +198,14 @@ async def decoded(host: Host, body: bytes) -> Message | Reply:
 
 
 async def answer(
-    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, message: Message
+    host: Host,
+    handlers: Mapping[tuple[str, str], Handler],
+    log_name: str,
+    channel: Channel,
+    claim: Claim,
+    message: Message,
 ) -> Reply:
-    """The reply to a request."""
+    """The reply to a request; `claim` is ended when it was sent."""
     caller: Caller | None = None
     try:
         if host.stopping.done():
@@ -205,7 +217,7 @@ async def answer(
             own(channel.share, caller.user)
         act_as(user)
         channel.scope[USER_KEY] = user
-        call = checked(host, log_name, channel, message, caller)
+        call = checked(host, log_name, channel, claim, message, caller)
         name = ".".join(call.function.key)
         host.statistics.calls[name] += 1
         host.turns.activity.what = "futoin", name
@@ -228,12 +240,12 @@ def check_size(message: Message) -> None:
         raise invalid(f"Request message too long: {message.size} bytes, at most {at_most} are taken")
 
 
-def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
+def checked(host: Host, log_name: str, channel: Channel, claim: Claim, message: Message, caller: Caller | None) -> Call:
     """The call, found to be in order but for the caller's rights. Raises FutoInError."""
     function = _function(message, caller, channel)
     assert caller is not None
     parameters = function.check(message.parameters(function.any_parameters, function.encoded_parameters))
-    return Call(host, log_name, channel, message, caller, function, parameters)
+    return Call(host, log_name, channel, claim, message, caller, function, parameters)
 
 
 def failed(host: Host, coder: Coder, rid: str | None, log_name: str, error: BaseException) -> Reply:

@@ -17,7 +17,7 @@ from ..core.loop.batcher import settle
 from ..formats.problem import Problem
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
-from ..http.asgi import raw_path
+from ..http.asgi import WRITER, raw_path
 from ..http.certificates import certified
 from ..http.errors import CLOSE, HttpError
 from ..http.host import USER_KEY
@@ -28,6 +28,7 @@ from .functions.quick_add import reply_to as reply_to_adding
 from .host import Host
 from .messages import interface
 from .messages.coders import JSON
+from .outlet import Claim, Outlet
 
 MESSAGE_BYTES_MAX = 8 * 2**20
 """The largest message of any function; each has its own limit besides."""
@@ -42,6 +43,7 @@ class Request:
 
     def __init__(self, exchange: Exchange) -> None:
         self.peer, self.scope, self.share = exchange.peer, exchange.scope, exchange.share
+        self.outlet = Outlet(self.share, self.scope.get(WRITER))
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
         """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
         self.authorization = exchange.header(b"authorization")
@@ -62,7 +64,8 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
     append: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
     adding = begin(host, log_name, request, body, lambda _, outcome: settle(append, outcome))
     if adding is None:
-        await _answer(exchange, await reply_to(host, handlers, log_name, request, body))
+        with Claim(request.outlet) as claim:
+            await _answer(exchange, await reply_to(host, handlers, log_name, request, claim, body))
     else:
         exchange.scope[USER_KEY] = adding.user.name
         await _answer(exchange, await _added(host, log_name, adding, append))
@@ -84,7 +87,9 @@ async def get(
     except FutoInError as error:
         await _answer(exchange, refusal(host, error))
         return
-    await _answer(exchange, await answer(host, handlers, log_name, Request(exchange), JSON.decode(body)))
+    request = Request(exchange)
+    with Claim(request.outlet) as claim:
+        await _answer(exchange, await answer(host, handlers, log_name, request, claim, JSON.decode(body)))
 
 
 async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:

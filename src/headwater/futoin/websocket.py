@@ -28,13 +28,14 @@ from .http import Request
 from .identity import shown_user
 from .messages.coders import JSON
 from .messages.message import Coder, Message
+from .outlet import Claim
 
 _logger = logging.getLogger("headwater.futoin")
 
 REQUESTS_MAX = 128
 """Requests of one connection that run at once; the next is read when one of them is answered."""
 LARGE_REPLIES_MAX = 4
-"""Of those, the ones whose reply may have 8M."""
+"""Of those, the ones whose reply may have 8M. They wait for events side by side; pages are made one at a time."""
 ADDITIONS = ("addEvent", "addEvents")
 """Functions whose events are in the log in the order in which they were called."""
 WAITING_BYTES_MAX = 1024 * 1024
@@ -91,7 +92,7 @@ class FutoinConnection:
     ) -> None:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
-        self.scope, self.share = request.scope, request.share
+        self.scope, self.share, self.outlet = request.scope, request.share, request.outlet
         self.peer, self.is_secure = request.peer, request.is_secure
         self.authorization, self.certified = request.authorization, request.certified
         self.pushes: Pushes = {}
@@ -322,8 +323,9 @@ class FutoinConnection:
                     await self._do(message)
 
     async def _do(self, message: Message) -> None:
-        reply: Reply = await answer(self._host, self._handlers, self._log_name, self, message)
-        await self._transmit(reply.body)
+        with Claim(self.outlet) as claim:
+            reply: Reply = await answer(self._host, self._handlers, self._log_name, self, claim, message)
+            await self._transmit(reply.body)
         if reply.afterwards is not None:
             reply.afterwards()
 

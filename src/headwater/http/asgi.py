@@ -18,6 +18,8 @@ MEMORY = "headwater.memory"
 HELD = "headwater.held"
 """The key in the scope of the bytes of that share that the request has taken. The server gives them back when its
 application is done."""
+WRITER = "headwater.writer"
+"""The key in the scope of a WebSocket of what tells whether its peer takes what it is sent: `is_full`, `drained()`."""
 
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 """Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""

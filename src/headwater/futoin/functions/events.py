@@ -19,6 +19,7 @@ from ...formats.stubs import handed_on, large_handed_on
 from ...formats.tracing import headers_of
 from ..messages.message import Coder
 from ..naming import OTHER, Naming, Selected
+from ..outlet import Claim
 from ..settings import PAGE_EVENTS
 
 STEP_BYTES = 256 * 1024
@@ -62,6 +63,7 @@ async def group_after(
     after: int,
     coder: Coder,
     naming: Naming,
+    claim: Claim,
     bytes_max: int,
     page_bytes: int = 0,
     events_max: int = PAGE_EVENTS,
@@ -73,17 +75,22 @@ async def group_after(
     says how far it came.
 
     Several have no more than `page_bytes` together, if that is less; with `is_traced` each says which trace it is in.
-    Others have their turn between a few and the next.
+    All of them are counted in `claim`, which has its turn. Others have their turn between a few and the next. Raises
+    NoMemory where there is no room for one.
     """
     slices = Slices()
     encoded: list[bytes] = []
-    size, last, together = 0, 0, min(page_bytes or bytes_max, bytes_max)
+    bytes_max = claim.event_bytes(bytes_max)
+    size, last, together = 0, 0, claim.page_bytes(min(page_bytes or bytes_max, bytes_max))
     while True:
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
-        for one, number in _encoded(page, coder, naming, bytes_max, is_traced=is_traced):
+        left = together - size if encoded else bytes_max
+        for one, number in _encoded(page, coder, naming, claim, bytes_max, left, is_traced=is_traced):
             size += len(one) + _BETWEEN_BYTES
-            if size > together and encoded:
+            if not one or (encoded and size > together) or not claim.take(len(one)):
+                if not encoded:
+                    raise claim.refusal(len(one) if page.large is None else len(page.large.data))
                 return Group(encoded, last, last), False
             encoded.append(one)
             last = number
@@ -96,16 +103,21 @@ async def group_after(
 
 
 def _encoded(
-    page: Page, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool
+    page: Page, coder: Coder, naming: Naming, claim: Claim, bytes_max: int, left: int, *, is_traced: bool
 ) -> Iterator[tuple[bytes, int]]:
-    """The events of a page, each with its number. Data that cannot fit is not read."""
+    """The events of a page, each with its number. Data that can never fit is not read; a large event for which there is
+    no room now, or that is longer than `left`, is empty.
+    """
     if page.large is None:
         for event in handed_on(page):
             yield encode_event(event, coder, naming, bytes_max, is_traced=is_traced), event.sequence_number
         return
     event, data = large_handed_on(page)
     if len(data) <= bytes_max:
-        one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
+        one = b""
+        if len(data) <= left and claim.take(len(data)):
+            one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
+            claim.give(len(data))  # it counts as what came of it
     else:
         one = _stub(event, len(data), coder, naming, bytes_max, is_traced=is_traced)
     yield one, event.sequence_number

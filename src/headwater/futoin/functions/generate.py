@@ -17,6 +17,7 @@ from ..errors import FutoInError
 from ..host import Host, Opened
 from ..identity import recall
 from ..messages.message import Message
+from ..outlet import Claim
 from .batches import new_events
 
 
@@ -45,7 +46,7 @@ def begin_add_event(
         if caller is None or host.stopping.done():
             return None
         check_size(message)
-        call = checked(host, log_name, channel, message, caller)
+        call = checked(host, log_name, channel, Claim(channel.outlet), message, caller)
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
             return None  # or refused, which is counted where it is told

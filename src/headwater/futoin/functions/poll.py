@@ -21,6 +21,9 @@ from .events import Group, group_after, read
 LIVE = "LIVE"
 """The component that is not registered, and of which nothing is stored (FTN18, 2.2.4)."""
 
+SIGNED_COPIES = 2
+"""Of a page that are there besides while its reply is signed: its values, and their text."""
+
 
 def check_reliable(call: Call) -> None:
     """Raises FutoInError (SecurityError) where reliable consumers are switched off."""
@@ -62,6 +65,9 @@ async def poll_events(call: Call) -> bytes:
     group = await _next_group(call, opened, selected, after, given.get("wait_ms", 0) / 1000)
     if component != LIVE and not group.events:
         await _acknowledged(call, opened, component, group.upto)  # what is not wanted counts as delivered
+    size = SIGNED_COPIES * sum(map(len, group.events))
+    if call.caller.signature is not None and not call.claim.take(size):
+        raise call.claim.refusal(size)
     call.host.statistics.traffic.events_out += len(group.events)
     return call.coder.array(group.events)
 
@@ -85,12 +91,14 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
     deadline = loop.time() + wait_s
     while True:
         next_commit = opened.asynchronous.next_commit
+        await call.claim.turn()
         group, is_last = await group_after(
             partial(read, opened.log, selected),
             call.turn,
             after,
             call.coder,
             opened.view,
+            call.claim,
             call.result_bytes_max,
             call.page_bytes_max,
             call.host.settings.max_chunk_events,
@@ -98,6 +106,7 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
         )
         if group.events:
             return group
+        call.claim.end()
         after = max(after, group.upto)
         if not is_last:
             await asyncio.sleep(0)

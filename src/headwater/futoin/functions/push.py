@@ -15,12 +15,14 @@ from typing import NamedTuple
 from ...core.access import Right
 from ...core.consumer import Consumer
 from ...core.errors import ConsumerNotFound, NotPrimary
+from ...core.loop.memory import NoMemory
 from ...core.readers import Reader, Waiting
 from ..calls import ENVELOPE_BYTES, Call, CallbackConnection
 from ..errors import DEFENSE_REJECTED, FutoInError
 from ..host import Opened
 from ..messages.coders import JSON
 from ..messages.interface import MESSAGE_BYTES_MAX
+from ..outlet import Claim
 from .events import Group, group_after, read
 from .poll import LIVE, check_reliable
 
@@ -35,6 +37,19 @@ class Reach(NamedTuple):
     """What the consumer had acknowledged."""
     upto: int
     """What it has acknowledged with a success."""
+
+
+class Step(NamedTuple):
+    """What one step through the log came to."""
+
+    upto: int
+    """Everything up to this number was sent, or is not wanted."""
+    sent: int
+    """How many events were sent."""
+    is_last: bool
+    """Whether there were no more in the log."""
+    answer: asyncio.Future[str | None] | None
+    """The answer to what was sent: the name of an error, or None for success."""
 
 
 class UnansweredPushes:
@@ -232,12 +247,32 @@ class Push(ABC):
         if not self._on_the_way:
             self.reader.waits(Waiting.EVENTS)
 
-    async def _group_after(self, cursor: int, events_max: int) -> tuple[Group, bool]:
-        """See `group_after`."""
+    async def _step(self, seq: int, cursor: int, events_max: int) -> Step:
+        """Send the next group when the peer has taken the one before, and there is room for it.
+
+        The group is forgotten at once: if it has to be sent again, it is read again.
+        """
+        outlet = self.connection.outlet
+        if outlet.is_full:
+            self.reader.waits(Waiting.READING)
+        while True:
+            with Claim(outlet) as claim:
+                await claim.turn()
+                try:
+                    return await self._send_after(seq, cursor, events_max, claim)
+                except NoMemory:
+                    self.reader.waits(Waiting.READING)
+            await asyncio.sleep(self.settings.retry_s)
+
+    async def _send_after(self, seq: int, cursor: int, events_max: int, claim: Claim) -> Step:
         log_read = partial(read, self.opened.log, self.selected)
-        return await group_after(
-            log_read, self._turn, cursor, JSON, self.opened.view, self._bytes_max, events_max=events_max
+        group, is_last = await group_after(
+            log_read, self._turn, cursor, JSON, self.opened.view, claim, self._bytes_max, events_max=events_max
         )
+        answer = await self._send(seq, group) if group.events else None
+        if answer is None:
+            self.reader.waits(Waiting.ANSWERS if self._on_the_way else Waiting.EVENTS)
+        return Step(group.upto, len(group.events), is_last, answer)
 
 
 class ReliablePush(Push):
@@ -293,9 +328,9 @@ class ReliablePush(Push):
             await self._succeed(reach)
         while not self.opened.log.is_closed:
             start = self._consumer().acknowledged
-            group = await self._next_group(start)
-            if group.events:
-                await self._deliver(start, group)
+            step = await self._next_group(start)
+            if step.answer is not None:
+                await self._deliver(start, step, step.answer)
 
     def _consumer(self) -> Consumer:
         """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
@@ -304,42 +339,41 @@ class ReliablePush(Push):
             raise ConsumerNotFound(self.owner, self.component)
         return consumer
 
-    async def _next_group(self, start: int) -> Group:
-        """The next events; none if the consumer's position moved meanwhile, or the log is closed."""
+    async def _next_group(self, start: int) -> Step:
+        """Send the next events; none if the consumer's position moved meanwhile, or the log is closed."""
         loop = asyncio.get_running_loop()
         log, cursor = self.opened.log, start
         stored_at = loop.time()
         while True:
             next_commit = self.opened.asynchronous.next_commit
-            group, is_last = await self._group_after(cursor, self._group_events)
-            if group.events:
-                return group
-            cursor = max(cursor, group.upto)
+            step = await self._step(self._seq, cursor, self._group_events)
+            if step.answer is not None:
+                return step
+            cursor = max(cursor, step.upto)
             has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
-            if not is_last:
+            if not step.is_last:
                 await asyncio.sleep(0)
             elif not log.is_closed and not has_time_passed:
                 has_time_passed = not await self._wait(next_commit)
             if self._consumer().acknowledged != start or log.is_closed:
-                return Group([], cursor, 0)
+                return step
             if has_time_passed:
                 await self._acknowledge(cursor)  # also tells that the consumer is alive
-                return Group([], cursor, 0)
+                return step
 
     async def _wait(self, next_commit: asyncio.Future[None]) -> bool:
         done, _ = await asyncio.wait((next_commit,), timeout=self.settings.seen_interval_s)
         return bool(done)
 
-    async def _deliver(self, start: int, group: Group) -> None:
-        """Send the group, and wait for an answer to it, or to one before it under the same `seq` that comes late."""
+    async def _deliver(self, start: int, step: Step, answer: asyncio.Future[str | None]) -> None:
+        """Wait for an answer to what was sent, or to what came before it under the same `seq`, late."""
         if self._failures:
             self.statistics.redeliveries += 1
-        answer = await self._send(self._seq, group)
-        self._unanswered.add(answer, Reach(start, group.upto))
+        self._unanswered.add(answer, Reach(start, step.upto))
         reach = await self._unanswered.success(self.settings.answer_s, answer)
         if reach is None:
             self._failures += 1
-            self._group_events = max(1, len(group.events) // 2)
+            self._group_events = max(1, step.sent // 2)
             reach = await self._success_in_pause()
         if reach is not None:
             await self._succeed(reach)
@@ -377,21 +411,21 @@ class LivePush(Push):
             while not log.is_closed:
                 if len(on_the_way) >= LIVE_GROUPS_MAX:
                     _, on_the_way = await asyncio.wait(on_the_way, return_when=asyncio.FIRST_COMPLETED)
+                await self.connection.outlet.drained()
                 next_commit = self.opened.asynchronous.next_commit
                 if log.head() - cursor > self.settings.live_behind_max:
                     oldest = log.head() - self.settings.live_behind_max
                     self.statistics.skipped += oldest - cursor
                     cursor = oldest
                     seq += 1
-                group, is_last = await self._group_after(cursor, self.settings.max_chunk_events)
-                cursor = max(cursor, group.upto)
-                if group.events:
-                    answer = await self._send(seq, group)
-                    on_the_way.add(asyncio.create_task(self._answered(answer)))
+                step = await self._step(seq, cursor, self.settings.max_chunk_events)
+                cursor = max(cursor, step.upto)
+                if step.answer is not None:
+                    on_the_way.add(asyncio.create_task(self._answered(step.answer)))
                     seq += 1
                     continue
                 self.reader.sent(cursor, 0)
-                if is_last:
+                if step.is_last:
                     await asyncio.wait((next_commit,))
                 else:
                     await asyncio.sleep(0)

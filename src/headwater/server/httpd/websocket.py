@@ -29,7 +29,7 @@ from ...core.loop.deadline import Deadline
 from ...core.loop.memory import Share
 from ...core.loop.slices import Slices
 from ...http import Message, Scope
-from ...http.asgi import HELD, MEMORY
+from ...http.asgi import HELD, MEMORY, WRITER
 from ...http.body_memory import largest_within, memory_of
 from .heads import Field
 from .server_state import PeerConnection, ServerState
@@ -126,6 +126,7 @@ class WebSocketProtocol(PeerConnection):
         self._pong = b""
         self.resume_writing()
         self.share.close()
+        self.scope.pop(WRITER, None)
         self._library.parser.close()
         _forget_frames(self._library.handshake_exc)
         self._library.parser_exc = self._library.handshake_exc = None
@@ -250,6 +251,7 @@ class WebSocketProtocol(PeerConnection):
             "subprotocols": [token.strip() for value in named for token in value.split(",")],
             "extensions": {**base.get("extensions", {}), "websocket.http.response": {}},
             MEMORY: self.share,
+            WRITER: self,
         }
 
     def _refuse_head(self) -> None:
