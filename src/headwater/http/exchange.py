@@ -192,13 +192,16 @@ class Exchange:
                 raise CodedBody(value.decode("latin-1"))
             if name == b"content-length":
                 length = value
-        if self.heeds_length and length.isdigit() and int(length) > limit:
-            raise BodyTooLarge(int(length), limit)
-        counted = min(int(length), limit) if length.isdigit() else 0
-        if counted > SMALL_BYTES:
-            self._hold_body(0, counted)
+        counted = int(length) if length.isdigit() else 0
+        if counted > SMALL_BYTES or counted > limit:
+            if counted > limit:
+                if self.heeds_length:
+                    raise BodyTooLarge(counted, limit)
+                counted = limit
+            if counted > SMALL_BYTES:
+                self._hold_body(0, counted)
         chunk, is_last = await self._receive_chunk()
-        if is_last and len(chunk) <= max(counted, SMALL_BYTES) and len(chunk) <= limit:
+        if is_last and (size := len(chunk)) <= limit and (size <= SMALL_BYTES or size <= counted):
             return chunk
         grown = BytesIO()  # it gives away what has grown: joining chunks would copy it all, and free them, in one step
         size, space = 0, _LONG_BYTES

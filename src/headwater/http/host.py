@@ -17,6 +17,7 @@ from ..core.loop.open_logs import OpenLog, OpenLogs
 from ..core.loop.scheduler import FairScheduler, Flow
 from ..core.readers import Readers
 from ..core.store import LogStore
+from .asgi import MEMORY
 from .authentication import authenticate
 from .certificates import certified
 from .errors import InvalidParameter, NumberNotHereYet
@@ -102,6 +103,14 @@ def own_by_address(share: Share, peer: str) -> None:
         share.belong(share.account.owner(place))
 
 
+def _own_by_address(exchange: Exchange) -> None:
+    """The same for a request; most addresses are places, and most connections one client's."""
+    scope = exchange.scope
+    share, client = scope.get(MEMORY), scope.get("client")
+    if share is None or not client or (owner := share.owner) is None or owner.name != client[0]:
+        own_by_address(exchange.share, exchange.peer)
+
+
 class Host:
     """The guard, and the end."""
 
@@ -113,7 +122,7 @@ class Host:
     async def user(self, exchange: Exchange) -> User:
         """Who asks. Raises Unauthenticated."""
         if self.guard.is_open:
-            own_by_address(exchange.share, exchange.peer)
+            _own_by_address(exchange)
             return ANYBODY
         header = exchange.header(b"authorization")
         user = self._user_shown_unasked(exchange) if header is None else None
@@ -180,7 +189,7 @@ class LogHost(Host, Generic[T]):
         AskPrimary.
         """
         if self.guard.is_open:
-            own_by_address(exchange.share, exchange.peer)
+            _own_by_address(exchange)
             name = exchange.arguments[0]
         else:
             name = await self.authorize(exchange, right)

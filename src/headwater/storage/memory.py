@@ -223,11 +223,13 @@ class MemoryLog(LocalLog):
                 event = self._events[number - self._floor - 1]
                 if partition not in (None, event.partition) or not query.matches(event.type, event.tags):
                     continue
+                if len(events) >= limit:
+                    return self._page(events, cursor, head, is_last=False)
                 more = _bytes_of(event) if is_bounded else len(event.data) + len(event.envelope)
-                if is_bounded and more > bytes_max and not events and limit:
+                if is_bounded and more > bytes_max and not events:
                     large = LargeEvent(event._replace(data=b""), memoryview(event.data))
                     return Page((), number, head, number == numbers[-1], self._is_gated, large)
-                if len(events) >= limit or (events and size + (is_bounded and more - 1) >= bytes_max):
+                if events and size + (is_bounded and more - 1) >= bytes_max:
                     return self._page(events, cursor, head, is_last=False)
                 events.append(event)
                 cursor = number
@@ -543,6 +545,8 @@ class MemoryState(StateStore):
 
 def _bytes_of(event: SequencedEvent) -> int:
     """What the event counts in a bounded page."""
-    texts = (event.type, *event.tags, event.id, event.source, event.group_key)
-    attributes = sum(len(name) + len(value.encode()) for name, value in event.attributes.items())
-    return EVENT_BYTES + len(event.data) + len(event.envelope) + sum(len(text.encode()) for text in texts) + attributes
+    texts = "".join((event.type, *event.tags, event.id, event.source, event.group_key))
+    size = EVENT_BYTES + len(event.data) + len(event.envelope) + len(texts.encode())
+    if event.attributes:
+        size += sum(len(name) + len(value.encode()) for name, value in event.attributes.items())
+    return size

@@ -209,17 +209,18 @@ class Sender(Link):
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
         session = self.session
+        connection = session.connection
         if not is_settled:
             self.unsettled += 1
         size = len(message)
         if (
-            size + TransferHead.BYTES <= session.connection.frame_bytes_max
+            size + TransferHead.BYTES <= connection.frame_bytes_max
             and not is_resumed
             and not rest
             and not session._large  # others begin behind it
         ):
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
-            session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
+            connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
         else:
             its_tag = tag.to_bytes(8, "big")
             delivery_id = session.send_large(

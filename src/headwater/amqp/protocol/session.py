@@ -40,6 +40,8 @@ UNSETTLED_BYTES = 256
 """What a delivery takes that is not settled. Measured."""
 COVERED_STEP = 32
 """Room is taken for so many unsettled deliveries together."""
+_SURPLUS = 4 * COVERED_STEP
+"""Room for more than so many that are not there is given back."""
 
 
 class Session:
@@ -145,18 +147,26 @@ class Session:
         self.send(flow)
 
     def take_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a delivery that goes out in one transfer now."""
+        """The id of a delivery that goes out in one transfer now. Raises as `next_delivery_id`.
+
+        Every message takes this way: it does what `next_delivery_id` does, without a call of it.
+        """
+        delivery_id = self._next_delivery_id
+        if unsettled is not None:
+            if not delivery_id % COVERED_STEP:
+                self._cover_sent()
+            self._sent[delivery_id] = unsettled
+        self._next_delivery_id = (delivery_id + 1) & SERIAL
         self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
         self._remote_window -= 1
-        return self.next_delivery_id(unsettled)
+        return delivery_id
 
     def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
         """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
         delivery_id = self._next_delivery_id
         if unsettled is not None:
-            if not delivery_id % COVERED_STEP and not self._cover(COVERED_STEP):
-                problem = "there is no memory to remember another unsettled delivery; try again later"
-                raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+            if not delivery_id % COVERED_STEP:
+                self._cover_sent()
             self._sent[delivery_id] = unsettled
         self._next_delivery_id = (delivery_id + 1) & SERIAL
         return delivery_id
@@ -413,7 +423,8 @@ class Session:
             for delivery_id in _within(self._sent, first, last):
                 link, context = self._sent.pop(delivery_id)
                 by_link.setdefault(link, []).append(context)
-        self._uncover()
+        if self._covered - len(self._sent) > _SURPLUS:
+            self._uncover()
         for link, contexts in by_link.items():
             link.unsettled -= len(contexts)
             self.tell(OutcomesReceived(link, contexts, state))
@@ -448,10 +459,16 @@ class Session:
             self._covered += lacking
         return True
 
+    def _cover_sent(self) -> None:
+        """Take room for the next deliveries that go out. Raises LinkFault if there is none."""
+        if not self._cover(COVERED_STEP):
+            problem = "there is no memory to remember another unsettled delivery; try again later"
+            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+
     def _uncover(self) -> None:
         """Give back the room of deliveries that are settled, many at a time."""
         surplus = self._covered - len(self._sent) - len(self._received)
-        if surplus > 4 * COVERED_STEP:
+        if surplus > _SURPLUS:
             surplus -= surplus % COVERED_STEP + COVERED_STEP  # deliveries that go out look at every step only
             self._covered -= surplus
             self.connection.settings.give(surplus * UNSETTLED_BYTES)

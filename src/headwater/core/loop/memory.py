@@ -287,7 +287,10 @@ class Share:
     @property
     def piece_bytes(self) -> int:
         """Bytes that the next piece of a streamed answer should have at most."""
-        return self._account.piece_bytes
+        account = self._account
+        if account.bytes_max - account.bytes >= PIECE_BYTES_MAX * (account.readers or 1):
+            return PIECE_BYTES_MAX  # most often there is plenty
+        return account.piece_bytes
 
     def begin_answer(self) -> None:
         """A streamed answer begins: the connection counts as a reader, once however many it has."""

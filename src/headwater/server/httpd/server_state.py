@@ -37,8 +37,10 @@ class ServerState:
         self.lingering = LingeringConnections(self._tell)
         """Those whose last answer was given, and whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._buffer = memoryview(bytearray(READ_BYTES))
-        self._short_buffer = self._buffer[:STRANGER_READ_BYTES]
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """Where the next read of a connection goes: all connections have one buffer, for no read waits in it."""
+        self.short_buffer = self.buffer[:STRANGER_READ_BYTES]
+        """Its beginning, for peers that are not known."""
         self._emptied: asyncio.Event | None = None
         """Set when no connection is open or ends, and no task runs; `emptied` makes it."""
         self._dated_at = 0
@@ -50,10 +52,6 @@ class ServerState:
         if now != self._dated_at:
             self._dated_at, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
         return self._date
-
-    def buffer(self, share: Share) -> memoryview:
-        """Where the next read of a connection goes: all connections have one buffer, for no read waits in it."""
-        return self._short_buffer if share.owner is None else self._buffer
 
     def remove(self, connection: Any) -> None:
         """It is closed. It need not be known here."""
@@ -130,11 +128,11 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return self._state.buffer(self.share)
+        return self._state.short_buffer if self.share.owner is None else self._state.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        self.data_received(bytes(self._state.buffer(self.share)[:nbytes]))
+        self.data_received(self._state.buffer[:nbytes].tobytes())
 
     def data_received(self, data: bytes) -> None:
         """Data has come."""

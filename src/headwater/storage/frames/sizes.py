@@ -15,6 +15,7 @@ _LISTED = (
     (Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME),
     (Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_VALUE),
 )
+_LOOKS = 6
 _number = struct.Struct("<i").unpack_from
 
 
@@ -33,9 +34,28 @@ class EventSizes:
         """Of the events from that index to before that one."""
         return self._upto(end) - self._upto(start)
 
-    def end(self, start: int, end: int, size: int) -> int:
-        """Up to where, `end` at most, the events from `start` on have no more than so many bytes together."""
-        return bisect_right(range(end + 1), self._upto(start) + size, start, end + 1, key=self._upto) - 1
+    def end(self, start: int, end: int, size: int) -> tuple[int, int]:
+        """Up to where, `end` at most, the events from `start` on have no more than so many bytes together; how many.
+
+        Most events of a frame are about as large as each other: it is looked for where it should be then.
+        """
+        upto = self._upto
+        begin, low, high = upto(start), start, end
+        below, above = 0, upto(end) - begin
+        """What the events have up to `low`, which fit, and up to `high`, which do not, if there are any."""
+        if above <= size:
+            return end, above
+        for look in range(_LOOKS):
+            if high - low <= 1:
+                return low, below
+            at = low + (size - below) * (high - low) // (above - below) + (look & 1)
+            at = min(max(at, low + 1), high - 1)
+            if (found := upto(at) - begin) <= size:
+                low, below = at, found
+            else:
+                high, above = at, found
+        low = bisect_right(range(high), begin + size, low, high, key=upto) - 1
+        return low, upto(low) - begin
 
     def begin(self, end: int, size: int) -> int:
         """From where on the events before `end` have no more than so many bytes together."""

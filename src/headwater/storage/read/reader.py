@@ -194,9 +194,9 @@ def _begin(segments: Sequence[Segment], at: int) -> int:
 
 def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
     """The end of the piece within the budget, and the rest of the budget; perhaps no event fits."""
-    if start or end < frame.count or (size := frame.length + EVENT_BYTES * frame.count) > budget:
-        end = frame.sizes.end(start, end, budget)
-        size = frame.sizes.between(start, end)
+    size = frame.length + EVENT_BYTES * (end - start)  # as much, at most
+    if size > budget or (start and end == frame.count):  # else this is all of the frame, or the page ends here
+        end, size = frame.sizes.end(start, end, budget)
     return end, budget - size
 
 
