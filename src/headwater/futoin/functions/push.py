@@ -49,7 +49,7 @@ class Step(NamedTuple):
     is_last: bool
     """Whether there were no more in the log."""
     answer: asyncio.Future[str | None] | None
-    """The answer to what was sent: the name of an error, or None for success."""
+    """The answer to the events sent: the name of an error, or None for success."""
 
 
 class UnansweredPushes:
@@ -366,7 +366,7 @@ class ReliablePush(Push):
         return bool(done)
 
     async def _deliver(self, start: int, step: Step, answer: asyncio.Future[str | None]) -> None:
-        """Wait for an answer to what was sent, or to what came before it under the same `seq`, late."""
+        """Wait for an answer to the events sent, or to events sent before it under the same `seq`, late."""
         if self._failures:
             self.statistics.redeliveries += 1
         self._unanswered.add(answer, Reach(start, step.upto))
