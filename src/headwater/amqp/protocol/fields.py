@@ -124,11 +124,19 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
         return (symbol,), at
     if code not in (0xE0, 0xF0):
         raise unexpected("symbol or array of symbols", buffer, at)
+    _check_elements(buffer, at, 3 if code == 0xE0 else 9)
     array, after = read(buffer, at, 0)
     assert isinstance(array, Array)
     if array and array.constructor not in (0xA3, 0xB3):
         raise DecodeError(f"array of symbols expected, array of {shown(array.constructor)} found", at)
     return tuple(array), after
+
+
+def _check_elements(buffer: bytes, at: int, head: int) -> None:
+    """Refuse an array of other elements than symbols before they are read: 65,000 small numbers take 60 ms."""
+    constructor = buffer[at + head] if at + head < len(buffer) else 0
+    if constructor not in (0x00, 0xA3, 0xB3) and any(buffer[at + (head + 1) // 2 : at + head]):
+        raise DecodeError(f"array of symbols expected, array of {shown(constructor)} found", at)
 
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
