@@ -32,7 +32,7 @@ FORMS: dict[str, tuple[str, str, Callable[[int], bytes]]] = {
     "text of many bytes a character": ("append", JSON, lambda size: _append(data="é" * (size // 2))),
     "text with escapes": ("append", JSON, lambda size: _escaped(size // 3)),
     "base64": ("append", JSON, lambda size: _append(data_base64=base64.b64encode(bytes(size)).decode())),
-    "packed": ("append", PACKED, lambda size: msgspec.msgpack.encode({"events": [{"type": "t", "data": bytes(size)}]})),
+    "packed": ("append", PACKED, lambda size: msgspec.msgpack.encode({"events": [["t", bytes(size), []]]})),
     "a cloudevent's text": (
         "events",
         CLOUDEVENT,
