@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from headwater.core.errors import Overloaded, TooLarge
-from headwater.core.shared_bytes import FREE_BYTES, MIB, STEP_BYTES, SharedBytes
+from headwater.core.shared_bytes import FREE_BYTES, KIB, MIB, STEP_BYTES, SharedBytes
 
 BUDGET = 64 * MIB
 
@@ -96,3 +96,13 @@ def test_many_threads_never_exceed_it_and_give_all_back() -> None:
         thread.join(60)
     assert len(most) == 8 and max(most) <= MIB
     assert shared.bytes == 0
+
+
+@pytest.mark.parametrize("budget", [1, 20_000, 100 * KIB, 300 * KIB, MIB + 7])
+def test_what_may_be_taken_at_most_can_be_taken_and_a_byte_more_never_fits(budget: int) -> None:
+    shared = SharedBytes(budget)
+    part = shared.part()
+    assert part.take(part.largest)
+    part.give(part.bytes)
+    with pytest.raises(TooLarge):
+        part.claim(part.largest + 1, "events")

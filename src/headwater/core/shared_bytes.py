@@ -36,7 +36,7 @@ class SharedBytes:
     @property
     def largest(self) -> int:
         """The most that one part can ever hold."""
-        return self.bytes_max // 2 + FREE_BYTES
+        return self.bytes_max // 2 // STEP_BYTES * STEP_BYTES + FREE_BYTES
 
     def part(self) -> BytesPart:
         """A part for one holder. It is over when it holds nothing."""

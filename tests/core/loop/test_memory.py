@@ -156,3 +156,16 @@ async def one_stalls() -> None:
     reader.share.stalls()
     await asyncio.sleep(0.4)
     assert not reader.reason and account.ended == 0
+
+
+@pytest.mark.parametrize("budget", [1, 200_000, MIB + 7, BUDGET])
+@pytest.mark.parametrize("is_stranger", [False, True])
+def test_the_most_that_fits_can_be_taken_and_a_byte_more_never(budget: int, is_stranger: bool) -> None:
+    account = MemoryAccount(budget)
+    share = share_of(account)
+    if is_stranger:
+        share.belong(account.strangers)
+    assert share.take(share.largest)
+    share.give(share.bytes)
+    with pytest.raises(TooLarge):
+        share.claim(share.largest + 1, "a body")

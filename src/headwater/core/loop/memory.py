@@ -119,7 +119,7 @@ class MemoryAccount:
     @property
     def largest(self) -> int:
         """The most that one share can ever take: more can never fit."""
-        return (self.bytes_max - self.bytes_max // KEPT) // 2 + FREE_BYTES
+        return (self.bytes_max - self.bytes_max // KEPT) // 2 // STEP_BYTES * STEP_BYTES + FREE_BYTES
 
     @property
     def piece_bytes(self) -> int:
@@ -252,7 +252,7 @@ class Share:
         if self.owner is None:
             return FREE_BYTES
         if self.owner.bytes_max is not None:
-            return self.owner.bytes_max + FREE_BYTES
+            return self.owner.bytes_max // STEP_BYTES * STEP_BYTES + FREE_BYTES
         return self._account.largest
 
     def hold(self, size: int) -> None:
