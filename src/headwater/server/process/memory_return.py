@@ -34,9 +34,16 @@ class MemoryReturn:
         while self._trim is not None:
             await asyncio.sleep(LOOK_S)
             if self.is_due():
-                await asyncio.to_thread(self._trim)
-                self.trimmed += 1
+                await self._give_back(self._trim)
                 await asyncio.sleep(PAUSE_S)
+                if (charged := self._charged()) < self._most:  # peers went on leaving while it was given back
+                    self._most = charged
+                    await self._give_back(self._trim)
+                    await asyncio.sleep(PAUSE_S)
+
+    async def _give_back(self, trim: Callable[[], object]) -> None:
+        await asyncio.to_thread(trim)
+        self.trimmed += 1
 
     def is_due(self) -> bool:
         """Whether peers hold so much less than before that it is worth it; then the next time counts from now on."""
