@@ -23,8 +23,8 @@ from headwater.server.config.settings import Http
 
 from ..client.application import LOG, PATIENCE_S, Application
 from ..night import IS_NIGHT, night
+from ..ports import free_ports
 from ..server.running import RunningServer
-from ..soak.server import free_ports
 from ..waiting import eventually
 from .install import unavailable
 from .runtimes import Caddy, HaProxy, Nginx

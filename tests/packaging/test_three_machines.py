@@ -25,7 +25,7 @@ from headwater.server.users.accounts import hash_password
 
 from ..interop.install import unavailable
 from ..interop.runtimes import HaProxy
-from ..soak.server import free_ports
+from ..ports import free_ports
 from ..waiting import eventually
 from .test_deployment import COMMENTED, DEPLOY, UNIT
 

@@ -75,7 +75,7 @@ def _walked(content: bytes, places: Sequence[tuple[int, int]], below: int, wante
     firsts, offsets = (array("Q", column) for column in zip(*places, strict=True))
     events: list[SequencedEvent] = []
     verified = bytearray([1] * len(places))
-    position, left, is_gated = native.walk(content, firsts, offsets, verified, wanted, 0, below, events, budget)
+    position, left, is_gated = native.walk(content, firsts, offsets, verified, wanted, 0, below, events, budget, 0)
     expected: list[SequencedEvent] = []
     given, gated = budget, True
     for number in wanted[:position]:
@@ -84,7 +84,7 @@ def _walked(content: bytes, places: Sequence[tuple[int, int]], below: int, wante
         gated &= bool(content[offset + 20] & 2)
     _agree((expected, budget, gated), (events, left, is_gated), "walk")
     rows = bytearray()
-    position, left, _ = native.walk(content, firsts, offsets, verified, wanted, 0, below, rows, given)
+    position, left, _ = native.walk(content, firsts, offsets, verified, wanted, 0, below, rows, given, 0)
     taken = sum(len(each.data) for each in expected[:position])
     _agree((b"".join(map(encode, expected[:position])), given - taken), (rows, left), "walk, packing,")
 

@@ -26,7 +26,7 @@ TESTS = (
     "tests/amqp/protocol/test_runs.py",
 )
 """Of what has a twin."""
-LINES_MAX = 1220
+LINES_MAX = 1250
 """Of C and headers together: so much can be read through by one person."""
 
 

@@ -168,7 +168,7 @@ def walked(one: Given, wanted: list[int], budget: int = NO_LIMIT) -> tuple[int, 
 
     its, events, rows = one.segment, [], bytearray(b"before")
     for into in (events, rows):
-        found = walk(its.map, its.firsts, its.offsets, its._verified, wanted, 0, one.below, into, budget)
+        found = walk(its.map, its.firsts, its.offsets, its._verified, wanted, 0, one.below, into, budget, 0)
         position, left, is_gated = found
         assert left == budget - sum(len(one.events[number].data) for number in wanted[:position])
     assert events == [one.events[number] for number in wanted[:position]]
@@ -209,6 +209,6 @@ def packed_row(whole: bytes, number: int) -> bytes | None:
     from headwater.speedups._native import walk
 
     rows, below, places = bytearray(), number + 1, (array("Q", [number]), array("Q", [0]), bytearray([True]))
-    position, _, _ = walk(whole, *places, [number], 0, below, rows, NO_LIMIT)
+    position, _, _ = walk(whole, *places, [number], 0, below, rows, NO_LIMIT, 0)
     assert position == bool(rows)
     return bytes(rows) or None

@@ -440,7 +440,8 @@ class HwOverview extends View {
           rate(read),
           "/s",
           everything
-            ? `${plural(now.server?.streams ?? 0, "follower")}, ${plural(world.value?.groups?.length ?? 0, "group")}${held}`
+            ? `${plural(now.server?.streams ?? 0, "follower")}, ` +
+              `${plural(world.value?.groups?.length ?? 0, "group")}${held}`
             : "of logs that you may read",
           spark(past.events_read ?? this.over("events_read")),
         ),
