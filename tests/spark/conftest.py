@@ -143,11 +143,13 @@ class Backend(MemoryBackend):
         self.before_scan: list[Callable[[], object]] = []
         self.before_splits: list[Callable[[], object]] = []
 
-    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+    ) -> Iterator[pa.RecordBatch]:
         while self.before_scan:
             self.before_scan.pop()()
         self.scans.append(Scan(log, span, query, list(columns)))
-        return super().scan(log, span, query, columns)
+        return super().scan(log, span, query, columns, batch_bytes)
 
     def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
         while self.before_splits:

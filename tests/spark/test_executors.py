@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,10 +44,12 @@ class Deadly(Backend):
         super().__init__(store)
         self.killed: dict[str, list[int]] = {}
 
-    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+    ) -> Iterator[pa.RecordBatch]:
         if "type" in columns:  # not to plan
             self.kill("reading")
-        return super().scan(log, span, query, columns)
+        return super().scan(log, span, query, columns, batch_bytes)
 
     def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> MemoryStage:
         if command.batch == 1:
