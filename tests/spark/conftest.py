@@ -144,7 +144,7 @@ class Backend(MemoryBackend):
         self.before_splits: list[Callable[[], object]] = []
 
     def scan(
-        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         while self.before_scan:
             self.before_scan.pop()()

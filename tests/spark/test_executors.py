@@ -45,7 +45,7 @@ class Deadly(Backend):
         self.killed: dict[str, list[int]] = {}
 
     def scan(
-        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int]
+        self, log: str, span: Span, query: Query, columns: Sequence[str], batch_bytes: Callable[[], int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         if "type" in columns:  # not to plan
             self.kill("reading")
