@@ -12,7 +12,7 @@ from headwater.amqp.protocol.types import Symbol
 from headwater.core import access
 from headwater.core import errors as core
 from headwater.core.errors import ConditionFailure
-from headwater.core.loop.memory import NoMemory
+from headwater.core.shared_bytes import NoMemory
 from tests.every import every
 
 EXAMPLES: list[core.EventLogError] = [

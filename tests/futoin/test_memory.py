@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headwater.core import Event
-from headwater.core.loop.memory import MIB, MemoryAccount, Share
+from headwater.core.loop.memory import MemoryAccount, Share
+from headwater.core.shared_bytes import MIB
 from headwater.http.asgi import MEMORY, WRITER
 
 from .conftest import Socket

@@ -26,6 +26,8 @@ from .streams import StreamPositions
 from .watch.bus import Bus
 from .watch.notification_types import NotificationType
 
+WAITING_BYTES_MAX = 8 * APPEND_BYTES_MAX
+"""The budget of appends that wait, where a program gives none: the largest fits, whatever waits in one other log."""
 APPEND_NEW_ATTEMPTS = 8
 """So often `append_new` looks again which ids are stored, when another append of one of them came between."""
 INDEX_WAIT_S = 60.0
@@ -50,7 +52,7 @@ class LocalLog(PagedLog):
         self.streams = StreamPositions(self.head, clock)
         self.append_bytes_max = self.staged_append_bytes_max = APPEND_BYTES_MAX
         """The largest append that there can ever be room for, and that which is made of staged rows."""
-        self.waiting = SharedBytes(8 * APPEND_BYTES_MAX)
+        self.waiting = SharedBytes(WAITING_BYTES_MAX)
         """The budget of appends that wait."""
         self._statistics = LogStatistics()
         self._watchers: dict[object, Callable[[], None]] = {}

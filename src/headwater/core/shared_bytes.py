@@ -16,9 +16,36 @@ from .errors import EventLogError, Overloaded, TooLarge
 KIB = 1024
 MIB = 1024 * KIB
 FREE_BYTES = 64 * KIB
-"""A part may hold so much beside the budget."""
+"""A holder may have so much beside the budget: a part here, a connection on an event loop."""
 STEP_BYTES = 64 * KIB
-"""What a part is charged with is a multiple of this."""
+"""Charges are multiples of this."""
+RETRY_AFTER_S = 1.0
+
+
+class NoMemory(Overloaded):
+    """There is no room for this at the moment; nothing of it was taken. Retry later."""
+
+    def __init__(self, asked_bytes: int, free_bytes: int, what: str) -> None:
+        free_bytes = max(free_bytes, 0)
+        super().__init__(asked_bytes, free_bytes, RETRY_AFTER_S)
+        self.args = (
+            f"{asked_bytes} bytes of memory are needed for {what}, {free_bytes} are free for it; try again later",
+        )
+
+
+def charge_of(size: int) -> int:
+    """What a holder of `size` bytes is charged with."""
+    return 0 if size <= FREE_BYTES else -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES
+
+
+def largest_within(room: int) -> int:
+    """The most that a holder may have that may be charged with `room` bytes."""
+    return room // STEP_BYTES * STEP_BYTES + FREE_BYTES
+
+
+def refusal_of(size: int, largest: int, free: int, what: str) -> EventLogError:
+    """Why there is no room for `what`: it is larger than ever fits, or than the room there is now."""
+    return TooLarge(size, largest, "bytes of memory", what) if size > largest else NoMemory(size, free, what)
 
 
 class SharedBytes:
@@ -36,7 +63,7 @@ class SharedBytes:
     @property
     def largest(self) -> int:
         """The most that one part can ever hold."""
-        return self.bytes_max // 2 // STEP_BYTES * STEP_BYTES + FREE_BYTES
+        return largest_within(self.bytes_max // 2)
 
     def part(self) -> BytesPart:
         """A part for one holder. It is over when it holds nothing."""
@@ -82,7 +109,7 @@ class BytesPart:
     def take(self, size: int) -> bool:
         """Count `size` bytes more, if there is room for all of them; else change nothing and answer False."""
         if self.bytes + size > self._covered:
-            step = _steps(self.bytes + size) - self._charged
+            step = charge_of(self.bytes + size) - self._charged
             if not self._shared.ask(self._charged, step):
                 return False
             self._charged += step
@@ -94,7 +121,7 @@ class BytesPart:
         """Count `size` bytes more, which are there already. It may exceed the budget: others find less room."""
         self.bytes += size
         if self.bytes > self._covered:
-            self._charge(_steps(self.bytes) - self._charged)
+            self._charge(charge_of(self.bytes) - self._charged)
 
     def claim(self, size: int, where: str) -> None:
         """As `take`. Raises TooLarge where so much can never fit, Overloaded where it does not fit now."""
@@ -103,25 +130,16 @@ class BytesPart:
 
     def refusal(self, size: int, where: str) -> EventLogError:
         """Why `take` answered False; `where` is named where it can never fit."""
-        if size > self.largest:
-            return TooLarge(size, self.largest, "bytes of memory", where)
-        error = Overloaded(self._shared.bytes, self._shared.bytes_max)
-        free = max(self.room, 0)
-        error.args = (f"{size} bytes of memory are needed, {free} are free for this; try again later",)
-        return error
+        return refusal_of(size, self.largest, self.room, where)
 
     def give(self, size: int) -> None:
         """Count `size` bytes less."""
         self.bytes -= size
         assert self.bytes >= 0, f"{-self.bytes} bytes too many were given back"
         if self._charged and self.bytes <= self._covered - STEP_BYTES:
-            self._charge(_steps(self.bytes) - self._charged)
+            self._charge(charge_of(self.bytes) - self._charged)
 
     def _charge(self, step: int) -> None:
         self._shared.charge(step)
         self._charged += step
         self._covered += step
-
-
-def _steps(size: int) -> int:
-    return 0 if size <= FREE_BYTES else -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES

@@ -49,7 +49,7 @@ from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
 from ..speedups import BUILD
-from ..storage.append.waiting import never_fits
+from ..storage.append.append_memory import never_fits
 from ..storage.disk.locks import LockLost
 from ..storage.frames.encoding import EncodedFrame
 from ..storage.home.port import HomeMoved

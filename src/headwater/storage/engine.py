@@ -22,6 +22,7 @@ import msgspec
 from ..core import errors as core
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
+from ..core.local import WAITING_BYTES_MAX
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.shared_bytes import SharedBytes
 from ..core.state import kinds_of_log
@@ -32,7 +33,6 @@ from ..formats.decoders import json_decoder
 from ..formats.newer import WrittenByNewer
 from .append.clock import PATIENCE_MS, ClockMemory, TrustedClock, poisoned, shown_ms
 from .append.sequencer import end_process
-from .append.waiting import WAITING_BYTES_MAX
 from .append.writer_table import WriterLimits
 from .catalog.backup_lock import BACKUP_LOCK, NoBackup
 from .catalog.creation import begin_anew, make_copies, make_log_directory, new_meta

@@ -28,9 +28,9 @@ from ..core.settings import LogSettings
 from ..core.shared_bytes import SharedBytes
 from ..core.state import StateStore
 from ..core.watch.bus import Bus
+from .append.append_memory import append_bytes_max, staged_append_bytes_max
 from .append.judge import LogJudge, Numbering
 from .append.sequencer import Sequencer
-from .append.waiting import append_bytes_max, staged_append_bytes_max
 from .append.writer_table import KeptMarks, WriterLimits, load_writers, read_writers
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from

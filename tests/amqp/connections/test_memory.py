@@ -19,7 +19,8 @@ from headwater.amqp.protocol.performatives import Source, Target, Transfer, enco
 from headwater.amqp.protocol.sasl import SaslInit, encode_sasl, plain
 from headwater.core.event import Event
 from headwater.core.loop import memory
-from headwater.core.loop.memory import FREE_BYTES, MemoryAccount
+from headwater.core.loop.memory import MemoryAccount
+from headwater.core.shared_bytes import FREE_BYTES
 from headwater.storage.engine import Engine
 
 from ...waiting import eventually

@@ -22,7 +22,8 @@ from headwater.amqp.protocol.message import DATA, NONE, SEQUENCE, VALUE, Message
 from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target
 from headwater.amqp.protocol.types import Int, Long, Symbol, Timestamp, UInt, ULong
 from headwater.core.access import ANYBODY, OpenGuard, Unauthenticated, User
-from headwater.core.loop.memory import FREE_BYTES, Owner, Share
+from headwater.core.loop.memory import Owner, Share
+from headwater.core.shared_bytes import FREE_BYTES
 from headwater.management.operations import Answer
 from headwater.management.statuses import Status
 from headwater.server.users.accounts import Account, read_grant

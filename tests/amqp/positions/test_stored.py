@@ -9,7 +9,8 @@ import pytest
 from headwater.amqp.positions.stored import Expiry, Positions, Remembered, load, store
 from headwater.amqp.protocol.conditions import LinkFault
 from headwater.core.errors import EventLogError
-from headwater.core.loop.memory import FREE_BYTES, MemoryAccount, Owner, Share
+from headwater.core.loop.memory import MemoryAccount, Owner, Share
+from headwater.core.shared_bytes import FREE_BYTES
 from headwater.core.state import StateStore, kinds_of_log
 from headwater.storage.memory import MemoryState
 from headwater.storage.state.sqlite_state import SqliteState

@@ -9,7 +9,8 @@ import pytest
 
 from headwater.core.errors import TooLarge
 from headwater.core.loop import memory
-from headwater.core.loop.memory import FREE_BYTES, KEPT, MIB, STEP_BYTES, MemoryAccount, NoMemory, Share
+from headwater.core.loop.memory import KEPT, MemoryAccount, Share
+from headwater.core.shared_bytes import FREE_BYTES, MIB, STEP_BYTES, NoMemory
 
 BUDGET = 64 * MIB
 ORDINARY = BUDGET - BUDGET // KEPT
@@ -66,7 +67,7 @@ def test_what_can_never_fit_is_too_large_and_what_does_not_fit_now_is_not() -> N
     with pytest.raises(TooLarge, match=f"{BUDGET} bytes of memory given, at most {first.largest} are allowed"):
         first.claim(BUDGET, "a body")
     first.claim(first.largest, "a body")
-    with pytest.raises(NoMemory, match=r"a body needs 131072 bytes of memory, 0 are free for this peer"):
+    with pytest.raises(NoMemory, match=r"131072 bytes of memory are needed for a body, 0 are free for it"):
         second.claim(2 * STEP_BYTES, "a body")
     first.give(first.bytes)
     second.claim(second.largest, "a body")

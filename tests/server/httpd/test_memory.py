@@ -12,7 +12,8 @@ import uvloop
 
 from headwater import dcb
 from headwater.core.access import Grant, Guard, OpenGuard, Right, User
-from headwater.core.loop.memory import FREE_BYTES, MIB, STEP_BYTES, MemoryAccount, Share
+from headwater.core.loop.memory import MemoryAccount, Share
+from headwater.core.shared_bytes import FREE_BYTES, MIB, STEP_BYTES
 from headwater.futoin import server as futoin
 from headwater.http import Exchange, Host, Receive, Scope, Send
 from headwater.http.asgi import HELD, MEMORY

@@ -18,9 +18,10 @@ from ...core.client_subnet import place_of
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ...core.loop.memory import FREE_BYTES, Share
+from ...core.loop.memory import Share
 from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
+from ...core.shared_bytes import FREE_BYTES
 from ..errors import link_fault
 from ..protocol import conditions
 from ..protocol.conditions import AmqpError, ConnectionFault

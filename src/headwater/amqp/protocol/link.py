@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import conditions
 from .conditions import LinkFault
 from .events import CreditChanged, DeliveriesSettled, FlowReceived, LinkAttached, LinkDetached, MessagesReceived
-from .outgoing import Content
+from .large_delivery import Content
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
 from .runs import TAG_BYTES_MAX, TransferRun
 from .types import Described, Symbol

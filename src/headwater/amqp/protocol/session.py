@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from . import conditions
 from .conditions import ConnectionFault, LinkFault, SessionFault
 from .events import Event, OutcomesReceived, SessionBegun, SessionEnded, WindowOpened
+from .large_delivery import Content, LargeDelivery
 from .link import SERIAL, Link, Receiver, Sender
-from .outgoing import Content, LargeDelivery
 from .performatives import (
     Accepted,
     Attach,

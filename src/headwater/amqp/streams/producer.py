@@ -16,9 +16,9 @@ from ...core.event import Event
 from ...core.limits import APPEND_BYTES_MAX, EventColumns, check_append
 from ...core.log import AppendResult
 from ...core.loop.batcher import Ended, Joint, Outcome
-from ...core.loop.memory import FREE_BYTES
 from ...core.quoting import show
 from ...core.settings import LogSettings
+from ...core.shared_bytes import FREE_BYTES
 from ..connections.link_end import Ending, LinkEnd
 from ..connections.refusals import refuse
 from ..connections.transport import Transport

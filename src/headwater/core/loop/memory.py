@@ -28,13 +28,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import EventLogError, Overloaded, TooLarge
+from ..errors import EventLogError
+from ..shared_bytes import FREE_BYTES, STEP_BYTES, charge_of, largest_within, refusal_of
 
-MIB = 2**20
-FREE_BYTES = 64 * 1024
-"""What each connection may hold beside the budget. The stated base of a server has it once for each connection."""
-STEP_BYTES = 64 * 1024
-"""Charges are multiples of this."""
 STRANGERS = 8
 """Peers whose messages are not verified yet have one part in so many of the budget, all of them together."""
 KEPT = 16
@@ -47,18 +43,6 @@ STALLED_S = 60.0
 """While memory is short, a peer that takes nothing for so long is disconnected."""
 CHECK_S = 1.0
 """How often stalled peers are looked for while memory is short."""
-RETRY_AFTER_S = 1.0
-
-
-class NoMemory(Overloaded):
-    """There is no room for this request at the moment; nothing of it was taken. Retry later."""
-
-    def __init__(self, asked_bytes: int, free_bytes: int, what: str) -> None:
-        free_bytes = max(free_bytes, 0)
-        super().__init__(asked_bytes, free_bytes, RETRY_AFTER_S)
-        self.args = (
-            f"{what} needs {asked_bytes} bytes of memory, {free_bytes} are free for this peer; try again later",
-        )
 
 
 class Reader(Protocol):
@@ -119,12 +103,15 @@ class MemoryAccount:
     @property
     def largest(self) -> int:
         """The most that one share can ever take: more can never fit."""
-        return (self.bytes_max - self.bytes_max // KEPT) // 2 // STEP_BYTES * STEP_BYTES + FREE_BYTES
+        return largest_within((self.bytes_max - self.bytes_max // KEPT) // 2)
 
     @property
     def piece_bytes(self) -> int:
         """Bytes that the next piece of a streamed answer should have at most."""
-        return min(max(self.free // max(self.readers, 1), PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+        piece = (self.bytes_max - self.bytes) // (self.readers or 1)
+        if piece >= PIECE_BYTES_MAX:  # most often there is plenty
+            return PIECE_BYTES_MAX
+        return piece if piece > PIECE_BYTES_MIN else PIECE_BYTES_MIN
 
     def owner(self, name: str, *, is_administrator: bool = False) -> Owner:
         """The owner of that name: a user's, or the address of a peer without one."""
@@ -223,7 +210,7 @@ class Share:
     def take(self, size: int) -> bool:
         """Count `size` bytes more, if there is room for all of them; else change nothing and answer False."""
         if self.bytes + size > self._covered:
-            step = self._steps(self.bytes + size) - self._charged
+            step = charge_of(self.bytes + size) - self._charged
             if step > self._account.room(self.owner):
                 self._account.refused += 1
                 return False
@@ -241,10 +228,7 @@ class Share:
 
     def refusal(self, size: int, what: str) -> EventLogError:
         """What to tell a peer that `take` refused."""
-        most = self.largest
-        if size > most:
-            return TooLarge(size, most, "bytes of memory", what)
-        return NoMemory(size, self._account.room(self.owner), what)
+        return refusal_of(size, self.largest, self._account.room(self.owner), what)
 
     @property
     def largest(self) -> int:
@@ -252,21 +236,21 @@ class Share:
         if self.owner is None:
             return FREE_BYTES
         if self.owner.bytes_max is not None:
-            return self.owner.bytes_max // STEP_BYTES * STEP_BYTES + FREE_BYTES
+            return largest_within(self.owner.bytes_max)
         return self._account.largest
 
     def hold(self, size: int) -> None:
         """Count `size` bytes more, which are there already."""
         self.bytes += size
         if self.bytes > self._covered:
-            self._move(self._steps(self.bytes) - self._charged)
+            self._move(charge_of(self.bytes) - self._charged)
 
     def give(self, size: int) -> None:
         """Count `size` bytes less."""
         self.bytes -= size
         assert self.bytes >= 0, f"{-self.bytes} bytes too many were given back"
         if self._charged and self.bytes <= self._covered - STEP_BYTES:
-            self._move(self._steps(self.bytes) - self._charged)
+            self._move(charge_of(self.bytes) - self._charged)
         if self._is_closed and not self.bytes:
             self.belong(None)
 
@@ -287,10 +271,7 @@ class Share:
     @property
     def piece_bytes(self) -> int:
         """Bytes that the next piece of a streamed answer should have at most."""
-        account = self._account
-        if account.bytes_max - account.bytes >= PIECE_BYTES_MAX * (account.readers or 1):
-            return PIECE_BYTES_MAX  # most often there is plenty
-        return account.piece_bytes
+        return self._account.piece_bytes
 
     def begin_answer(self) -> None:
         """A streamed answer begins: the connection counts as a reader, once however many it has."""
@@ -325,9 +306,6 @@ class Share:
         self._account._stalled.pop(self, None)
         if self._reader is not None:
             self._reader.end_stalled(f"you took nothing for {STALLED_S:g} s, and the server is short of memory")
-
-    def _steps(self, size: int) -> int:
-        return 0 if size <= FREE_BYTES else -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES
 
     def _move(self, step: int) -> None:
         if step:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ...core.access import Right
 from ...core.consumer import Consumer
 from ...core.errors import ConsumerNotFound, NotPrimary
-from ...core.loop.memory import NoMemory
 from ...core.readers import Reader, Waiting
+from ...core.shared_bytes import NoMemory
 from ..calls import ENVELOPE_BYTES, Call, CallbackConnection
 from ..errors import DEFENSE_REJECTED, FutoInError
 from ..host import Opened

@@ -11,7 +11,7 @@ from ...core.clocks import wall_clock_ms
 from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
-from .lingering import LingeringConnections
+from .linger import LingeringConnections
 
 READ_BYTES, STRANGER_READ_BYTES = 256 * 1024, 16 * 1024
 """What one read takes from a socket at most; the second of a peer that is not known, whose connection has 64 KiB in all

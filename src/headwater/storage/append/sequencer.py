@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 
 from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded, StorageUnavailable, TooLarge
 from ...core.limits import EventColumns
+from ...core.local import WAITING_BYTES_MAX
 from ...core.log import AppendRequest, LogStatistics
 from ...core.shared_bytes import SharedBytes
 from ..disk.locks import LockLostMeanwhile
@@ -35,8 +36,8 @@ from ..frames.encoding import Chain, EncodedFrame, encode
 from ..frames.frame_log import FrameLog, Head, HeadMoved, NotAdopted, NotKept
 from ..frames.layout import FrameMark
 from ..index.backlog import Backlog, LogBacklog
+from .append_memory import COPIES, held_bytes
 from .prepared import PreparedColumns
-from .waiting import COPIES, WAITING_BYTES_MAX, held_bytes
 
 logger = logging.getLogger("headwater.storage")
 

@@ -25,7 +25,7 @@ from ...core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, Sto
 from ...core.limits import APPEND_EVENTS_MAX, EventColumns, show
 from ...core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ...core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
-from ..append.waiting import held_bytes
+from ..append.append_memory import held_bytes
 from ..frames.frame_log import NotAdopted
 from ..index.backlog import LogBacklog
 from ..segments.meta import read_meta

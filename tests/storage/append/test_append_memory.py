@@ -16,7 +16,7 @@ from headwater.core.log import AppendRequest
 from headwater.core.settings import LogSettings
 from headwater.core.shared_bytes import FREE_BYTES, KIB, MIB, SharedBytes
 from headwater.storage import Engine
-from headwater.storage.append.waiting import append_bytes_max, needed_bytes, never_fits
+from headwater.storage.append.append_memory import append_bytes_max, needed_bytes, never_fits
 from headwater.storage.segments.segment_log import SegmentLog
 from headwater.storage.staging.batches import Staging
 from headwater.storage.staging.commit import commit_staged

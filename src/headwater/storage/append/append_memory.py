@@ -7,15 +7,13 @@ An append counts `COPIES` times: as it came, and as the frame that is made of it
 from __future__ import annotations
 
 from ...core.limits import APPEND_BYTES_MAX, EventColumns
-from ...core.shared_bytes import MIB, SharedBytes
+from ...core.shared_bytes import SharedBytes
 from .prepared import PreparedColumns
 
 COPIES = 2
 COMMIT_PART = 16
 """An append of a staged batch takes at most one part in so many of the budget. Each of four commits at a time may hold
 two of them, one that waits and one that is made ready, so half is always left for the log."""
-WAITING_BYTES_MAX = 512 * MIB
-"""The budget of an engine that is given none: the largest append fits, whatever waits in one other log."""
 
 
 def held_bytes(columns: EventColumns) -> int:
