@@ -13,7 +13,7 @@ from .sources import texts_of
 SOURCES = ROOT / "src"
 CIRCLES = {
     # A connection has sessions and a session has links, as in the standard; and each knows whose it is.
-    "headwater.amqp.protocol": "connection events link negotiation outgoing session",
+    "headwater.amqp.protocol": "connection events large_delivery link negotiation session",
 }
 """The circles that are there, by the package of their modules."""
 
