@@ -12,6 +12,7 @@ from headwater.core import OpenGuard
 from headwater.server.app import by_room
 from headwater.server.config.settings import Http
 from headwater.server.httpd.server import HttpServer
+from headwater.server.process.event_loop import EventLoop
 from headwater.storage.memory import MemoryStore
 
 
@@ -28,12 +29,9 @@ class ServedMemory:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        # The protocol is named because asyncio switches Nagle's algorithm off only then.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", self.port))
+        self._socket = socket.create_server(("127.0.0.1", self.port))
         self.port = self._socket.getsockname()[1]
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread = threading.Thread(target=self._run)
         self._started = threading.Event()
         self._thread.start()
         assert self._started.wait(10), "the server did not start"
@@ -42,6 +40,10 @@ class ServedMemory:
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
         self._socket.close()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=EventLoop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()

@@ -6,12 +6,11 @@ import asyncio
 import socket
 import threading
 
-import uvloop
-
 from headwater import dcb
 from headwater.core import LogStore, OpenGuard
 from headwater.server.config.settings import Http
 from headwater.server.httpd.server import HttpServer
+from headwater.server.process.event_loop import EventLoop
 
 START_S_MAX = 60.0
 
@@ -34,7 +33,7 @@ class Serving:
         self._thread.join()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=EventLoop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
