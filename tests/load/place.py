@@ -56,13 +56,24 @@ class Place(NamedTuple):
         return connect_websocket(url, additional_headers=headers, compression=None, **options)
 
 
-def ask(place: Place, method: str, path: str, body: object = None, media_type: str = "application/json") -> bytes:
-    """The answer to one HTTP request, which must succeed."""
+def ask(place: Place, method: str, path: str, body: Any = None, media_type: str = "application/json") -> bytes:
+    """The answer to one HTTP request, which must succeed; a body that is no bytes goes as JSON."""
     headers = {"content-type": media_type, "authorization": place.authorization}
-    data = None if body is None else json.dumps(body).encode()
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=TIMEOUT_S) as answer:
         content: bytes = answer.read()
     return content
+
+
+def call(function: str, **given: Any) -> bytes:
+    """A message that calls a function of FutoIn."""
+    return json.dumps({"f": function, "p": given, "rid": "C1"}).encode()
+
+
+def push_calls(component: str) -> list[bytes]:
+    """What a consumer of FutoIn says before it gets pushes."""
+    functions = ("registerConsumer", "readyToReceive")
+    return [call(f"futoin.evt.push:1.1:{function}", component=component) for function in functions]
 
 
 def current_state(place: Place) -> Any:

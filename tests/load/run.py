@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from random import Random
-from typing import Any, NamedTuple
+from traceback import extract_tb
+from typing import Any, NamedTuple, Self
+
+from headwater.core.errors import EventLogError
 
 from .clients import TRIMMED, Client, Reader, Writer
 from .ledger import Book, faults_of_reader, faults_of_writer, marker_in
@@ -17,6 +21,8 @@ TRIMMED_REPEATS = 256
 """Events of the log that forgets have 16 KiB, so that segments fill."""
 CATCH_UP_S = 300.0
 """How long readers may take to catch up in the end."""
+TELL_S = 10.0
+Told = Callable[[str], object]
 
 
 class Faulty(Exception):
@@ -29,22 +35,33 @@ class Row(NamedTuple):
     kind: str
     name: str
     events: int
-    again: int
+    again: int = 0
     """Events that came more than once."""
-    losses: int
+    losses: int = 0
     """How often it lost its connection."""
 
 
+class Table(NamedTuple):
+    """A part of a run's report; the first two columns are text."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
 class Run:
-    """One run: a base class. `seed` repeats what chance decides, but not how threads and processes meet."""
+    """Clients on servers for some time: begin, live and finish. A context manager, which ends clients and servers.
+
+    `seed` repeats what chance decides, but not how threads and processes meet.
+    """
 
     patience_s = CATCH_UP_S
 
     def __init__(
-        self, seed: int, told: Callable[[str], object] = lambda _: None, is_lost: Losses = server_ended
+        self, place: Place, seconds: float, seed: int = 0, told: Told = lambda _: None, is_lost: Losses = server_ended
     ) -> None:
-        """`is_lost` says when clients connect anew."""
-        self.seed, self._told, self._is_lost = seed, told, is_lost
+        """`place` is where its clients connect; `is_lost` says when they connect anew."""
+        self.place, self.seconds, self.seed, self._told, self._is_lost = place, seconds, seed, told, is_lost
         self._chance = Random(seed)
         self.books = {LOG: Book(), TRIMMED: Book(TRIMMED_REPEATS)}
         self.faults: list[str] = []
@@ -52,19 +69,67 @@ class Run:
         self.readers: list[Reader] = []
         self.others: list[Client] = []
         """Those who neither write to the log nor follow it."""
+        self.servers = ExitStack()
+        """What ends with the run."""
+        self._tell_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for client in self.everybody:
+            client.is_given_up = True
+            client.end()
+        self.servers.close()
+        end(self.everybody)
+
+    def run(self) -> list[str]:
+        """The whole of it; answers all faults that were found."""
+        with self:
+            try:
+                self.begin()
+                self.live()
+                self.finish()
+            except Faulty:
+                pass
+            except (AssertionError, EventLogError) as error:
+                stack = reversed(extract_tb(error.__traceback__))
+                where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in stack)
+                self.faults.append(f"{type(error).__name__}: {error} at {where}")
+            return self.all_faults()
+
+    def begin(self) -> None:
+        """All start, readers first. Raises Faulty, as all that follows."""
+        start(self.readers)
+        for reader in self.readers:
+            if isinstance(reader, Webhook):
+                self.until(reader.is_ready.is_set, CATCH_UP_S, "a webhook to be registered")
+        start([*self.writers, *self.others])
+
+    def live(self) -> None:
+        """What happens while clients work."""
+        self.wait(self.seconds)
+
+    def finish(self) -> None:
+        """All is read and compared, and all end."""
+        self.catch_up()
+        self._told("everything is compared")
+        self.compare(stored_in(self.place))
+        end(self.everybody)
+        self.check()
 
     # Clients
 
-    def make(self, place: Place, kinds: Sequence[Callable[..., Any]], *more: str) -> list[Any]:
+    def make(self, *kinds: Callable[..., Any]) -> list[Any]:
         """Writers or readers of these kinds."""
-        return self.adopt([kind(place, self.books[getattr(kind, "log", LOG)], *more) for kind in kinds])
+        return self.adopt(*(kind(self.place, self.books[getattr(kind, "log", LOG)]) for kind in kinds))
 
-    def adopt(self, clients: list[Any]) -> list[Any]:
+    def adopt(self, *clients: Any) -> list[Any]:
         """Have clients decide by the seed, and outlive what this run does to the server."""
         for client in clients:
             client.chance.seed(f"{self.seed} {client.name}")
             client.is_lost = self._is_lost
-        return clients
+        return list(clients)
 
     @property
     def everybody(self) -> list[Client]:
@@ -81,34 +146,30 @@ class Run:
         pages = [(its.page, its.losses) for its in self.readers]
         return rows + [Row("reads", page.name, len(page.numbers), page.repeats, losses) for page, losses in pages]
 
-    def begin(self) -> None:
-        """All start, readers first."""
-        start(self.readers)
-        for reader in self.readers:
-            if isinstance(reader, Webhook):
-                self.until(reader.is_ready.is_set, CATCH_UP_S, "a webhook to be registered")
-        start([*self.writers, *self.others])
+    def report(self) -> Iterator[Table | str]:
+        """What to tell at the end: tables, and lines."""
+        yield Table(type(self).__name__, ("does", "client", "events", "again", "connections lost"), self.rows())
 
-    def give_up(self) -> None:
-        """All end, whatever is under way."""
-        self._told("the clients end")
-        for client in self.everybody:
-            client.is_given_up = True
-        end(self.everybody)
+    def progress(self) -> str:
+        """A line now and then."""
+        return f"{self.acknowledged():,} acknowledged"
 
     # Waiting, while nobody is at fault
 
     def wait(self, seconds: float) -> None:
-        """Let time pass. Raises Faulty."""
+        """Let time pass."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.check()
+            if time.monotonic() > self._tell_at:
+                self._tell_at = time.monotonic() + TELL_S
+                self._told(f"  {self.progress()}")
             time.sleep(min(left, 0.5))
 
     def until(
         self, holds: Callable[[], bool], seconds: float, what: str, instead: Callable[[], str] = lambda: ""
     ) -> None:
-        """Wait for something that must come to pass. Raises Faulty."""
+        """Wait for something that must come to pass."""
         deadline = time.monotonic() + seconds
         while not holds():
             self.check()
@@ -131,7 +192,7 @@ class Run:
     # Judging
 
     def catch_up(self) -> None:
-        """Writers end, and each reader gets to the end. Raises Faulty."""
+        """Writers end, and each reader gets to the end."""
         self._told("writers end, readers catch up")
         end(self.writers)
         for reader in self.readers:
@@ -145,11 +206,13 @@ class Run:
             )
 
     def compare(self, stored: Mapping[int, str]) -> None:
-        """What writers were told and readers saw with the markers that are stored in the log, by number.
+        """Hold what writers were told and readers saw against the markers in the log, by number.
 
         What is in the log that forgets is known by its readers only.
         """
-        self._told("everything is compared")
+        seen = self.books[LOG].markers
+        if differing := [n for n in sorted(stored.keys() | seen.keys()) if stored.get(n) != seen.get(n)]:
+            self.faults.append(f"readers saw other events than the log has: {differing[:10]}")
         for writer in self.writers:
             its = stored if writer.log == LOG else dict(sorted(self.books[writer.log].markers.items()))
             under_way = writer.under_way

@@ -6,9 +6,10 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from headwater.server.users.accounts import hash_password
 from tests.ports import free_ports
@@ -17,10 +18,12 @@ from tests.server.starting import PROGRAM
 
 from .clients import TRIMMED
 from .place import LOG, Place
+from .run import Run
 from .vitals import Pids, open_files, pids_of
 
 NOISE = "noise"
 """The log that a hostile client may do everything to; of the others' log it may read."""
+PROTOCOLS = ("http", "amqp", "flight")
 PASSWORD = "correcthorse"
 PATIENCE_S = 60.0
 OWN_DEATH = "the bulk process died; another is started"
@@ -39,11 +42,8 @@ class MortalServer:
         """`retry_ms_max`: of webhooks; None: the server's own. `program`: what is run with the arguments of `serve`."""
         self._folder, self.arguments, self._program = folder, arguments, program
         (folder / "config.toml").write_text(configuration(retry_ms_max))
-        self._ports = dict(zip(("http", "amqp", "flight"), free_ports(3), strict=True))
-        http, amqp, flight = self._ports.values()
-        self.place = Place(
-            f"http://127.0.0.1:{http}", f"amqp://127.0.0.1:{amqp}", f"grpc://127.0.0.1:{flight}", "alice", PASSWORD
-        )
+        self._ports = dict(zip(PROTOCOLS, free_ports(3), strict=True))
+        self.place = place_at(self._ports)
         self.ends: Counter[str] = Counter()
         """How often it was ended how."""
         self.faults: list[str] = []
@@ -146,6 +146,25 @@ class MortalServer:
             self.faults.append(f"a bulk process died by itself: {own}")
         if others := [line for line in complaints if OWN_DEATH not in line]:
             self.faults.append(f"the server complained: {others[:5]}: {said[-2000:]}")
+
+
+class OneServer(Run):
+    """A run on one server, which ends with it, and whose complaints are faults."""
+
+    def __init__(self, server: MortalServer, *given: Any, **options: Any) -> None:
+        super().__init__(server.place, *given, **options)
+        self.server = self.servers.enter_context(server)
+
+    def all_faults(self) -> list[str]:
+        if self.server.pids:
+            self.server.look()
+        return [*super().all_faults(), *self.server.faults]
+
+
+def place_at(ports: Mapping[str, int]) -> Place:
+    """The good user of a server on this machine, by the ports of its protocols."""
+    http, amqp, flight = (f"127.0.0.1:{ports[protocol]}" for protocol in PROTOCOLS)
+    return Place(f"http://{http}", f"amqp://{amqp}", f"grpc://{flight}", "alice", PASSWORD)
 
 
 @cache

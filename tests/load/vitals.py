@@ -40,7 +40,7 @@ class Vitals(NamedTuple):
 
 
 class Sampler:
-    """Looks every now and then, on a thread of its own, from `start` to `stop`."""
+    """Looks every now and then, on a thread of its own; a context manager."""
 
     def __init__(self, pids: Callable[[], Pids | None], events: Callable[[], int]) -> None:
         self._pids, self._events = pids, events
@@ -48,12 +48,10 @@ class Sampler:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
+    def __enter__(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """End."""
+    def __exit__(self, *exc_info: object) -> None:
         self._ending.set()
         self._thread.join()
 

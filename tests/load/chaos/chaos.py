@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from traceback import extract_tb
 
 import psycopg
 
@@ -15,15 +15,14 @@ from headwater.core.event import Event
 from headwater.storage import CheckReport, check_directory
 
 from .. import losses, readers, writers
-from ..ledger import marker_in
 from ..operators import Listener, Trimmer
 from ..place import LOG, Place
-from ..run import Faulty, Row, Run, end
-from ..server import PASSWORD
+from ..run import Row, Run, Table, Told, end
+from ..server import place_at
 from . import faults
 from .balancer import Balancer
 from .database import Database
-from .members import LEASE_MS, PROTOCOLS, Member
+from .members import LEASE_MS, Member
 from .rivals import ONCE_LOG, SEATS_LOG, Once, Racer, Seats
 
 MEMBERS = ("a", "b", "c")
@@ -41,72 +40,53 @@ class Chaos(Run):
 
     patience_s = CATCH_UP_S
 
-    def __init__(
-        self, folder: Path, seconds: float, seed: int = 0, told: Callable[[str], object] = lambda _: None
-    ) -> None:
-        super().__init__(seed, told, losses.primary_ended)
-        self._seconds = seconds
-        self.happened: Counter[str] = Counter()
-        self.slowest_s = 0.0
-        """The longest time from the end of a fault until every writer was answered."""
+    def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
         self._database = Database()
         self.members = [Member(folder, name, self._database.primary) for name in MEMBERS]
         self._balancer = Balancer([member.ports for member in self.members])
+        super().__init__(place_at(self._balancer.ports), seconds, seed, told, losses.primary_ended)
+        for close in (self._database.close, *(member.close for member in self.members), self._balancer.close):
+            self.servers.callback(close)
         self._scene = faults.Scene(self.members, self._balancer, self._database, self._chance)
-        self._make_clients(self._balancer.ports)
+        self.happened: Counter[str] = Counter()
+        self.slowest_s = 0.0
+        """The longest time from the end of a fault until every writer was answered."""
+        self._make_clients(self.place)
 
-    def _make_clients(self, ports: dict[str, int]) -> None:
-        http, amqp, flight = (f"127.0.0.1:{ports[protocol]}" for protocol in PROTOCOLS)
-        place = self._place = Place(f"http://{http}", f"amqp://{amqp}", f"grpc://{flight}", "alice", PASSWORD)
-        self.writers = self.make(place, [*(kind for kind in writers.WRITERS if kind is not writers.Staged)])
-        self.writers += self.make(place, [writers.Filler])
+    def _make_clients(self, place: Place) -> None:
+        self.writers = self.make(*(kind for kind in writers.WRITERS if kind is not writers.Staged), writers.Filler)
         for writer in self.writers:
             if isinstance(writer, writers.AmqpOne):
                 writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)
-        self.readers = self.make(place, [readers.FutoinTrimmed, *readers.READERS])
+        self.readers = self.make(readers.FutoinTrimmed, *readers.READERS)
         self.seats, self.once = Seats(), Once(place, [member.ports["http"] for member in self.members])
         ways = [place.http, place.http, ",".join(member.url for member in self.members)]
         racers = [Racer(place, self.seats, which, way) for which, way in enumerate(ways)]
         self.rivals = [*racers, self.once]
         trimmer = Trimmer(place, self.writers[-1], self.readers[0])
-        self.others = self.adopt([trimmer, Listener(place), *self.rivals])
+        self.others = self.adopt(trimmer, Listener(place), *self.rivals)
 
-    def run(self) -> list[str]:
-        """Run, and answer all faults that were found."""
-        try:
-            self._told("the servers begin")
-            self.until(lambda: self._balancer.primary is not None, GOES_ON_S, "a first primary")
-            self.begin()
-            self._goes_on()
-            self._live_through()
-            end(self.rivals)
-            self.catch_up()
-            self._compare_all()
-            end(self.everybody)
-            self._compare_copies()
-            self._go_back()
-        except Faulty:
-            pass
-        except (AssertionError, EventLogError) as error:
-            where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
-            self.faults.append(f"{type(error).__name__}: {error} at {where}")
-        finally:
-            self._close()
-        return self.all_faults()
+    def begin(self) -> None:
+        self._told("the servers begin")
+        self.until(lambda: self._balancer.primary is not None, GOES_ON_S, "a first primary")
+        super().begin()
+        self._goes_on()
 
     def rows(self) -> list[Row]:
         """What each client did."""
-        rows = [*super().rows(), Row("races", "seats won", len(self.seats.won), 0, sum(r.losses for r in self.rivals))]
+        rows = [
+            *super().rows(),
+            Row("races", "seats won", len(self.seats.won), losses=sum(r.losses for r in self.rivals)),
+        ]
         outcomes = {"known": self.once.told, "refused": self.once.refused, "unknown": self.once.unknown}
-        return rows + [Row("writes", f"once: {name}", len(batches), 0, 0) for name, batches in outcomes.items()]
+        return rows + [Row("writes", f"once: {name}", len(batches)) for name, batches in outcomes.items()]
 
     def all_faults(self) -> list[str]:
         return [*super().all_faults(), *self._scene.faults]
 
-    # The stretches
-
-    def _live_through(self) -> None:
-        until = time.monotonic() + self._seconds
+    def live(self) -> None:
+        """One fault after the other, and each time all go on."""
+        until = time.monotonic() + self.seconds
         while time.monotonic() < until:
             turn = self.happened.total()
             fault = faults.FIRST[turn] if turn < len(faults.FIRST) else self._chance.choice(faults.EVERY)
@@ -132,15 +112,18 @@ class Chaos(Run):
         what = "every writer to go on"
         self.until(goes_on, GOES_ON_S, what, lambda: f"the primary is {self._balancer.primary}")
 
-    def _compare_all(self) -> None:
-        by_number = {number: marker_in(data.encode()) for number, data in self._stored(LOG).items()}
-        if by_number != (seen := dict(sorted(self.books[LOG].markers.items()))):
-            differing = [n for n in by_number.keys() | seen.keys() if by_number.get(n) != seen.get(n)]
-            self.faults.append(f"readers saw other events than the log has: {differing[:10]}")
-        self.compare(by_number)
+    def finish(self) -> None:
+        """And what each server has for itself, and what becomes of a home that lost the newest."""
+        end(self.rivals)
+        super().finish()
+        self._compare_copies()
+        self._go_back()
+
+    def compare(self, stored: Mapping[int, str]) -> None:
+        """And what rivals were told."""
+        super().compare(stored)
         self.faults += self.seats.faults(self._stored(SEATS_LOG))
         self.faults += self.once.faults(self._stored(ONCE_LOG))
-        self.check()
 
     def _compare_copies(self) -> None:
         """Each server in turn is the primary, and has the same; nothing of a copy is damaged."""
@@ -166,7 +149,7 @@ class Chaos(Run):
         """A standby that nobody waited for is promoted without the newest: nobody appends until that is accepted."""
         self._told("a standby that lacks the newest is promoted")
         self._database.add_standby(is_synchronous=False)
-        with self._place.client() as server:
+        with self.place.client() as server:
             self.until(lambda: self._balancer.primary is not None, GOES_ON_S, "a primary")
             log = server.log(LOG)
             kept = log.append([Event("Good", b"kept")]).first
@@ -193,25 +176,24 @@ class Chaos(Run):
     def _nobody_appends(self, head: int) -> None:
         for member in self.members:
             try:
-                with self._place.client(member.url, retry_s=0, timeout_s=5) as server:
+                with self.place.client(member.url, retry_s=0, timeout_s=5) as server:
                     given = server.log(LOG).append([Event("Good", b"forked")]).first
             except (EventLogError, OSError):
                 continue
             self.faults.append(f"server {member.name} gave number {given}, and {head} was given before")
 
     def _stored(self, log: str, url: str = "") -> dict[int, str]:
-        with self._place.client(url) as server:
+        with self.place.client(url) as server:
             return {event.sequence_number: event.data.decode().strip('"') for event in server.log(log).read()}
 
-    def _close(self) -> None:
-        for client in self.everybody:
-            client.is_given_up = True
-            client.end()
-        for each in self.members:
-            each.close()
-        self._balancer.close()
-        self.give_up()
-        self._database.close()
+    def report(self) -> Iterator[Table | str]:
+        """With what happened; where something is at fault, what the servers said is kept."""
+        for member in self.members if self.all_faults() else ():
+            kept = Path(tempfile.gettempdir()) / f"headwater-chaos-{self.seed}-{member.name}.log"
+            kept.write_text(member.said())
+            yield f"what server {member.name} said: {kept}"
+        yield f"happened: {dict(self.happened)}; every writer was answered again within {self.slowest_s:.1f} s"
+        yield from super().report()
 
 
 def _problems(report: CheckReport) -> list[str]:

@@ -36,10 +36,6 @@ class Database:
             self.standby.close()
             self.standby = None
 
-    def wait_no_more(self) -> None:
-        """The standby stays, and no commit waits for it."""
-        self._follow(False)
-
     def promote(self) -> None:
         """The server is killed with all its data, and the standby is the server from now on."""
         assert self.standby is not None

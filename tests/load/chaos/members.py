@@ -17,13 +17,12 @@ from tests.server.running import environment
 from tests.server.starting import PROGRAM
 
 from ..clients import TRIMMED
-from ..server import password_hash
+from ..server import PROTOCOLS, password_hash
 from .balancer import is_ready
 from .rivals import ONCE_LOG, SEATS_LOG
 
 LEASE_MS = 2000
 END_S = 60.0
-PROTOCOLS = ("http", "amqp", "flight")
 _CONFIGURATION = f"""
 home_lease_ms = {LEASE_MS}
 [flight]
@@ -150,14 +149,6 @@ class Member:
             self.go_on()
             self.kill()
         self.proxy.close()
-
-    def faults(self) -> list[str]:
-        """What it said that nobody should ever read, and whether it ended by itself."""
-        found = [] if self.runs else [f"server {self.name} ended by itself: {self.said()[-2000:]}"]
-        said = self.said()
-        if "Traceback" in said:
-            found.append(f"server {self.name} failed: {said[said.index('Traceback') - 300 :][:3000]}")
-        return found
 
     def said(self) -> str:
         """All that it printed, in all its lives."""

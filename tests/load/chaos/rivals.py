@@ -76,20 +76,17 @@ class Racer(Client):
     def _is_done(self) -> bool:
         return self._ending.is_set() and (self._under_way is None or self.is_given_up)
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         with self.place.client(self._addresses, timeout_s=TIMEOUT_S, retry_s=0) as server:
-            log = server.log(SEATS_LOG)
             while not self._is_done():
                 seat = self._under_way = self._seats.newest if self._under_way is None else self._under_way
-                event = f"{seat}:{self._which}"
-                tag = f"seat:{seat}"
+                event, tag = f"{seat}:{self._which}", f"seat:{seat}"
                 taken = Event("Taken", event.encode(), (tag,), event, "racer")
                 try:
-                    first = log.append([taken], AppendCondition(Query.where(tags=(tag,)), 0)).first
+                    condition = AppendCondition(Query.where(tags=(tag,)), 0)
+                    self._seats.told(seat, event, server.log(SEATS_LOG).append([taken], condition).first)
                 except AppendConditionFailed:
                     self._seats.told(seat, event, None)
-                else:
-                    self._seats.told(seat, event, first)
                 self._under_way = None
                 self._ending.wait(0.02)
 
@@ -112,7 +109,7 @@ class Once(Client):
         self.refused: set[int] = set()
         self.unknown: set[int] = set()
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         for batch in itertools.count(len(self.told) + len(self.refused) + len(self.unknown)):
             if self._ending.wait(0.02):
                 return

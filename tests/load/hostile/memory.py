@@ -153,21 +153,16 @@ class Watched(Street):
     """Neighbours, and the server's memory while peers come and go."""
 
     def __init__(self, server: MortalServer, cage: Cage, cost: Path) -> None:
-        super().__init__(server, is_lost=losses.too_busy)
+        super().__init__(server, 0, is_lost=losses.too_busy)
         self._cage, self._cost = cage, cost
         self._ending = threading.Event()
         self._peak = 0
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.servers.callback(self._ending.set)
 
-    def __enter__(self) -> Watched:
-        super().__enter__()
-        self._thread.start()
+    def begin(self) -> None:
+        super().begin()
+        threading.Thread(target=self._sample, daemon=True).start()
         self._warm_up()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._ending.set()
-        super().__exit__()
 
     def put(self, name: str, load: Load) -> Outcome:
         """Let the peers do what they can, and judge."""
@@ -267,6 +262,7 @@ class Prepared:
             observed = cage.program(sys.executable, "-m", "tests.cost.observed", str(cost))
             server = MortalServer(folder, *self._budget(BUDGET_BYTES), retry_ms_max=None, program=observed)
             with Watched(server, cage, cost) as watched:
+                watched.begin()
                 watched.calm(quiet_s)
                 for name in names:
                     yield watched.put(name, LOADS[name])
