@@ -19,10 +19,8 @@ from ..operators import Listener, Trimmer
 from ..place import LOG, Place
 from ..run import Row, Run, Table, Told, end
 from ..server import place_at
-from . import faults
-from .balancer import Balancer
-from .database import Database
-from .members import LEASE_MS, Member
+from .faults import EVERY, FIRST, LEASE_S, Database, Scene
+from .members import Balancer, Member
 from .rivals import ONCE_LOG, SEATS_LOG, Once, Racer, Seats
 
 MEMBERS = ("a", "b", "c")
@@ -47,7 +45,7 @@ class Chaos(Run):
         super().__init__(place_at(self._balancer.ports), seconds, seed, told, losses.primary_ended)
         for close in (self._database.close, *(member.close for member in self.members), self._balancer.close):
             self.servers.callback(close)
-        self._scene = faults.Scene(self.members, self._balancer, self._database, self._chance)
+        self._scene = Scene(self.members, self._balancer, self._database, self._chance, self.faults)
         self.happened: Counter[str] = Counter()
         self.slowest_s = 0.0
         """The longest time from the end of a fault until every writer was answered."""
@@ -81,15 +79,12 @@ class Chaos(Run):
         outcomes = {"known": self.once.told, "refused": self.once.refused, "unknown": self.once.unknown}
         return rows + [Row("writes", f"once: {name}", len(batches)) for name, batches in outcomes.items()]
 
-    def all_faults(self) -> list[str]:
-        return [*super().all_faults(), *self._scene.faults]
-
     def live(self) -> None:
         """One fault after the other, and each time all go on."""
         until = time.monotonic() + self.seconds
         while time.monotonic() < until:
             turn = self.happened.total()
-            fault = faults.FIRST[turn] if turn < len(faults.FIRST) else self._chance.choice(faults.EVERY)
+            fault = FIRST[turn] if turn < len(FIRST) else self._chance.choice(EVERY)
             self.happened[fault.__name__] += 1
             self._told(f"{fault.__name__}; the primary is {self._scene.primary().name}")
             fault(self._scene)
@@ -97,8 +92,7 @@ class Chaos(Run):
             self._goes_on()
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.wait(self._chance.uniform(*PAUSE_S))
-            if self._database.standby is not None:
-                self._database.lose_standby_in_order()
+            self._database.lose_standby_in_order()
 
     def _goes_on(self) -> None:
         """Wait until each writer was answered, for something that it sent after now."""
@@ -137,7 +131,7 @@ class Chaos(Run):
             if (found := self._stored(LOG, member.url)) != wanted:
                 self.faults.append(f"server {member.name} has other events: {len(found)}, wanted {len(wanted)}")
             for each in others:
-                if each.has_copy:
+                if (each.copy / "state.sqlite").exists():  # it was the primary since it had an empty directory
                     report = check_directory(each.copy)
                     self.faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
                 each.start()
@@ -162,7 +156,7 @@ class Chaos(Run):
         standby.go_on()
         self._database.promote()
         self._scene.use()
-        time.sleep(3 * LEASE_MS / 1000)
+        time.sleep(3 * LEASE_S)
         self._nobody_appends(ahead[-1])
 
     def _standby_has(self, number: int) -> bool:

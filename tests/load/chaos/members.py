@@ -1,13 +1,14 @@
-"""The servers of one home: each a process of its own, with its copy, its ports and its own way to the database."""
+"""The servers of one home, each a process with its copy, its ports and its own way to the database; and a balancer."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.homes.postgres_server import Postgres
@@ -16,85 +17,47 @@ from tests.ports import free_ports
 from tests.server.running import environment
 from tests.server.starting import PROGRAM
 
-from ..clients import TRIMMED
-from ..server import PROTOCOLS, password_hash
-from .balancer import is_ready
+from ..server import PROTOCOLS, configuration
 from .rivals import ONCE_LOG, SEATS_LOG
 
 LEASE_MS = 2000
 END_S = 60.0
-_CONFIGURATION = f"""
-home_lease_ms = {LEASE_MS}
-[flight]
-enabled = true
-[cne]
-log = "orders"
-retry_ms_max = "500ms"
-[logs.orders]
-[logs.{SEATS_LOG}]
-[logs.{ONCE_LOG}]
-[logs.{TRIMMED}]
-retention_ms = 20000
-[users.alice]
-password = "{{hash}}"
-grants = ["all:*"]
-"""
+LOOK_S = 0.1
+ANSWER_S = 1.0
 
 
 class Member:
     """One server of the home."""
 
     def __init__(
-        self,
-        folder: Path,
-        name: str,
-        database: Postgres,
-        configuration: str | None = None,
-        *,
-        is_direct: bool = False,
+        self, folder: Path, name: str, database: Postgres, settings: str = "", *, is_direct: bool = False
     ) -> None:
-        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client.
+        """`settings`: of all servers, instead of those with logs and a user for each kind of client.
 
         `is_direct`: its way to the database leads through no proxy, which would cost this process time.
         """
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
-        if configuration is None:
-            configuration = _CONFIGURATION.format(hash=password_hash())
-        (self._folder / "config.toml").write_text(configuration)
+        its_own = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = true\n"
+        (self._folder / "config.toml").write_text(settings or its_own + configuration(500, SEATS_LOG, ONCE_LOG))
+        self.copy = self._folder / "data"
+        """Its data directory."""
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+        self.url = f"http://127.0.0.1:{self.ports['http']}"
         self.proxy = Proxy(database.port)
         """Its way to the database."""
         self._database_port = database.port if is_direct else self.proxy.port
-        self.url = f"http://127.0.0.1:{self.ports['http']}"
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
-    def copy(self) -> Path:
-        """Its data directory."""
-        return self._folder / "data"
-
-    @property
-    def has_copy(self) -> bool:
-        """Whether it was the primary since it had an empty directory."""
-        return (self.copy / "state.sqlite").exists()
-
-    @property
     def runs(self) -> bool:
-        """Whether there is a process, and it has not ended by itself."""
-        return self._process is not None and self._process.poll() is None
+        """Whether it has not ended."""
+        return self.process.poll() is None
 
     @property
     def is_primary(self) -> bool:
         """Whether it says that it serves."""
         return is_ready(self.ports["http"])
-
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        assert self._process is not None
-        return self._process.pid
 
     def stands_by(self) -> bool:
         """Whether it waits for its turn, while another is the primary."""
@@ -109,11 +72,10 @@ class Member:
 
     def start(self) -> None:
         """Begin, again."""
-        assert not self.runs
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
         home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*PROGRAM, "serve", "--config=config.toml", "--data=data", home,
                  f"--advertise=http={self.url}", *ports],
                 cwd=self._folder, env=environment(), stdout=log, stderr=log,
@@ -121,22 +83,24 @@ class Member:
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._signalled(signal.SIGKILL).wait(END_S)
+        self.process.kill()
+        self.process.wait(END_S)
 
     def stop(self) -> int:
         """SIGTERM, which it answers by ending in order; its exit code. Raises AssertionError: it does not end."""
+        self.process.terminate()
         try:
-            return self._signalled(signal.SIGTERM).wait(END_S)
+            return self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"server {self.name} does not end: {self.said()[-2000:]}") from None
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs until `go_on`, and it does not know."""
-        self._signalled(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """SIGCONT."""
-        self._signalled(signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
     def forget(self) -> None:
         """Remove its copy; it does not run."""
@@ -145,17 +109,78 @@ class Member:
 
     def close(self) -> None:
         """End it."""
-        if self.runs:
-            self.go_on()
-            self.kill()
+        self.kill()
         self.proxy.close()
 
     def said(self) -> str:
         """All that it printed, in all its lives."""
-        path = self._folder / "log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return (self._folder / "log").read_text(errors="replace")
 
-    def _signalled(self, number: signal.Signals) -> subprocess.Popen[bytes]:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-        return self._process
+
+def is_ready(port: int) -> bool:
+    """Whether the server at that port is the primary, and says so."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=ANSWER_S) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+class Balancer:
+    """Leads clients to the primary, by `/health/ready`, connection by connection: by a port of its own for each
+    protocol, or nowhere."""
+
+    def __init__(self, servers: Sequence[Mapping[str, int]]) -> None:
+        """`servers`: of each, its ports by protocol."""
+        self._servers = servers
+        own_ports = free_ports(len(servers[0]))  # those that the system gives out are those of clients, too
+        self._proxies = {
+            protocol: Proxy(None, own_port=port) for protocol, port in zip(servers[0], own_ports, strict=True)
+        }
+        self.keeps_old = False
+        """Whether connections to a server that is ready no more are left alone: its clients stay with it."""
+        self.primary: int | None = None
+        """Which server is ready, by its place."""
+        self._ending = threading.Event()
+        self._looking = [
+            threading.Thread(target=self._look, args=(place,), daemon=True) for place in range(len(servers))
+        ]
+        for each in self._looking:
+            each.start()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Where clients connect, by protocol."""
+        return {protocol: proxy.port for protocol, proxy in self._proxies.items()}
+
+    def cut(self) -> None:
+        """End all connections."""
+        for proxy in self._proxies.values():
+            proxy.cut()
+
+    def close(self) -> None:
+        """End it all."""
+        self._ending.set()
+        for each in self._looking:
+            each.join()
+        for proxy in self._proxies.values():
+            proxy.close()
+
+    def _look(self, place: int) -> None:
+        """Ask one server, again and again; one that hangs holds up no other."""
+        was_ready = False
+        while not self._ending.wait(LOOK_S):
+            if (ready := is_ready(self._servers[place]["http"])) == was_ready:
+                continue
+            was_ready = ready
+            if ready:
+                self._lead(place)
+            elif self.primary == place:
+                self._lead(None)
+
+    def _lead(self, place: int | None) -> None:
+        self.primary = place
+        for protocol, proxy in self._proxies.items():
+            proxy.target = None if place is None else self._servers[place][protocol]
+        if not self.keeps_old:
+            self.cut()
