@@ -27,8 +27,6 @@ TRIMMED = "trimmed"
 
 
 class Client(ABC):
-    """One client."""
-
     name: ClassVar[str]
     log: ClassVar[str] = LOG
     connects: ClassVar[Callable[[Place], AbstractContextManager[Any]]] = nullcontext
@@ -41,7 +39,6 @@ class Client(ABC):
         self.chance = random.Random()
         """What it does now and then; a run seeds it."""
         self.losses = 0
-        """How often it lost its connection."""
         self.fault: BaseException | None = None
         self.is_ready = threading.Event()
         """Set when nothing that is written from now on is missed."""
@@ -59,11 +56,9 @@ class Client(ABC):
 
     @property
     def is_started(self) -> bool:
-        """Whether it began."""
         return self._thread.ident is not None
 
     def stop(self) -> None:
-        """End, and wait for it."""
         self.end()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -160,7 +155,6 @@ class Reader(Client):
         """When it saw which marker first."""
 
     def note(self, number: int, text: bytes) -> None:
-        """An event was received."""
         self.after = max(self.after, number)
         self.book.note(self.page, number, text)
         self.seen_at.setdefault(self.book.markers.get(number, ""), time.monotonic())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -160,17 +159,17 @@ class Passer(Client):
 
     def _work(self) -> None:
         for turn in itertools.count():
-            for kind, visit in VISITS.items():
+            for visit in VISITS:
                 if self._ending.is_set():
                     return
                 visit(self.place, turn % 2 == 0)
-                self.visits[kind] += 1
+                self.visits[visit.__name__] += 1
 
 
 # Visits: something is asked for, and the connection is left, politely or not.
 
 
-def _amqp(place: Place, is_polite: bool) -> None:
+def amqp(place: Place, is_polite: bool) -> None:
     """A sender and a receiver, with messages on their way."""
     with place.amqp_client() as client:
         client.sender(LOG)
@@ -179,7 +178,7 @@ def _amqp(place: Place, is_polite: bool) -> None:
             client.drop()
 
 
-def _management(place: Place, is_polite: bool) -> None:
+def management(place: Place, is_polite: bool) -> None:
     """A listener, and a question."""
     with place.amqp_client() as client:
         client.receiver("$events")
@@ -188,26 +187,24 @@ def _management(place: Place, is_polite: bool) -> None:
             client.drop()
 
 
-def _http(place: Place, is_polite: bool) -> None:
-    """A few events."""
+def http(place: Place, is_polite: bool) -> None:
     with place.client(retry_s=0) as server:
         reading = server.log(LOG).read(limit=10)
         if is_polite:
             list(reading)
 
 
-def _subscription(place: Place, is_polite: bool) -> None:
+def subscription(place: Place, is_polite: bool) -> None:
     """Server-Sent Events from the first on, of which a part is taken."""
     parts = urlsplit(place.http)
-    request = f"GET /logs/{LOG}/subscribe?query=all&after=0 HTTP/1.1\r\nhost: {parts.netloc}\r\n"
     with socket.create_connection((parts.hostname, parts.port), TIMEOUT_S) as connection:
-        connection.sendall(f"{request}authorization: {place.authorization}\r\n\r\n".encode())
+        connection.sendall(place.head(f"GET /logs/{LOG}/subscribe?query=all&after=0"))
         assert connection.recv(1024).startswith(b"HTTP/1.1 200")
         if is_polite:
             connection.shutdown(socket.SHUT_WR)
 
 
-def _futoin(place: Place, is_polite: bool) -> None:
+def futoin(place: Place, is_polite: bool) -> None:
     """What happens from now on, over a WebSocket."""
     with place.websocket(LOG, max_size=None, close_timeout=1) as connection:
         for message in push_calls("LIVE"):
@@ -217,12 +214,11 @@ def _futoin(place: Place, is_polite: bool) -> None:
             connection.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _cne(place: Place, _is_polite: bool) -> None:
-    """A look at the subscriptions."""
+def cne(place: Place, _is_polite: bool) -> None:
     ask(place, "GET", "/ocloudNotifications/v2/subscriptions")
 
 
-def _flight(place: Place, is_polite: bool) -> None:
+def flight(place: Place, is_polite: bool) -> None:
     """A bulk read: of a few events, or of all, of which a part is taken."""
     with place.bulk_client(retries=0) as client:
         upto = 100 if is_polite else None
@@ -231,13 +227,4 @@ def _flight(place: Place, is_polite: bool) -> None:
                 return
 
 
-VISITS: Mapping[str, Callable[[Place, bool], None]] = {
-    "amqp": _amqp,
-    "management": _management,
-    "http": _http,
-    "subscription": _subscription,
-    "futoin": _futoin,
-    "cne": _cne,
-    "flight": _flight,
-}
-"""Of a place; whether it is polite."""
+VISITS = (amqp, management, http, subscription, futoin, cne, flight)

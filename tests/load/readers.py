@@ -46,8 +46,6 @@ class Polling(Reader):
 
 
 class DcbRead(Polling):
-    """Over HTTP."""
-
     name = "dcb_read"
     connects = partial(Place.client, retry_s=0)
 
@@ -56,8 +54,6 @@ class DcbRead(Polling):
 
 
 class FlightFollow(Polling):
-    """In bulk."""
-
     name = "flight"
     connects = Place.bulk_client
 
@@ -113,7 +109,6 @@ class AmqpGroup(Amqp):
     may_repeat = True
     group = "soak"
     options: ClassVar[dict[str, Any]] = {}
-    """Of its receiver."""
 
     def _receiver(self) -> Receiver:
         filter, properties = None if self.after else EARLIEST, bound(group=self.group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -38,7 +39,6 @@ class Row(NamedTuple):
     again: int = 0
     """Events that came more than once."""
     losses: int = 0
-    """How often it lost its connection."""
 
 
 class Table(NamedTuple):
@@ -47,6 +47,26 @@ class Table(NamedTuple):
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
+
+
+class Repeating:
+    """Does something every so many seconds, on a thread of its own; a context manager."""
+
+    def __init__(self, act: Callable[[], object], interval_s: float) -> None:
+        self._act, self._interval_s = act, interval_s
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._interval_s):
+            self._act()
 
 
 class Run:
@@ -107,7 +127,6 @@ class Run:
         start([*self.writers, *self.others])
 
     def live(self) -> None:
-        """What happens while clients work."""
         self.wait(self.seconds)
 
     def finish(self) -> None:
@@ -121,7 +140,6 @@ class Run:
     # Clients
 
     def make(self, *kinds: Callable[..., Any]) -> list[Any]:
-        """Writers or readers of these kinds."""
         return self.adopt(*(kind(self.place, self.books[getattr(kind, "log", LOG)]) for kind in kinds))
 
     def adopt(self, *clients: Any) -> list[Any]:
@@ -133,15 +151,12 @@ class Run:
 
     @property
     def everybody(self) -> list[Client]:
-        """All clients."""
         return [*self.writers, *self.readers, *self.others]
 
     def acknowledged(self) -> int:
-        """Events, of all writers."""
         return sum(len(writer.acknowledged) for writer in self.writers)
 
     def rows(self) -> list[Row]:
-        """What each client did."""
         rows = [Row("writes", its.name, len(its.acknowledged), 0, its.losses) for its in self.writers]
         pages = [(its.page, its.losses) for its in self.readers]
         return rows + [Row("reads", page.name, len(page.numbers), page.repeats, losses) for page, losses in pages]
@@ -157,7 +172,6 @@ class Run:
     # Waiting, while nobody is at fault
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.check()
@@ -185,7 +199,6 @@ class Run:
             raise Faulty
 
     def all_faults(self) -> list[str]:
-        """Whatever was found."""
         clients = [f"{type(its).__name__} ended with {its.fault!r}" for its in self.everybody if its.fault]
         return [*self.faults, *(fault for book in self.books.values() for fault in book.faults), *clients]
 
@@ -229,7 +242,6 @@ def stored_in(place: Place, log: str = LOG) -> dict[int, str]:
 
 
 def start(clients: Sequence[Client]) -> None:
-    """They begin."""
     for client in clients:
         client.start()
 

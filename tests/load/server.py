@@ -55,7 +55,6 @@ class MortalServer:
         self._server.__exit__()
 
     def open_files(self) -> int:
-        """Sockets and files that the main process has open."""
         return sum(open_files(self._server.process.pid))
 
     def kill(self) -> None:

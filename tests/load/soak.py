@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.measure import disk_bytes
@@ -12,9 +13,9 @@ from .clients import TRIMMED
 from .operators import Listener, Manager, Passer, Trimmer
 from .place import LOG, current_state
 from .readers import READERS, READERS_AGAIN, FutoinTrimmed
-from .run import CATCH_UP_S, Table, Told, end, start
+from .run import CATCH_UP_S, Repeating, Table, Told, end, start
 from .server import MortalServer, OneServer
-from .vitals import MIB, Bounds, Sampler, Stretch, faults_of_stretch, stretch_of
+from .vitals import MIB, Bounds, Stretch, Vitals, faults_of_stretch, look, stretch_of
 from .writers import STAGED_WRITER, WRITERS, Filler, Staged
 
 CALM, VISITS = 1 / 3, 1 / 8
@@ -28,6 +29,7 @@ KILLS = ("SIGKILL", "bulk", "SIGKILL", "SIGTERM")
 """The first ends of the server, in turn; later ones are drawn from these."""
 KILL_AFTER_S = (1.0, 6.0)
 KILLS_MIN = 2
+SAMPLE_S = 0.25
 BOUNDS = {
     "server": Bounds(rss_mib=36, rss_mib_per_100k_events=24, connections=8, files=24),
     "bulk": Bounds(rss_mib=24, rss_mib_per_100k_events=0, connections=8, files=24),
@@ -44,8 +46,6 @@ HTTP. Files: a segment has one, and two of its index; segments double from 4 MiB
 
 
 class Soak(OneServer):
-    """One run."""
-
     def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
         super().__init__(MortalServer(folder), seconds, seed, told)
         self._folder = folder
@@ -58,12 +58,17 @@ class Soak(OneServer):
         self.manager, self.listener = Manager(self.place), Listener(self.place)
         self.others = self.adopt(self.trimmer, self.manager, self.listener)
         self.passers: list[Passer] = []
-        self.sampler = Sampler(lambda: self.server.pids, self.acknowledged)
+        self.samples: list[Vitals] = []
 
     def run(self) -> list[str]:
-        """Run, and answer all faults that were found."""
-        with self.sampler:
+        with Repeating(self._sample, SAMPLE_S):
             return super().run() + self.growth
+
+    def _sample(self) -> None:
+        pids = self.server.pids
+        for role, pid in pids._asdict().items() if pids else ():
+            with suppress(FileNotFoundError, ProcessLookupError, StopIteration):  # it was killed
+                self.samples.append(look(role, pid, self.acknowledged()))
 
     def live(self) -> None:
         """The server is left alone, visited, and killed."""
@@ -95,7 +100,8 @@ class Soak(OneServer):
         began = time.monotonic()
         live()
         for role, bounds in BOUNDS.items():
-            stretch = stretch_of(name, self.sampler.since(began, role))
+            its = [sample for sample in self.samples if sample.at >= began and sample.role == role]
+            stretch = stretch_of(name, its)
             self.stretches.append(stretch)
             if stretch.first.events < WARM_UP_EVENTS:
                 bounds = bounds._replace(rss_mib=MEMORY_MIB_COLD)
@@ -145,7 +151,7 @@ class Soak(OneServer):
 
     def progress(self) -> str:
         """With the newest vitals, and the ends of the server."""
-        newest = {sample.role: sample for sample in self.sampler.samples[-4:]}
+        newest = {sample.role: sample for sample in self.samples[-4:]}
         vitals = [f"{role} {its.rss_mib:.0f} MiB, {its.connections}+{its.files} open" for role, its in newest.items()]
         return "; ".join([super().progress(), ", ".join(vitals), self._ends()])
 

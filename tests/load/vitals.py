@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from typing import NamedTuple
 from benchmarks.measure import children, own_anonymous_bytes
 
 MIB = 2**20
-INTERVAL_S = 0.25
 
 
 class Pids(NamedTuple):
@@ -24,8 +22,6 @@ class Pids(NamedTuple):
 
 
 class Vitals(NamedTuple):
-    """Of one process, at one moment."""
-
     at: float
     """By the monotonic clock, in s."""
     role: str
@@ -37,34 +33,6 @@ class Vitals(NamedTuple):
     """Files that are open: those of logs, one for each of their segments."""
     events: int
     """Acknowledged by then, by all writers."""
-
-
-class Sampler:
-    """Looks every now and then, on a thread of its own; a context manager."""
-
-    def __init__(self, pids: Callable[[], Pids | None], events: Callable[[], int]) -> None:
-        self._pids, self._events = pids, events
-        self.samples: list[Vitals] = []
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def since(self, began: float, role: str) -> list[Vitals]:
-        """All of one process since then."""
-        return [sample for sample in self.samples if sample.at >= began and sample.role == role]
-
-    def _run(self) -> None:
-        while not self._ending.wait(INTERVAL_S):
-            if (pids := self._pids()) is not None:
-                for role, pid in pids._asdict().items():
-                    with suppress(FileNotFoundError, ProcessLookupError, StopIteration):  # it was killed
-                        self.samples.append(look(role, pid, self._events()))
 
 
 def look(role: str, pid: int, events: int = 0) -> Vitals:
@@ -136,5 +104,4 @@ def faults_of_stretch(stretch: Stretch, bounds: Bounds) -> list[str]:
 
 
 def _least(samples: Sequence[Vitals]) -> Vitals:
-    names = ("at", "rss_mib", "connections", "files", "events")
-    return Vitals(role=samples[0].role, **{name: min(getattr(sample, name) for sample in samples) for name in names})
+    return Vitals(*(min(values) for values in zip(*samples, strict=True)))

@@ -22,8 +22,6 @@ STAGED_WRITER = "soak"
 
 
 class Dcb(Writer):
-    """Appends over HTTP."""
-
     name = "dcb"
     connects = Place.client
     tags: tuple[str, ...] = ()
@@ -99,8 +97,6 @@ class AmqpOne(Writer):
 
 
 class AmqpMany(AmqpOne):
-    """Many messages at once."""
-
     name = "amqp_many"
     together = 20
 

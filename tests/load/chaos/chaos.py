@@ -34,8 +34,6 @@ LOST = 5
 
 
 class Chaos(Run):
-    """One run."""
-
     patience_s = CATCH_UP_S
 
     def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
@@ -57,8 +55,9 @@ class Chaos(Run):
             if isinstance(writer, writers.AmqpOne):
                 writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)
         self.readers = self.make(readers.FutoinTrimmed, *readers.READERS)
-        self.seats, self.once = Seats(), Once(place, [member.ports["http"] for member in self.members])
-        ways = [place.http, place.http, ",".join(member.url for member in self.members)]
+        urls = [member.url for member in self.members]
+        self.seats, self.once = Seats(), Once(place, urls)
+        ways = [place.http, place.http, ",".join(urls)]
         racers = [Racer(place, self.seats, which, way) for which, way in enumerate(ways)]
         self.rivals = [*racers, self.once]
         trimmer = Trimmer(place, self.writers[-1], self.readers[0])
@@ -71,13 +70,10 @@ class Chaos(Run):
         self._goes_on()
 
     def rows(self) -> list[Row]:
-        """What each client did."""
-        rows = [
-            *super().rows(),
-            Row("races", "seats won", len(self.seats.won), losses=sum(r.losses for r in self.rivals)),
-        ]
+        seats = Row("races", "seats won", len(self.seats.won), losses=sum(its.losses for its in self.rivals))
         outcomes = {"known": self.once.told, "refused": self.once.refused, "unknown": self.once.unknown}
-        return rows + [Row("writes", f"once: {name}", len(batches)) for name, batches in outcomes.items()]
+        once = [Row("writes", f"once: {name}", len(batches)) for name, batches in outcomes.items()]
+        return [*super().rows(), seats, *once]
 
     def live(self) -> None:
         """One fault after the other, and each time all go on."""

@@ -55,7 +55,6 @@ class Database:
         old.close()
 
     def close(self) -> None:
-        """End both."""
         for each in (self.primary, self.standby):
             if each is not None:
                 each.close()
@@ -75,8 +74,6 @@ class Database:
 
 
 class Scene:
-    """All that can fail, and how."""
-
     def __init__(
         self, members: list[Member], balancer: Balancer, database: Database, chance: Random, faults: list[str]
     ) -> None:
@@ -89,7 +86,6 @@ class Scene:
         return self.members[self.balancer.primary or 0]
 
     def wait(self, least_s: float, most_s: float) -> None:
-        """Let that much time pass."""
         time.sleep(self.chance.uniform(least_s, most_s))
 
     def use(self) -> None:
@@ -135,7 +131,6 @@ class Scene:
             member.start()
 
     def cut(self) -> None:
-        """Connections to the database end, some times in a row."""
         for _ in range(self.chance.randrange(1, 6)):
             self.primary().proxy.cut()
             self.wait(0, 0.2)
@@ -173,7 +168,6 @@ class Scene:
         self.database.primary.start()
 
     def pause_database(self) -> None:
-        """The database sleeps."""
         self.database.primary.pause()
         self.wait(0.3 * LEASE_S, 4 * LEASE_S)
         self.database.primary.go_on()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.homes.postgres_server import Postgres
@@ -17,6 +17,7 @@ from tests.ports import free_ports
 from tests.server.running import environment
 from tests.server.starting import PROGRAM
 
+from ..run import Repeating
 from ..server import PROTOCOLS, configuration
 from .rivals import ONCE_LOG, SEATS_LOG
 
@@ -27,8 +28,6 @@ ANSWER_S = 1.0
 
 
 class Member:
-    """One server of the home."""
-
     def __init__(
         self, folder: Path, name: str, database: Postgres, settings: str = "", *, is_direct: bool = False
     ) -> None:
@@ -41,7 +40,6 @@ class Member:
         its_own = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = true\n"
         (self._folder / "config.toml").write_text(settings or its_own + configuration(500, SEATS_LOG, ONCE_LOG))
         self.copy = self._folder / "data"
-        """Its data directory."""
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.url = f"http://127.0.0.1:{self.ports['http']}"
         self.proxy = Proxy(database.port)
@@ -51,7 +49,6 @@ class Member:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
         return self.process.poll() is None
 
     @property
@@ -71,7 +68,6 @@ class Member:
         return False
 
     def start(self) -> None:
-        """Begin, again."""
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
         home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
@@ -82,7 +78,6 @@ class Member:
             )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.process.kill()
         self.process.wait(END_S)
 
@@ -99,7 +94,6 @@ class Member:
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def forget(self) -> None:
@@ -108,7 +102,6 @@ class Member:
         shutil.rmtree(self.copy, ignore_errors=True)
 
     def close(self) -> None:
-        """End it."""
         self.kill()
         self.proxy.close()
 
@@ -141,42 +134,31 @@ class Balancer:
         """Whether connections to a server that is ready no more are left alone: its clients stay with it."""
         self.primary: int | None = None
         """Which server is ready, by its place."""
-        self._ending = threading.Event()
-        self._looking = [
-            threading.Thread(target=self._look, args=(place,), daemon=True) for place in range(len(servers))
-        ]
+        self._was_ready = [False] * len(servers)
+        self._looking = [Repeating(partial(self._look, place), LOOK_S) for place in range(len(servers))]
         for each in self._looking:
-            each.start()
+            each.__enter__()
 
     @property
     def ports(self) -> dict[str, int]:
-        """Where clients connect, by protocol."""
         return {protocol: proxy.port for protocol, proxy in self._proxies.items()}
 
     def cut(self) -> None:
-        """End all connections."""
         for proxy in self._proxies.values():
             proxy.cut()
 
     def close(self) -> None:
-        """End it all."""
-        self._ending.set()
         for each in self._looking:
-            each.join()
+            each.__exit__()
         for proxy in self._proxies.values():
             proxy.close()
 
     def _look(self, place: int) -> None:
-        """Ask one server, again and again; one that hangs holds up no other."""
-        was_ready = False
-        while not self._ending.wait(LOOK_S):
-            if (ready := is_ready(self._servers[place]["http"])) == was_ready:
-                continue
-            was_ready = ready
-            if ready:
-                self._lead(place)
-            elif self.primary == place:
-                self._lead(None)
+        """Ask one server; one that hangs holds up no other."""
+        if (ready := is_ready(self._servers[place]["http"])) != self._was_ready[place]:
+            self._was_ready[place] = ready
+            if ready or self.primary == place:
+                self._lead(place if ready else None)
 
     def _lead(self, place: int | None) -> None:
         self.primary = place

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import ClassVar
+from urllib.error import HTTPError
 
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import AppendConditionFailed
@@ -15,7 +15,7 @@ from headwater.core.event import Event
 from headwater.core.query import Query
 
 from ..clients import Client
-from ..place import Place
+from ..place import Place, ask
 
 SEATS_LOG = "seats"
 ONCE_LOG = "once"
@@ -27,7 +27,6 @@ class Seats:
     """What racers were told."""
 
     def __init__(self) -> None:
-        self._changing = threading.Lock()
         self.newest = 0
         self.won: dict[str, int] = {}
         """The number that the winner was told, by event."""
@@ -36,12 +35,11 @@ class Seats:
 
     def told(self, seat: int, event: str, number: int | None) -> None:
         """A racer has an answer; None: the condition failed."""
-        with self._changing:
-            self.newest = max(self.newest, seat + 1)
-            if number is None:
-                self.lost.add(event)
-            else:
-                self.won[event] = number
+        self.newest = max(self.newest, seat + 1)
+        if number is None:
+            self.lost.add(event)
+        else:
+            self.won[event] = number
 
     def faults(self, stored: dict[int, str]) -> list[str]:
         """Hold it against the log: one event for each seat, that of who was told so."""
@@ -100,10 +98,9 @@ class Once(Client):
     name: ClassVar[str] = "once"
     together: ClassVar[int] = 3
 
-    def __init__(self, place: Place, ports: Sequence[int]) -> None:
-        """`ports`: of all servers."""
+    def __init__(self, place: Place, addresses: Sequence[str]) -> None:
         super().__init__(place)
-        self._ports = (int(place.http.rpartition(":")[2]), *ports)
+        self._places = [place, *(place._replace(http=address) for address in addresses)]
         self.told: dict[int, int] = {}
         """The number of the last event, by batch."""
         self.refused: set[int] = set()
@@ -113,32 +110,20 @@ class Once(Client):
         for batch in itertools.count(len(self.told) + len(self.refused) + len(self.unknown)):
             if self._ending.wait(0.02):
                 return
+            parts = (f"{batch}:{part}" for part in range(self.together))
+            events = [{"type": "Once", "data": part, "id": part} for part in parts]
+            place = self._places[batch % len(self._places)]
             try:
-                status, answer = self._post(self._ports[batch % len(self._ports)], batch)
+                answer = ask(place, "POST", f"/logs/{ONCE_LOG}/append", {"events": events}, timeout_s=TIMEOUT_S)
+                self.told[batch] = json.loads(answer)["sequence_number"]
+            except HTTPError as refused:
+                with refused:
+                    assert refused.code in (421, 503, 504), (refused.code, refused.read())
+                    (self.unknown if refused.code == 504 else self.refused).add(batch)
             except (OSError, HTTPException):
                 self.unknown.add(batch)
-                continue
-            if status == 200:
-                self.told[batch] = json.loads(answer)["sequence_number"]
-            elif status in (421, 503):
-                self.refused.add(batch)
-            else:
-                assert status == 504, (status, answer)
-                self.unknown.add(batch)
-
-    def _post(self, port: int, batch: int) -> tuple[int, bytes]:
-        events = [{"type": "Once", "data": f"{batch}:{part}", "id": f"{batch}:{part}"} for part in range(self.together)]
-        connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-        try:
-            headers = {"content-type": "application/json", "authorization": self.place.authorization}
-            connection.request("POST", f"/logs/{ONCE_LOG}/append", json.dumps({"events": events}), headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
 
     def faults(self, stored: dict[int, str]) -> list[str]:
-        """Hold it against the log."""
         batches: dict[int, list[tuple[int, int]]] = {}
         for number, event in stored.items():
             batch, part = map(int, event.split(":"))

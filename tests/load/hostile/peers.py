@@ -69,19 +69,13 @@ class Peer(NamedTuple):
 Kind = Callable[[Place], Peer]
 
 
-def head(place: Place, request: str, *more: str, is_known: bool = True) -> bytes:
-    """Of an HTTP request, such as `GET /logs`."""
-    known = [f"authorization: {place.authorization}"] if is_known else []
-    return "\r\n".join([f"{request} HTTP/1.1", "host: localhost", *known, *more, "", ""]).encode()
-
-
 def http(
     place: Place, path: str, *, accept: str = "", body: bytes = b"", method: str = "POST", is_known: bool = True
 ) -> Peer:
     """A request; without a body of its own it lacks its last byte."""
     more = [f"accept: {accept}"] if accept else []
     more += [f"content-length: {len(body) or ANNOUNCED}"] if method == "POST" else []
-    start = head(place, f"{method} {path}", JSON, *more, is_known=is_known)
+    start = place.head(f"{method} {path}", JSON, *more, is_known=is_known)
     if body or method == "GET":
         return Peer(place.http, (start + body,), reads=True)
     return Peer(place.http, (start, _BODY[:-1]))
@@ -89,7 +83,7 @@ def http(
 
 def websocket(place: Place, log: str, *messages: bytes, is_known: bool = True) -> Peer:
     """A FutoIn connection; without messages one that lacks its last byte."""
-    start = head(place, f"GET /futoin/{log}", *UPGRADE, is_known=is_known)
+    start = place.head(f"GET /futoin/{log}", *UPGRADE, is_known=is_known)
     if not messages:
         return Peer(place.http, (start, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY[:-1]), waits=True)
     assert all(len(message) < 126 for message in messages)
@@ -190,7 +184,6 @@ class Connection:
         return self.has_said_all and bool(select.select([self.socket], [], [], 0)[0])
 
     def close(self) -> None:
-        """End it."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # its thread may wait there
         self.socket.close()

@@ -53,11 +53,7 @@ class Street(OneServer):
     patience_s = PATIENCE_S
 
     def __init__(
-        self,
-        server: MortalServer,
-        *given: Any,
-        is_lost: losses.Losses = losses.nothing,
-        scale: int = 1,
+        self, server: MortalServer, *given: Any, is_lost: losses.Losses = losses.nothing, scale: int = 1
     ) -> None:
         """`scale`: how much of everything a hostile client does at once."""
         super().__init__(server, *given, is_lost=is_lost)
@@ -83,7 +79,6 @@ class Street(OneServer):
             self._told(f"{protocol}: {json.dumps(done)}; {self.server.open_files()} files")
 
     def calm(self, seconds: float) -> None:
-        """Nobody attacks."""
         began = time.monotonic()
         self.wait(seconds)
         self.measure("nobody", began)
