@@ -45,17 +45,16 @@ def steady(_: Path, given: Any) -> Run:
     return run
 
 
-def street(folder: Path, given: Any) -> Run:
-    """One hostile client of each protocol in turn, beside good ones."""
-    server = MortalServer(folder, retry_ms_max=None)
-    return Street(server, given.seconds, given.seed, told, scale=given.scale)
-
-
 KINDS: dict[str, tuple[Callable[[Path, Any], Run], float]] = {
     "steady": (steady, 60.0),
     "soak": (lambda folder, given: Soak(folder, given.seconds, given.seed, told), 600.0),
     "chaos": (lambda folder, given: Chaos(folder, given.seconds, given.seed, told), 600.0),
-    "street": (street, 30.0),
+    "street": (
+        lambda folder, given: Street(
+            MortalServer(folder, retry_ms_max=None), given.seconds, given.seed, told, scale=given.scale
+        ),
+        30.0,
+    ),
 }
 """With the seconds that they take unless they are told: the street's are of each protocol."""
 

@@ -32,10 +32,8 @@ class Manager(Client):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.answers: Counter[str] = Counter()
-        self._retentions: dict[str, Any] = {}
-        """By log that was made: its retention in ms."""
-        self._unsure: set[str] = set()
-        """Logs whose last change was not answered."""
+        self._retentions: dict[str, int | None] = {f"passing-{number}": None for number in range(NAMES)}
+        """In ms, None where there is no such log; without those whose last change was not answered."""
 
     def _work(self) -> None:
         for turn in itertools.count(sum(self.answers.values())):
@@ -45,33 +43,16 @@ class Manager(Client):
 
     def _go_on(self, log: str, retention_ms: int) -> None:
         read = self._ask("READ", log)
-        if log in self._unsure:
-            self._unsure.discard(log)
-            assert read.status in (200, 404), read
-            self._keep(log, read.body["retentionMs"] if read.status == 200 else None)
-        if log not in self._retentions:
-            assert read.status == 404, f"{log} is deleted, and there: {read}"
-            self._change("CREATE", 201, log, retention_ms)
-            return
-        assert read.status == 200, f"{log} is made, and not there: {read}"
-        assert self._retentions[log] == read.body["retentionMs"], f"{log} forgot a change: {read}"
-        if retention_ms % 3:
-            self._change("UPDATE", 200, log, retention_ms)
-        else:
-            self._change("DELETE", 204, log, None)
-
-    def _change(self, operation: str, status: int, log: str, retention_ms: int | None) -> None:
-        """Until it is answered, nobody knows whether it was done."""
-        self._unsure.add(log)
-        answer = self._ask(operation, log, retention_ms and {"retentionMs": retention_ms})
+        assert read.status in (200, 404), read
+        found = read.body["retentionMs"] if read.status == 200 else None
+        known = self._retentions.pop(log, found)
+        assert found == known, f"{log} has {found} ms, {known} ms was answered: {read}"
+        operation, status, wanted = ("UPDATE", 200, retention_ms) if retention_ms % 3 else ("DELETE", 204, None)
+        if found is None:
+            operation, status, wanted = "CREATE", 201, retention_ms
+        answer = self._ask(operation, log, wanted and {"retentionMs": wanted})
         assert answer.status == status, answer
-        self._unsure.discard(log)
-        self._keep(log, retention_ms)
-
-    def _keep(self, log: str, retention_ms: int | None) -> None:
-        self._retentions.pop(log, None)
-        if retention_ms is not None:
-            self._retentions[log] = retention_ms
+        self._retentions[log] = wanted
 
     def _ask(self, operation: str, log: str, body: Any = None) -> Any:
         answer = self.connection.manage(operation, body, type=LOG_TYPE, name=log)

@@ -73,9 +73,9 @@ def ask(
     return content
 
 
-def call(function: str, **given: Any) -> bytes:
+def call(function: str, rid: str = "C1", **given: Any) -> bytes:
     """A message that calls a function of FutoIn."""
-    return json.dumps({"f": function, "p": given, "rid": "C1"}).encode()
+    return json.dumps({"f": function, "p": given, "rid": rid}).encode()
 
 
 def push_calls(component: str) -> list[bytes]:

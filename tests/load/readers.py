@@ -9,7 +9,6 @@ from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
 
-from headwater.amqp.client import Receiver
 from headwater.flight.client import Ticket
 from tests.amqp.asking import EARLIEST, OFFSET, after, annotation, bound
 from tests.matrix.world import Webhook as Hook
@@ -76,9 +75,8 @@ class FutoinPoll(Polling):
             yield from ((int(event["id"]), json.dumps(event).encode()) for event in events)
 
     def _call(self, function: str, **given: Any) -> Any:
-        reply = json.loads(
-            ask(self.place, "POST", f"/futoin/{self.log}", call(f"futoin.evt.poll:1.1:{function}", **given))
-        )
+        asked = call(f"futoin.evt.poll:1.1:{function}", **given)
+        reply = json.loads(ask(self.place, "POST", f"/futoin/{self.log}", asked))
         if "stopping" in reply.get("edesc", ""):
             raise ConnectionError(reply["edesc"])
         return reply["r"]
@@ -90,9 +88,8 @@ class Amqp(Reader):
     name = "amqp"
     connects = Place.amqp_client
 
-    def _receiver(self) -> Receiver:
-        receiver: Receiver = self.connection.receiver(self.log, filter=after(self.after) if self.after else EARLIEST)
-        return receiver
+    def _receiver(self) -> Any:
+        return self.connection.receiver(self.log, filter=after(self.after) if self.after else EARLIEST)
 
     def _work(self) -> None:
         receiver = self._receiver()
@@ -110,10 +107,9 @@ class AmqpGroup(Amqp):
     group = "soak"
     options: ClassVar[dict[str, Any]] = {}
 
-    def _receiver(self) -> Receiver:
+    def _receiver(self) -> Any:
         filter, properties = None if self.after else EARLIEST, bound(group=self.group)
-        receiver: Receiver = self.connection.receiver(self.log, filter=filter, properties=properties, **self.options)
-        return receiver
+        return self.connection.receiver(self.log, filter=filter, properties=properties, **self.options)
 
 
 class FutoinPush(Reader):
@@ -148,12 +144,10 @@ class FutoinPush(Reader):
         assert message["p"]["seq"] == due, f"group {message['p']['seq']} came where {due} was due"
         for event in message["p"]["events"]:
             self.note(int(event["id"]), json.dumps(event).encode())
-        is_taken = self.chance.random() >= self.refuses
-        if is_taken:
+        if is_taken := self.chance.random() >= self.refuses:
             self.acknowledged = self.after
-        self.connection.send(
-            json.dumps({**({"r": True} if is_taken else {"e": "Refused"}), "rid": message["rid"]}).encode()
-        )
+        reply = {"r": True} if is_taken else {"e": "Refused"}
+        self.connection.send(json.dumps({**reply, "rid": message["rid"]}).encode())
         return is_taken
 
 
@@ -199,10 +193,8 @@ class Webhook(Reader):
                     self.note(int(json.loads(body)["sequence"]), body)
 
 
-READERS: tuple[type[Reader], ...] = (
-    *(Amqp, AmqpGroup, DcbRead, Subscription, FutoinPush, FutoinPoll, Webhook, FlightFollow),
-)
-READERS_AGAIN: tuple[type[Reader], ...] = (Amqp, DcbRead, Subscription, FutoinAgain, FlightFollow)
+READERS = (Amqp, AmqpGroup, DcbRead, Subscription, FutoinPush, FutoinPoll, Webhook, FlightFollow)
+READERS_AGAIN = (Amqp, DcbRead, Subscription, FutoinAgain, FlightFollow)
 """Who read everything once more in the end. Webhooks get nothing twice; for them there is the current state."""
-ONE_EACH: tuple[type[Reader], ...] = (Subscription, Amqp, FutoinStrict, Webhook, FlightFollow)
+ONE_EACH = (Subscription, Amqp, FutoinStrict, Webhook, FlightFollow)
 """One of each protocol, in the order of the writers."""

@@ -6,9 +6,12 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from benchmarks.measure import children
 
 from headwater.server.users.accounts import hash_password
 from tests.ports import free_ports
@@ -19,13 +22,19 @@ from tests.waiting import eventually
 from .clients import TRIMMED
 from .place import LOG, Place
 from .run import Run
-from .vitals import Pids, open_files, pids_of
 
 NOISE = "noise"
 """The log that a hostile client may do everything to; of the others' log it may read."""
 PROTOCOLS = ("http", "amqp", "flight")
 PASSWORD = "correcthorse"
 OWN_DEATH = "the bulk process died; another is started"
+
+
+class Pids(NamedTuple):
+    """The processes that live as long as the server; indexes are made by a third one, which is small."""
+
+    server: int
+    bulk: int
 
 
 class MortalServer:
@@ -134,6 +143,24 @@ class OneServer(Run):
         if self.server.pids:
             self.server.look()
         return [*super().all_faults(), *self.server.faults]
+
+
+def open_files(pid: int) -> tuple[int, int]:
+    """How many sockets and the like are open, and how many files."""
+    kinds = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            kinds.append(os.readlink(descriptor).startswith("/"))
+    return len(kinds) - sum(kinds), sum(kinds)
+
+
+def pids_of(server: int) -> Pids | None:
+    """The processes of a server; None where one of them does not live."""
+    for child in children(server):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if b"headwater.server.bulk.process" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return Pids(server, child)
+    return None
 
 
 def place_at(ports: Mapping[str, int]) -> Place:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.measure import disk_bytes
+from benchmarks.measure import disk_bytes, own_anonymous_bytes
 
 from .clients import TRIMMED
 from .operators import Listener, Manager, Passer, Trimmer
 from .place import LOG, current_state
 from .readers import READERS, READERS_AGAIN, FutoinTrimmed
 from .run import CATCH_UP_S, Repeating, Table, Told, end, start
-from .server import MortalServer, OneServer
-from .vitals import MIB, Bounds, Stretch, Vitals, faults_of_stretch, look, stretch_of
+from .server import MortalServer, OneServer, open_files
 from .writers import STAGED_WRITER, WRITERS, Filler, Staged
 
+MIB = 2**20
 CALM, VISITS = 1 / 3, 1 / 8
 """Parts of the time; the rest is for kills."""
 WARM_UP_EVENTS = 50_000
@@ -30,6 +31,65 @@ KILLS = ("SIGKILL", "bulk", "SIGKILL", "SIGTERM")
 KILL_AFTER_S = (1.0, 6.0)
 KILLS_MIN = 2
 SAMPLE_S = 0.25
+
+
+class Vitals(NamedTuple):
+    at: float
+    """By the monotonic clock, in s."""
+    role: str
+    rss_mib: float
+    """Anonymous memory that is resident: what is not cached file content."""
+    connections: int
+    """Sockets, pipes and the like that are open."""
+    files: int
+    """Files that are open: those of logs, one for each of their segments."""
+    events: int
+    """Acknowledged by then, by all writers."""
+
+
+class Bounds(NamedTuple):
+    """How much more may stay in the last third of a stretch than in its first third."""
+
+    rss_mib: float
+    rss_mib_per_100k_events: float
+    connections: int
+    files: int
+
+
+class Stretch(NamedTuple):
+    """One process over some time without kills: the least of everything in the first and in the last third of it.
+
+    So what comes and goes does not count, only what stays.
+    """
+
+    name: str
+    first: Vitals
+    last: Vitals
+
+    @classmethod
+    def of(cls, name: str, samples: Sequence[Vitals]) -> Stretch:
+        """The stretch in which these samples of one process were taken."""
+        third = max(1, len(samples) // 3)
+        parts = (samples[:third], samples[-third:])
+        return cls(name, *(Vitals(*(min(values) for values in zip(*part, strict=True))) for part in parts))
+
+    def faults(self, bounds: Bounds) -> list[str]:
+        """Whether the process stayed as it was."""
+        events = self.last.events - self.first.events
+        allowed = {
+            "rss_mib": bounds.rss_mib + bounds.rss_mib_per_100k_events * events / 100_000,
+            "connections": bounds.connections,
+            "files": bounds.files,
+        }
+        changes = [(its, getattr(self.first, its), getattr(self.last, its), more) for its, more in allowed.items()]
+        return [
+            f"{self.first.role} process, {self.name}: {its} went from {first:.1f} to {last:.1f} over {events:,} "
+            f"events, {more:.1f} more are allowed"
+            for its, first, last, more in changes
+            if last > first + more
+        ]
+
+
 BOUNDS = {
     "server": Bounds(rss_mib=36, rss_mib_per_100k_events=24, connections=8, files=24),
     "bulk": Bounds(rss_mib=24, rss_mib_per_100k_events=0, connections=8, files=24),
@@ -68,7 +128,8 @@ class Soak(OneServer):
         pids = self.server.pids
         for role, pid in pids._asdict().items() if pids else ():
             with suppress(FileNotFoundError, ProcessLookupError, StopIteration):  # it was killed
-                self.samples.append(look(role, pid, self.acknowledged()))
+                its = (own_anonymous_bytes(pid) / MIB, *open_files(pid), self.acknowledged())
+                self.samples.append(Vitals(time.monotonic(), role, *its))
 
     def live(self) -> None:
         """The server is left alone, visited, and killed."""
@@ -101,11 +162,10 @@ class Soak(OneServer):
         live()
         for role, bounds in BOUNDS.items():
             its = [sample for sample in self.samples if sample.at >= began and sample.role == role]
-            stretch = stretch_of(name, its)
-            self.stretches.append(stretch)
+            self.stretches.append(stretch := Stretch.of(name, its))
             if stretch.first.events < WARM_UP_EVENTS:
                 bounds = bounds._replace(rss_mib=MEMORY_MIB_COLD)
-            self.growth += faults_of_stretch(stretch, bounds)
+            self.growth += stretch.faults(bounds)
 
     def _kill_again_and_again(self, until: float) -> None:
         ends = {"SIGKILL": self.server.kill, "bulk": self.server.kill_bulk, "SIGTERM": self.server.stop}
@@ -158,9 +218,9 @@ class Soak(OneServer):
     def report(self) -> Iterator[Table | str]:
         """With memory and open files, and what operators did."""
         rows = [
-            (role, name, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
+            (first.role, name, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
              f"{first.connections} to {last.connections}", f"{first.files} to {last.files}")
-            for name, role, first, last in self.stretches
+            for name, first, last in self.stretches
         ]  # fmt: skip
         headings = ("process", "stretch", "events", "RssAnon MiB", "connections", "files")
         yield Table("Memory and open files, without kills", headings, rows)

@@ -6,7 +6,6 @@ import contextlib
 from functools import partial
 from typing import Any, ClassVar
 
-from headwater.amqp.client import Receiver
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.event import Event
@@ -167,9 +166,8 @@ class DurableReceiver(Settler, readers.Amqp):
     name = "durable"
     connects = partial(Place.amqp_client, container_id=CONTAINER)
 
-    def _receiver(self) -> Receiver:
-        receiver: Receiver = self.connection.receiver(self.log, name=LINK, credit=20, filter=EARLIEST, source=DURABLE)
-        return receiver
+    def _receiver(self) -> Any:
+        return self.connection.receiver(self.log, name=LINK, credit=20, filter=EARLIEST, source=DURABLE)
 
 
 class GroupReceiver(Settler, readers.AmqpGroup):

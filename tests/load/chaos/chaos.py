@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
+from typing import ClassVar
+from urllib.error import HTTPError
 
 import psycopg
 
-from headwater.core.errors import EventLogError
+from headwater.core.condition import AppendCondition
+from headwater.core.errors import AppendConditionFailed, EventLogError
 from headwater.core.event import Event
-from headwater.storage import CheckReport, check_directory
+from headwater.core.query import Query
+from headwater.storage import check_directory
 
 from .. import losses, readers, writers
+from ..clients import Client
 from ..operators import Listener, Trimmer
-from ..place import LOG, Place
+from ..place import LOG, Place, ask
 from ..run import Row, Run, Table, Told, end
-from ..server import place_at
+from ..server import configuration, place_at
 from .faults import EVERY, FIRST, LEASE_S, Database, Scene
-from .members import Balancer, Member
-from .rivals import ONCE_LOG, SEATS_LOG, Once, Racer, Seats
+from .members import LEASE_MS, Balancer, Member
 
 MEMBERS = ("a", "b", "c")
+SEATS_LOG, ONCE_LOG = "seats", "once"
+TIMEOUT_S = 20.0
+"""A server that is paused answers nothing; who waits for it goes elsewhere."""
 PAUSE_S = (0.5, 4.0)
 """Between two faults, from when all go on."""
 GOES_ON_S = 60.0
@@ -38,7 +48,8 @@ class Chaos(Run):
 
     def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
         self._database = Database()
-        self.members = [Member(folder, name, self._database.primary) for name in MEMBERS]
+        settings = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = true\n{configuration(500, SEATS_LOG, ONCE_LOG)}"
+        self.members = [Member(folder, name, self._database.primary, settings) for name in MEMBERS]
         self._balancer = Balancer([member.ports for member in self.members])
         super().__init__(place_at(self._balancer.ports), seconds, seed, told, losses.primary_ended)
         for close in (self._database.close, *(member.close for member in self.members), self._balancer.close):
@@ -129,7 +140,9 @@ class Chaos(Run):
             for each in others:
                 if (each.copy / "state.sqlite").exists():  # it was the primary since it had an empty directory
                     report = check_directory(each.copy)
-                    self.faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
+                    problems = [*report.problems, *report.state.problems]
+                    problems += (problem for log in report.logs for problem in log.problems)
+                    self.faults += [f"the copy of {each.name}: {problem}" for problem in problems]
                 each.start()
         self.check()
 
@@ -186,5 +199,119 @@ class Chaos(Run):
         yield from super().report()
 
 
-def _problems(report: CheckReport) -> list[str]:
-    return [*report.problems, *report.state.problems, *(problem for log in report.logs for problem in log.problems)]
+# Rivals: clients that race for what one may have, and send what may be refused
+
+
+class Seats:
+    """What racers were told."""
+
+    def __init__(self) -> None:
+        self.newest = 0
+        self.won: dict[str, int] = {}
+        """The number that the winner was told, by event."""
+        self.lost: set[str] = set()
+        """Events whose condition failed."""
+
+    def told(self, seat: int, event: str, number: int | None) -> None:
+        """A racer has an answer; None: the condition failed."""
+        self.newest = max(self.newest, seat + 1)
+        if number is None:
+            self.lost.add(event)
+        else:
+            self.won[event] = number
+
+    def faults(self, stored: dict[int, str]) -> list[str]:
+        """Hold it against the log: one event for each seat, that of who was told so."""
+        faults = []
+        taken: dict[str, str] = {}
+        for number, event in stored.items():
+            seat = event.partition(":")[0]
+            if seat in taken:
+                faults.append(f"seat {seat} has two winners: {taken[seat]} and {event} (event {number})")
+            taken[seat] = event
+        there = set(taken.values())
+        faults += [f"{event} was told that its condition failed, and is there" for event in self.lost & there]
+        faults += [
+            f"{event} was told number {number}, where {stored.get(number)} is"
+            for event, number in self.won.items()
+            if stored.get(number) != event
+        ]
+        return faults
+
+
+class Racer(Client):
+    """Wants each seat that others want: an append whose condition is that nobody has it."""
+
+    name: ClassVar[str] = "racer"
+
+    def __init__(self, place: Place, seats: Seats, which: int, addresses: str) -> None:
+        """`addresses`: of all servers, or of what leads to the primary."""
+        super().__init__(place)
+        self._seats, self._which, self._addresses = seats, which, addresses
+        self._under_way: int | None = None
+
+    def _is_done(self) -> bool:
+        return self._ending.is_set() and (self._under_way is None or self.is_given_up)
+
+    def _work(self) -> None:
+        with self.place.client(self._addresses, timeout_s=TIMEOUT_S, retry_s=0) as server:
+            while not self._is_done():
+                seat = self._under_way = self._seats.newest if self._under_way is None else self._under_way
+                event, tag = f"{seat}:{self._which}", f"seat:{seat}"
+                taken = Event("Taken", event.encode(), (tag,), event, "racer")
+                try:
+                    condition = AppendCondition(Query.where(tags=(tag,)), 0)
+                    self._seats.told(seat, event, server.log(SEATS_LOG).append([taken], condition).first)
+                except AppendConditionFailed:
+                    self._seats.told(seat, event, None)
+                self._under_way = None
+                self._ending.wait(0.02)
+
+
+class Once(Client):
+    """Sends each batch once, and never again, whatever the answer: what was refused must not be in the log.
+
+    Some go to any server, whether it is the primary or takes itself for it.
+    """
+
+    name: ClassVar[str] = "once"
+    together: ClassVar[int] = 3
+
+    def __init__(self, place: Place, addresses: Sequence[str]) -> None:
+        super().__init__(place)
+        self._places = [place, *(place._replace(http=address) for address in addresses)]
+        self.told: dict[int, int] = {}
+        """The number of the last event, by batch."""
+        self.refused: set[int] = set()
+        self.unknown: set[int] = set()
+
+    def _work(self) -> None:
+        for batch in itertools.count(len(self.told) + len(self.refused) + len(self.unknown)):
+            if self._ending.wait(0.02):
+                return
+            parts = (f"{batch}:{part}" for part in range(self.together))
+            events = [{"type": "Once", "data": part, "id": part} for part in parts]
+            place = self._places[batch % len(self._places)]
+            try:
+                answer = ask(place, "POST", f"/logs/{ONCE_LOG}/append", {"events": events}, timeout_s=TIMEOUT_S)
+                self.told[batch] = json.loads(answer)["sequence_number"]
+            except HTTPError as refused:
+                with refused:
+                    assert refused.code in (421, 503, 504), (refused.code, refused.read())
+                    (self.unknown if refused.code == 504 else self.refused).add(batch)
+            except (OSError, HTTPException):
+                self.unknown.add(batch)
+
+    def faults(self, stored: dict[int, str]) -> list[str]:
+        batches: dict[int, list[tuple[int, int]]] = {}
+        for number, event in stored.items():
+            batch, part = map(int, event.split(":"))
+            batches.setdefault(batch, []).append((part, number))
+        faults = [f"batch {batch} was refused, and is there" for batch in sorted(self.refused & batches.keys())]
+        for batch, parts in batches.items():
+            if [part for part, _ in parts] != list(range(self.together)):
+                faults.append(f"batch {batch} is not there as it was sent: {parts}")
+        for batch, last in self.told.items():
+            if not (found := batches.get(batch)) or found[-1][1] != last:
+                faults.append(f"batch {batch} was told number {last}, and is there as {found}")
+        return faults

@@ -5,6 +5,7 @@ None of them waits until somebody serves again: the run does.
 
 from __future__ import annotations
 
+import shutil
 import time
 from random import Random
 
@@ -99,7 +100,7 @@ class Scene:
         primary = self.primary()
         primary.kill()
         if self.chance.random() < 0.3:
-            primary.forget()
+            shutil.rmtree(primary.copy, ignore_errors=True)
         if self.chance.random() < 0.7:
             self.wait(0, 2 * LEASE_S)
         primary.start()
@@ -140,13 +141,12 @@ class Scene:
         proxy = self.primary().proxy
         if self.chance.random() < 0.5:
             proxy.stop()
-            self.wait(0.2 * LEASE_S, 3 * LEASE_S)
-            proxy.go_on()
         else:
             proxy.is_refusing = True
             proxy.cut()
-            self.wait(0.2 * LEASE_S, 3 * LEASE_S)
-            proxy.is_refusing = False
+        self.wait(0.2 * LEASE_S, 3 * LEASE_S)
+        proxy.go_on()
+        proxy.is_refusing = False
 
     def slow(self) -> None:
         """The way to the database takes long."""
@@ -172,22 +172,20 @@ class Scene:
         self.wait(0.3 * LEASE_S, 4 * LEASE_S)
         self.database.primary.go_on()
 
-    def promote(self) -> None:
+    def promote(self, *lost: Member) -> None:
         """The database is lost, under load; the standby that each commit waited for is promoted."""
         self.database.add_standby(is_synchronous=True)
         self.wait(1, 2)
+        for member in lost:
+            member.kill()
         self.database.promote()
         self.use()
+        for member in lost:
+            member.start()
 
     def promote_and_kill(self) -> None:
         """The same, and the primary of the home is killed with it."""
-        self.database.add_standby(is_synchronous=True)
-        self.wait(1, 2)
-        primary = self.primary()
-        primary.kill()
-        self.database.promote()
-        self.use()
-        primary.start()
+        self.promote(self.primary())
 
     def hang_standby(self) -> None:
         """The standby hangs, so that no commit ends; then it goes on."""

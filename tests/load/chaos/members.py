@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import urllib.error
@@ -18,8 +17,7 @@ from tests.server.running import environment
 from tests.server.starting import PROGRAM
 
 from ..run import Repeating
-from ..server import PROTOCOLS, configuration
-from .rivals import ONCE_LOG, SEATS_LOG
+from ..server import PROTOCOLS
 
 LEASE_MS = 2000
 END_S = 60.0
@@ -28,17 +26,11 @@ ANSWER_S = 1.0
 
 
 class Member:
-    def __init__(
-        self, folder: Path, name: str, database: Postgres, settings: str = "", *, is_direct: bool = False
-    ) -> None:
-        """`settings`: of all servers, instead of those with logs and a user for each kind of client.
-
-        `is_direct`: its way to the database leads through no proxy, which would cost this process time.
-        """
+    def __init__(self, folder: Path, name: str, database: Postgres, settings: str, *, is_direct: bool = False) -> None:
+        """`is_direct`: its way to the database leads through no proxy, which would cost this process time."""
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
-        its_own = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = true\n"
-        (self._folder / "config.toml").write_text(settings or its_own + configuration(500, SEATS_LOG, ONCE_LOG))
+        (self._folder / "config.toml").write_text(settings)
         self.copy = self._folder / "data"
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.url = f"http://127.0.0.1:{self.ports['http']}"
@@ -49,7 +41,7 @@ class Member:
 
     @property
     def runs(self) -> bool:
-        return self.process.poll() is None
+        return "process" in vars(self) and self.process.poll() is None
 
     @property
     def is_primary(self) -> bool:
@@ -68,6 +60,7 @@ class Member:
         return False
 
     def start(self) -> None:
+        assert not self.runs
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
         home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
@@ -95,11 +88,6 @@ class Member:
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
-
-    def forget(self) -> None:
-        """Remove its copy; it does not run."""
-        assert not self.runs
-        shutil.rmtree(self.copy, ignore_errors=True)
 
     def close(self) -> None:
         self.kill()
@@ -130,6 +118,8 @@ class Balancer:
         self._proxies = {
             protocol: Proxy(None, own_port=port) for protocol, port in zip(servers[0], own_ports, strict=True)
         }
+        self.ports = {protocol: proxy.port for protocol, proxy in self._proxies.items()}
+        """Where clients connect, by protocol."""
         self.keeps_old = False
         """Whether connections to a server that is ready no more are left alone: its clients stay with it."""
         self.primary: int | None = None
@@ -138,10 +128,6 @@ class Balancer:
         self._looking = [Repeating(partial(self._look, place), LOOK_S) for place in range(len(servers))]
         for each in self._looking:
             each.__enter__()
-
-    @property
-    def ports(self) -> dict[str, int]:
-        return {protocol: proxy.port for protocol, proxy in self._proxies.items()}
 
     def cut(self) -> None:
         for proxy in self._proxies.values():

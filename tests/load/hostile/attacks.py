@@ -277,7 +277,8 @@ def _rows(count: int) -> pa.RecordBatch:
 
 Act = Callable[[Hostile], object]
 _ADDED = call("headwater.evt.gen:1.0:addEvent", type="NOISE", data="x" * 200)
-_POLLED = call("headwater.evt.poll:1.0:pollEvents", component="LIVE", want=["ABSENT"], wait_ms=20000)
+_WAITING = {"component": "LIVE", "want": ["ABSENT"], "wait_ms": 20000}
+_POLLED = [call("headwater.evt.poll:1.0:pollEvents", f"C{number}", **_WAITING) for number in range(200)]
 _HALF_MESSAGE = b"\x82\xff" + (8_000_000).to_bytes(8) + bytes(4) + b"{"
 _POST = f"POST {APPEND} HTTP/1.1\r\n".encode()
 _CHUNKED = (JSON, "transfer-encoding: chunked")
@@ -321,7 +322,7 @@ ATTACKS: Mapping[str, Mapping[str, Act]] = {
         "signed_tree": lambda its: its.post(f"/futoin/{NOISE}", bodies.signed_tree(3_900_000)),
         # as is allowed: 8 MB
         "large_batches": lambda its: its.post(f"/futoin/{NOISE}", bodies.add_events(7_500_000)),
-        "polls": lambda its: its.websocket(10, [_POLLED] * 200),
+        "polls": lambda its: its.websocket(10, _POLLED),
     },
     "cne": {
         "garbage": Hostile.garbage_of_cne,
@@ -376,10 +377,6 @@ def _be_elsewhere() -> None:
     socket.create_connection = connect_from_there
 
 
-def _is_at_it(names: Iterable[str]) -> bool:
-    return all(done[f"{name}: tried"] for name in names) and any(done[name] for name in names)
-
-
 def main(protocol: str, scale: str, place: str) -> None:
     signal.signal(signal.SIGTERM, _tell)
     _be_elsewhere()
@@ -387,7 +384,7 @@ def main(protocol: str, scale: str, place: str) -> None:
     for name, act in acts.items():
         threading.Thread(target=_repeat, args=(name, act, its), daemon=True).start()
     deadline = time.monotonic() + BEGINS_WITHIN_S
-    while not _is_at_it(acts):
+    while not (all(done[f"{name}: tried"] for name in acts) and any(done[name] for name in acts)):
         assert time.monotonic() < deadline, f"not all was tried, or nothing was taken: {done}"
         time.sleep(0.01)
     os.write(1, AT_IT)

@@ -61,26 +61,24 @@ FORMS = {
     "cloudevents": "application/cloudevents-batch+json",
     "arrow": "application/vnd.apache.arrow.stream",
 }
-Many = Callable[[Place], Iterable[Peer]]
 
 
 class Load(NamedTuple):
     """Peers that come together."""
 
-    make: Many
+    make: Callable[[Place], Iterable[Peer]]
     are_strangers: bool = False
 
 
 class Outcome(NamedTuple):
-    """What one load did."""
+    """What one load did; bytes are anonymous memory of all processes of the server, but for those that were sent."""
 
     name: str
     connected: int
     """Peers whose connection was open when all had sent what they could."""
     sent: int
     """Bytes that the server, or the kernel for it, took from them."""
-    base: int
-    """Anonymous bytes before it."""
+    before: int
     peak: int
     allowed: int
     after: int
@@ -90,16 +88,14 @@ class Outcome(NamedTuple):
 
     def row(self) -> str:
         """A line of the table."""
-        sizes = " | ".join(f"{each / MIB:.0f}" for each in (self.sent, self.base, self.peak, self.allowed, self.after))
+        sizes = " | ".join(f"{size / MIB:.0f}" for size in self[2:7])
         verdict = "; ".join(" ".join(fault.split())[:120] for fault in self.faults[:4]) or "as promised"
         return f"| {self.name} | {self.connected} | {sizes} | {1000 * self.hold_s:.0f} | {verdict} |"
 
 
-HEADINGS = (
-    "| load | peers open | sent MiB | before MiB | peak MiB | allowed MiB | after MiB | hold ms | verdict |\n"
-    + "|---" * 9
-    + "|"
-)
+HEADINGS = f"""\
+| load | peers open | sent MiB | before MiB | peak MiB | allowed MiB | after MiB | hold ms | verdict |
+{"|---" * 9}|"""
 
 
 def _strangers(make: Callable[[Place], Peer]) -> Load:

@@ -11,22 +11,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
-from headwater.amqp.protocol.performatives import (
-    Attach,
-    Begin,
-    Flow,
-    Open,
-    Source,
-    Target,
-    Transfer,
-    encode_performative,
-)
+from headwater.amqp.protocol.performatives import Attach, Begin, Flow, Open, Source, Target, Transfer
+from headwater.amqp.protocol.performatives import encode_performative as encoded
 from headwater.amqp.protocol.sasl import SaslInit
 from headwater.amqp.protocol.types import Symbol
 from tests.amqp.asking import EARLIEST
@@ -47,6 +38,8 @@ UPGRADE = (
 )
 _BODY = bytes(ANNOUNCED)
 _containers = itertools.count()
+_EARLIEST: dict[object, object] = {Symbol(key): value for key, value in EARLIEST.items()}
+_WINDOWS: dict[str, Any] = {"next_outgoing_id": 0, "incoming_window": 2**31 - 1, "outgoing_window": 2**31 - 1}
 SENT_BYTES = 16 * 1024
 """Of a piece at a time."""
 _ACKNOWLEDGED = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"
@@ -54,7 +47,7 @@ _SETTINGS, _WINDOW_UPDATE, _INITIAL_WINDOW = 4, 8, 4
 
 
 class Peer(NamedTuple):
-    """What one sends: pieces in turn, the later ones as soon as something was answered where it `asks` for that."""
+    """What one sends: pieces in turn, the later ones as soon as something was answered where it `waits`."""
 
     url: str
     pieces: tuple[bytes, ...]
@@ -64,9 +57,6 @@ class Peer(NamedTuple):
     """Whether it has got at what it wants when something comes after its last piece."""
     has_windows: bool = False
     """Whether the last piece is DATA of HTTP/2, which goes as its windows allow."""
-
-
-Kind = Callable[[Place], Peer]
 
 
 def http(
@@ -99,31 +89,27 @@ def push(place: Place, log: str, component: str) -> Peer:
 def amqp(place: Place, *performatives: object, payload: bytes = b"") -> Peer:
     """A connection that logs in, opens a session and sends the rest; the payload goes with its last performative."""
     login = SaslInit(mechanism=Symbol("PLAIN"), initial_response=f"\0{place.user}\0{place.password}".encode())
-    begin = Begin(next_outgoing_id=0, incoming_window=2**31 - 1, outgoing_window=2**31 - 1)
+    begin = Begin(**_WINDOWS)
     opening = Open(container_id=f"hostile-{next(_containers)}", max_frame_size=2**32 - 1)
-    rest = [frame(0, encode_performative(each)) for each in (opening, begin, *performatives[: -1 if payload else None])]
+    rest = [frame(0, encoded(each)) for each in (opening, begin, *performatives[: -1 if payload else None])]
     if payload:
-        transfer = encode_performative(performatives[-1])  # type: ignore[arg-type]
+        transfer = encoded(performatives[-1])  # type: ignore[arg-type]
         rest += [frame(0, transfer + payload[at : at + 32_768]) for at in range(0, len(payload), 32_768)]
-    sasl = SASL_HEADER + frame(0, encode_performative(login), 1)
+    sasl = SASL_HEADER + frame(0, encoded(login), 1)
     return Peer(place.amqp, (sasl, AMQP_HEADER + b"".join(rest)), waits=True, reads=not payload)
 
 
 def receiver(place: Place, log: str) -> Peer:
     """A receiver with credit for everything, which reads nothing."""
-    attach = Attach(name="link", handle=0, role=True, source=Source(address=log, filter=_earliest()), target=Target())
-    flow = Flow(
-        incoming_window=2**31 - 1, next_outgoing_id=0, outgoing_window=2**31 - 1, next_incoming_id=0, handle=0,
-        delivery_count=0, link_credit=100_000,
-    )  # fmt: skip
-    return amqp(place, attach, flow)
+    attach = Attach(name="link", handle=0, role=True, source=Source(address=log, filter=_EARLIEST), target=Target())
+    credit: dict[str, Any] = {"handle": 0, "delivery_count": 0, "link_credit": 100_000}
+    return amqp(place, attach, Flow(**_WINDOWS, next_incoming_id=0, **credit))
 
 
 def half_frames(place: Place) -> Peer:
     """A message of many transfers that never ends."""
-    attach = Attach(
-        name="link", handle=0, role=False, source=Source(), target=Target(address=NOISE), initial_delivery_count=0
-    )
+    ends: dict[str, Any] = {"source": Source(), "target": Target(address=NOISE)}
+    attach = Attach(name="link", handle=0, role=False, initial_delivery_count=0, **ends)
     transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"1", message_format=0, more=True)
     return amqp(place, attach, transfer, payload=_BODY[:-1])
 
@@ -147,17 +133,11 @@ def flight(place: Place, *, is_known: bool) -> Peer:
 
 
 def _prefixed(text: str) -> bytes:
-    return (
-        len(text).to_bytes(1) + text.encode() if len(text) < 127 else b"\x7f" + _varint(len(text) - 127) + text.encode()
-    )
+    return (len(text).to_bytes(1) if len(text) < 127 else b"\x7f" + _varint(len(text) - 127)) + text.encode()
 
 
 def _varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + _varint(number // 128)
-
-
-def _earliest() -> dict[object, object]:
-    return {Symbol(key): value for key, value in EARLIEST.items()}
 
 
 class Connection:
