@@ -58,15 +58,15 @@ class Chaos(Run):
         self.happened: Counter[str] = Counter()
         self.slowest_s = 0.0
         """The longest time from the end of a fault until every writer was answered."""
-        self._make_clients(self.place)
+        self._make_clients()
 
-    def _make_clients(self, place: Place) -> None:
+    def _make_clients(self) -> None:
         self.writers = self.make(*(kind for kind in writers.WRITERS if kind is not writers.Staged), writers.Filler)
         for writer in self.writers:
             if isinstance(writer, writers.AmqpOne):
                 writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)
         self.readers = self.make(readers.FutoinTrimmed, *readers.READERS)
-        urls = [member.url for member in self.members]
+        place, urls = self.place, [member.url for member in self.members]
         self.seats, self.once = Seats(), Once(place, urls)
         ways = [place.http, place.http, ",".join(urls)]
         racers = [Racer(place, self.seats, which, way) for which, way in enumerate(ways)]

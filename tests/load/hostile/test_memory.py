@@ -81,12 +81,4 @@ def test_with_room_each_peer_gets_at_what_it_is_to_hold(tmp_path: Path) -> None:
             for name, peer in zip(kinds, crowd.connections, strict=True):
                 assert peer.has_said_all, name
                 if name[:4] != "half":
-                    assert received(peer.socket, MIB) >= MIB, name
-
-
-def received(peer: socket.socket, bytes_min: int) -> int:
-    peer.settimeout(60)
-    size = 0
-    while size < bytes_min and (came := len(peer.recv(65_536))):
-        size += came
-    return size
+                    assert len(peer.socket.recv(MIB, socket.MSG_WAITALL)) == MIB, name
