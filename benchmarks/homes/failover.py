@@ -36,7 +36,7 @@ _BODY = b'{"events": [{"type": "E", "data": "1"}]}'
 ENDS: dict[str, Callable[[Member], object]] = {
     "killed (SIGKILL)": Member.kill,
     "paused (SIGSTOP)": Member.pause,
-    "stopped in order": lambda member: os.kill(member.pid, 15),
+    "stopped in order": lambda member: os.kill(member.process.pid, 15),
 }
 
 

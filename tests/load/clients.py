@@ -14,7 +14,9 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 from . import losses
 from .ledger import Book, Page
@@ -25,18 +27,18 @@ TRIMMED = "trimmed"
 
 
 class Client(ABC):
-    """One client."""
-
     name: ClassVar[str]
     log: ClassVar[str] = LOG
+    connects: ClassVar[Callable[[Place], AbstractContextManager[Any]]] = nullcontext
+    """Gives the `connection` that it works with; the place itself, if each request has a connection of its own."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.connection: Any = None
         self.is_lost: losses.Losses = losses.server_ended
         self.chance = random.Random()
         """What it does now and then; a run seeds it."""
         self.losses = 0
-        """How often it lost its connection."""
         self.fault: BaseException | None = None
         self.is_ready = threading.Event()
         """Set when nothing that is written from now on is missed."""
@@ -44,6 +46,7 @@ class Client(ABC):
         """Whether it is to end even with something under way."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self.start, self.end = self._thread.start, self._ending.set
 
     @property
     def stands_at(self) -> str:
@@ -51,21 +54,11 @@ class Client(ABC):
         frame = sys._current_frames().get(self._thread.ident or 0)
         return " < ".join(line.strip().replace("\n    ", ": ") for line in reversed(traceback.format_stack(frame)))
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
     @property
     def is_started(self) -> bool:
-        """Whether it began."""
         return self._thread.ident is not None
 
-    def end(self) -> None:
-        """End soon."""
-        self._ending.set()
-
     def stop(self) -> None:
-        """End, and wait for it."""
         self.end()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -73,25 +66,23 @@ class Client(ABC):
     def _run(self) -> None:
         try:
             while not self._is_done():
-                self._live_once()
+                try:
+                    with type(self).connects(self.place) as self.connection:
+                        self._work()
+                except BaseException as error:
+                    if not self.is_lost(error):
+                        raise
+                    self.losses += 1
+                    time.sleep(0.1)
         except BaseException as fault:
             self.fault = fault
-
-    def _live_once(self) -> None:
-        try:
-            self._live()
-        except BaseException as error:
-            if not self.is_lost(error):
-                raise
-            self.losses += 1
-            time.sleep(0.1)
 
     def _is_done(self) -> bool:
         return self._ending.is_set()
 
     @abstractmethod
-    def _live(self) -> None:
-        """What it does until it is to end."""
+    def _work(self) -> None:
+        """What it does with one connection, until it is to end."""
 
 
 class Writer(Client):
@@ -125,7 +116,7 @@ class Writer(Client):
     def _is_done(self) -> bool:
         return self._ending.is_set() and (self.is_given_up or not self.under_way)
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         while not self._is_done():
             if not self.under_way:
                 first = len(self.acknowledged)
@@ -139,11 +130,11 @@ class Writer(Client):
             self._ending.wait(self.pause_s)
 
     def _append_all(self, markers: list[str]) -> bool:
-        """Like `_append`, for all that is sent at once."""
-        return self._append(*markers)
+        """Whether they are acknowledged; the server may be too busy."""
+        return self._append(*markers) is not False
 
-    def _append(self, marker: str) -> bool:
-        """Whether it is acknowledged; the server may be too busy."""
+    def _append(self, marker: str) -> object:
+        """The same for one; False: the server is too busy."""
         raise NotImplementedError
 
 
@@ -154,24 +145,19 @@ class Reader(Client):
     """Whose events it sees; all if None."""
     may_repeat: ClassVar[bool] = False
 
-    def __init__(self, place: Place, book: Book, name: str = "") -> None:
+    def __init__(self, place: Place, book: Book) -> None:
         super().__init__(place)
         self.book = book
-        self.page = Page(name or f"the {self.name} reader", may_repeat=self.may_repeat)
+        self.page = Page(f"the {self.name} reader", may_repeat=self.may_repeat)
         self.after = 0
         """The newest number that it has seen: there it goes on."""
         self.seen_at: dict[str, float] = {}
         """When it saw which marker first."""
 
     def note(self, number: int, text: bytes) -> None:
-        """An event was received."""
         self.after = max(self.after, number)
         self.book.note(self.page, number, text)
         self.seen_at.setdefault(self.book.markers.get(number, ""), time.monotonic())
-
-    def saw(self, marker: str) -> bool:
-        """Whether it received that event."""
-        return marker in self.seen_at
 
     def sees(self, writer: Writer) -> bool:
         """Whether the events of that writer are for it."""

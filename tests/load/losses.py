@@ -33,17 +33,13 @@ def nothing(_: BaseException) -> bool:
 
 def too_busy(error: BaseException) -> bool:
     """The server has no room at the moment, and says so."""
-    if isinstance(error, HTTPError):
-        with error:
-            return error.code == _BUSY
-    return isinstance(error, Overloaded | Busy)
+    return _status(error) == _BUSY or isinstance(error, Overloaded | Busy)
 
 
 def server_ended(error: BaseException) -> bool:
     """The server went away, and nothing worse: one that is there and does not answer is at fault."""
-    if isinstance(error, HTTPError):
-        with error:
-            return error.code == _BUSY
+    if status := _status(error):
+        return status == _BUSY
     if isinstance(error, OutcomeUnknown) and error.__cause__ is not None:
         error = error.__cause__  # how its last attempt ended
     if isinstance(error.reason if isinstance(error, URLError) else error, TimeoutError):
@@ -53,19 +49,21 @@ def server_ended(error: BaseException) -> bool:
 
 def primary_ended(error: BaseException) -> bool:
     """The primary, or the home, went away: the same, and what only servers of a home answer."""
-    if isinstance(error, HTTPError):
-        with error:
-            return error.code in _AWAY_STATUSES
     if isinstance(error, OutcomeUnknown) and isinstance(error.__cause__, UnexpectedAnswer):
         error = error.__cause__
-    if isinstance(error, UnexpectedAnswer):
-        return error.status in _AWAY_STATUSES
+    if status := error.status if isinstance(error, UnexpectedAnswer) else _status(error):
+        return status in _AWAY_STATUSES
     if isinstance(error, AmqpError):
         return error.condition in AWAY_CONDITIONS
     if isinstance(error, AssertionError | ServerFault):
         return "InternalError" in str(error) or "outcome_unknown" in str(error)
-    return (
-        isinstance(error, _AWAY)
-        or (isinstance(error, URLError) and isinstance(error.reason, TimeoutError))
-        or server_ended(error)
-    )
+    has_timed_out = isinstance(error, URLError) and isinstance(error.reason, TimeoutError)
+    return has_timed_out or isinstance(error, _AWAY) or server_ended(error)
+
+
+def _status(error: BaseException) -> int:
+    """Of an answer over HTTP, which is let go; 0 where it is none."""
+    if not isinstance(error, HTTPError):
+        return 0
+    with error:
+        return error.code

@@ -1,15 +1,20 @@
-"""Who manages the server while it is killed: logs made, changed and deleted, notifications heard, a log trimmed."""
+"""Who is at the server while it is killed: logs made, changed and deleted, a log trimmed, visits by each protocol."""
 
 from __future__ import annotations
 
 import itertools
+import socket
 from collections import Counter
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from headwater.flight.client import Ticket
+from tests.amqp.asking import EARLIEST
 
 from .clients import TRIMMED, Client
-from .place import Place
+from .place import LOG, TIMEOUT_S, Place, ask, push_calls
 from .readers import FutoinTrimmed
-from .visits import VISITS
 from .writers import Filler
 
 LOG_TYPE = "io.headwater.log"
@@ -22,53 +27,35 @@ class Manager(Client):
     """Makes, changes and deletes logs over `$management`: what was answered holds, whatever was killed since."""
 
     name = "manager"
+    connects = Place.amqp_client
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.answers: Counter[str] = Counter()
-        self._retentions: dict[str, Any] = {}
-        """By log that was made: its retention in ms."""
-        self._unsure: set[str] = set()
-        """Logs whose last change was not answered."""
+        self._retentions: dict[str, int | None] = {f"passing-{number}": None for number in range(NAMES)}
+        """In ms, None where there is no such log; without those whose last change was not answered."""
 
-    def _live(self) -> None:
-        with self.place.amqp_client() as client:
-            for turn in itertools.count(sum(self.answers.values())):
-                if self._ending.wait(0.05):
-                    return
-                self._go_on(client, f"passing-{turn % NAMES}", 60_000 + turn)
+    def _work(self) -> None:
+        for turn in itertools.count(sum(self.answers.values())):
+            if self._ending.wait(0.05):
+                return
+            self._go_on(f"passing-{turn % NAMES}", 60_000 + turn)
 
-    def _go_on(self, client: Any, log: str, retention_ms: int) -> None:
-        read = self._ask(client, "READ", log)
-        if log in self._unsure:
-            self._unsure.discard(log)
-            assert read.status in (200, 404), read
-            self._retentions.pop(log, None)
-            if read.status == 200:
-                self._retentions[log] = read.body["retentionMs"]
-        if log not in self._retentions:
-            assert read.status == 404, f"{log} is deleted, and there: {read}"
-            self._change(client, "CREATE", 201, log, {"retentionMs": retention_ms}, retention_ms)
-            return
-        assert read.status == 200, f"{log} is made, and not there: {read}"
-        assert self._retentions[log] == read.body["retentionMs"], f"{log} forgot a change: {read}"
-        if retention_ms % 3:
-            self._change(client, "UPDATE", 200, log, {"retentionMs": retention_ms}, retention_ms)
-        else:
-            self._change(client, "DELETE", 204, log, None, None)
-
-    def _change(self, client: Any, operation: str, status: int, log: str, body: Any, retention_ms: int | None) -> None:
-        """Until it is answered, nobody knows whether it was done."""
-        self._unsure.add(log)
-        answer = self._ask(client, operation, log, body)
+    def _go_on(self, log: str, retention_ms: int) -> None:
+        read = self._ask("READ", log)
+        assert read.status in (200, 404), read
+        found = read.body["retentionMs"] if read.status == 200 else None
+        known = self._retentions.pop(log, found)
+        assert found == known, f"{log} has {found} ms, {known} ms was answered: {read}"
+        operation, status, wanted = ("UPDATE", 200, retention_ms) if retention_ms % 3 else ("DELETE", 204, None)
+        if found is None:
+            operation, status, wanted = "CREATE", 201, retention_ms
+        answer = self._ask(operation, log, wanted and {"retentionMs": wanted})
         assert answer.status == status, answer
-        self._unsure.discard(log)
-        self._retentions.pop(log, None)
-        if retention_ms is not None:
-            self._retentions[log] = retention_ms
+        self._retentions[log] = wanted
 
-    def _ask(self, client: Any, operation: str, log: str, body: Any = None) -> Any:
-        answer = client.manage(operation, body, type=LOG_TYPE, name=log)
+    def _ask(self, operation: str, log: str, body: Any = None) -> Any:
+        answer = self.connection.manage(operation, body, type=LOG_TYPE, name=log)
         if answer.status == STOPPING:
             raise ConnectionError(answer.description)
         self.answers[operation] += 1
@@ -79,33 +66,32 @@ class Listener(Client):
     """Hears from `$events` what becomes of the logs that come and go: while it listens, nothing is left out."""
 
     name = "listener"
+    connects = Place.amqp_client
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.heard: Counter[str] = Counter()
         self.lost = 0
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         there: dict[str, bool] = {}
-        with self.place.amqp_client() as client:
-            receiver = client.receiver("$events")
-            while not self._ending.is_set():
-                for delivery in receiver.take(1, 0.2):
-                    attributes = delivery.message.application_properties or {}
-                    assert attributes["eventType"] == delivery.message.properties.subject, delivery.message
-                    if attributes.get("lost"):
-                        self.lost += attributes["lost"]
-                        there.clear()
-                    self._hear(attributes, there)
+        receiver = self.connection.receiver("$events")
+        while not self._ending.is_set():
+            for delivery in receiver.take(1, 0.2):
+                attributes = delivery.message.application_properties or {}
+                assert attributes["eventType"] == delivery.message.properties.subject, delivery.message
+                if attributes.get("lost"):
+                    self.lost += attributes["lost"]
+                    there.clear()
+                self._hear(attributes, there)
 
     def _hear(self, attributes: Any, there: dict[str, bool]) -> None:
         kind = attributes["eventType"].removeprefix("io.headwater.")
         self.heard[kind] += 1
         if kind in ("log.created", "log.deleted"):
-            is_made = kind == "log.created"
-            known = there.get(attributes["log"])
-            assert known is not is_made, f"{kind} twice of {attributes['log']}, and nothing between"
-            there[attributes["log"]] = is_made
+            log, is_made = attributes["log"], kind == "log.created"
+            assert there.get(log) is not is_made, f"{kind} twice of {log}, and nothing between"
+            there[log] = is_made
 
 
 class Trimmer(Client):
@@ -117,7 +103,8 @@ class Trimmer(Client):
     """
 
     name = "trimmer"
-    log: ClassVar[str] = TRIMMED
+    log = TRIMMED
+    connects = partial(Place.client, retry_s=0)
 
     def __init__(self, place: Place, writer: Filler, consumer: FutoinTrimmed) -> None:
         super().__init__(place)
@@ -125,13 +112,12 @@ class Trimmer(Client):
         self.first_retained = 1
         self.trims = 0
 
-    def _live(self) -> None:
-        with self.place.client(retry_s=0) as server:
-            log = server.log(self.log)
-            while not self._ending.wait(0.2):
-                self.check(log.info().first_retained)
-                if self.losses and (told := list(self.writer.told.values())[-1:]):
-                    self.check(log.trim(told[0] + 1))
+    def _work(self) -> None:
+        log = self.connection.log(self.log)
+        while not self._ending.wait(0.2):
+            self.check(log.info().first_retained)
+            if self.losses and (told := list(self.writer.told.values())[-1:]):
+                self.check(log.trim(told[0] + 1))
 
     def check(self, first_retained: int) -> None:
         """Hold it against what was acknowledged and trimmed before. Raises AssertionError."""
@@ -152,10 +138,74 @@ class Passer(Client):
         super().__init__(place)
         self.visits: Counter[str] = Counter()
 
-    def _live(self) -> None:
+    def _work(self) -> None:
         for turn in itertools.count():
-            for kind, visit in VISITS.items():
+            for visit in VISITS:
                 if self._ending.is_set():
                     return
                 visit(self.place, turn % 2 == 0)
-                self.visits[kind] += 1
+                self.visits[visit.__name__] += 1
+
+
+# Visits: something is asked for, and the connection is left, politely or not.
+
+
+def amqp(place: Place, is_polite: bool) -> None:
+    """A sender and a receiver, with messages on their way."""
+    with place.amqp_client() as client:
+        client.sender(LOG)
+        client.receiver(LOG, filter=EARLIEST).take(1)
+        if not is_polite:
+            client.drop()
+
+
+def management(place: Place, is_polite: bool) -> None:
+    """A listener, and a question."""
+    with place.amqp_client() as client:
+        client.receiver("$events")
+        assert client.manage("READ", type=LOG_TYPE, name=LOG).status == 200
+        if not is_polite:
+            client.drop()
+
+
+def http(place: Place, is_polite: bool) -> None:
+    with place.client(retry_s=0) as server:
+        reading = server.log(LOG).read(limit=10)
+        if is_polite:
+            list(reading)
+
+
+def subscription(place: Place, is_polite: bool) -> None:
+    """Server-Sent Events from the first on, of which a part is taken."""
+    parts = urlsplit(place.http)
+    with socket.create_connection((parts.hostname, parts.port), TIMEOUT_S) as connection:
+        connection.sendall(place.head(f"GET /logs/{LOG}/subscribe?query=all&after=0"))
+        assert connection.recv(1024).startswith(b"HTTP/1.1 200")
+        if is_polite:
+            connection.shutdown(socket.SHUT_WR)
+
+
+def futoin(place: Place, is_polite: bool) -> None:
+    """What happens from now on, over a WebSocket."""
+    with place.websocket(LOG, max_size=None, close_timeout=1) as connection:
+        for message in push_calls("LIVE"):
+            connection.send(message)
+            connection.recv(timeout=TIMEOUT_S)
+        if not is_polite:
+            connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def cne(place: Place, _is_polite: bool) -> None:
+    ask(place, "GET", "/ocloudNotifications/v2/subscriptions")
+
+
+def flight(place: Place, is_polite: bool) -> None:
+    """A bulk read: of a few events, or of all, of which a part is taken."""
+    with place.bulk_client(retries=0) as client:
+        upto = 100 if is_polite else None
+        for _batch in client.read(Ticket(LOG, upto=upto, columns=("sequence_number", "data"))):
+            if not is_polite:
+                return
+
+
+VISITS = (amqp, management, http, subscription, futoin, cne, flight)

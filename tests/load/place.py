@@ -21,8 +21,6 @@ TIMEOUT_S = 300.0
 
 
 class Place(NamedTuple):
-    """Addresses and credentials."""
-
     http: str
     amqp: str
     flight: str
@@ -31,8 +29,12 @@ class Place(NamedTuple):
 
     @property
     def authorization(self) -> str:
-        """Of HTTP."""
         return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+    def head(self, request: str, *more: str, is_known: bool = True) -> bytes:
+        """Of an HTTP request, such as `GET /logs`."""
+        known = [f"authorization: {self.authorization}"] if is_known else []
+        return "\r\n".join([f"{request} HTTP/1.1", "host: localhost", *known, *more, "", ""]).encode()
 
     def client(self, addresses: str = "", **options: Any) -> Server:
         """A client over HTTP, of other addresses if they are given."""
@@ -40,12 +42,10 @@ class Place(NamedTuple):
         return connect(addresses or self.http, user=self.user, password=self.password, **options)
 
     def amqp_client(self, **options: Any) -> AmqpClient:
-        """A connection."""
         options = {"timeout_s": TIMEOUT_S, **options}
         return AmqpClient(self.amqp.replace("://", f"://{self.user}:{self.password}@"), **options)
 
     def bulk_client(self, **options: Any) -> BulkClient:
-        """A client of Arrow Flight."""
         return BulkClient(self.flight, user=self.user, password=self.password, timeout_s=TIMEOUT_S, **options)
 
     def websocket(self, log: str, **options: Any) -> AbstractContextManager[ClientConnection]:
@@ -56,13 +56,32 @@ class Place(NamedTuple):
         return connect_websocket(url, additional_headers=headers, compression=None, **options)
 
 
-def ask(place: Place, method: str, path: str, body: object = None, media_type: str = "application/json") -> bytes:
-    """The answer to one HTTP request, which must succeed."""
+def ask(
+    place: Place,
+    method: str,
+    path: str,
+    body: Any = None,
+    media_type: str = "application/json",
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> bytes:
+    """The answer to one HTTP request, which must succeed; a body that is no bytes goes as JSON."""
     headers = {"content-type": media_type, "authorization": place.authorization}
-    data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=TIMEOUT_S) as answer:
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=timeout_s) as answer:
         content: bytes = answer.read()
     return content
+
+
+def call(function: str, rid: str = "C1", **given: Any) -> bytes:
+    """A message that calls a function of FutoIn."""
+    return json.dumps({"f": function, "p": given, "rid": rid}).encode()
+
+
+def push_calls(component: str) -> list[bytes]:
+    """What a consumer of FutoIn says before it gets pushes."""
+    functions = ("registerConsumer", "readyToReceive")
+    return [call(f"futoin.evt.push:1.1:{function}", component=component) for function in functions]
 
 
 def current_state(place: Place) -> Any:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from .clients import TRIMMED, Reader
+from benchmarks.measure import disk_bytes, own_anonymous_bytes
+
+from .clients import TRIMMED
 from .operators import Listener, Manager, Passer, Trimmer
 from .place import LOG, current_state
 from .readers import READERS, READERS_AGAIN, FutoinTrimmed
-from .run import CATCH_UP_S, Faulty, Run, end, start
-from .server import MortalServer
-from .vitals import Bounds, Sampler, Stretch, faults_of_stretch, stretch_of
+from .run import CATCH_UP_S, Repeating, Table, Told, end, start
+from .server import MortalServer, OneServer, open_files
 from .writers import STAGED_WRITER, WRITERS, Filler, Staged
 
+MIB = 2**20
 CALM, VISITS = 1 / 3, 1 / 8
 """Parts of the time; the rest is for kills."""
 WARM_UP_EVENTS = 50_000
@@ -26,6 +30,66 @@ KILLS = ("SIGKILL", "bulk", "SIGKILL", "SIGTERM")
 """The first ends of the server, in turn; later ones are drawn from these."""
 KILL_AFTER_S = (1.0, 6.0)
 KILLS_MIN = 2
+SAMPLE_S = 0.25
+
+
+class Vitals(NamedTuple):
+    at: float
+    """By the monotonic clock, in s."""
+    role: str
+    rss_mib: float
+    """Anonymous memory that is resident: what is not cached file content."""
+    connections: int
+    """Sockets, pipes and the like that are open."""
+    files: int
+    """Files that are open: those of logs, one for each of their segments."""
+    events: int
+    """Acknowledged by then, by all writers."""
+
+
+class Bounds(NamedTuple):
+    """How much more may stay in the last third of a stretch than in its first third."""
+
+    rss_mib: float
+    rss_mib_per_100k_events: float
+    connections: int
+    files: int
+
+
+class Stretch(NamedTuple):
+    """One process over some time without kills: the least of everything in the first and in the last third of it.
+
+    So what comes and goes does not count, only what stays.
+    """
+
+    name: str
+    first: Vitals
+    last: Vitals
+
+    @classmethod
+    def of(cls, name: str, samples: Sequence[Vitals]) -> Stretch:
+        """The stretch in which these samples of one process were taken."""
+        third = max(1, len(samples) // 3)
+        parts = (samples[:third], samples[-third:])
+        return cls(name, *(Vitals(*(min(values) for values in zip(*part, strict=True))) for part in parts))
+
+    def faults(self, bounds: Bounds) -> list[str]:
+        """Whether the process stayed as it was."""
+        events = self.last.events - self.first.events
+        allowed = {
+            "rss_mib": bounds.rss_mib + bounds.rss_mib_per_100k_events * events / 100_000,
+            "connections": bounds.connections,
+            "files": bounds.files,
+        }
+        changes = [(its, getattr(self.first, its), getattr(self.last, its), more) for its, more in allowed.items()]
+        return [
+            f"{self.first.role} process, {self.name}: {its} went from {first:.1f} to {last:.1f} over {events:,} "
+            f"events, {more:.1f} more are allowed"
+            for its, first, last, more in changes
+            if last > first + more
+        ]
+
+
 BOUNDS = {
     "server": Bounds(rss_mib=36, rss_mib_per_100k_events=24, connections=8, files=24),
     "bulk": Bounds(rss_mib=24, rss_mib_per_100k_events=0, connections=8, files=24),
@@ -41,90 +105,67 @@ HTTP. Files: a segment has one, and two of its index; segments double from 4 MiB
 """
 
 
-class Soak(Run):
-    """One run."""
-
-    def __init__(
-        self, folder: Path, seconds: float, seed: int = 0, told: Callable[[str], object] = lambda _: None
-    ) -> None:
-        super().__init__(seed, told)
-        self._seconds = seconds
+class Soak(OneServer):
+    def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
+        super().__init__(MortalServer(folder), seconds, seed, told)
+        self._folder = folder
         self.growth: list[str] = []
         """Faults that do not end the run."""
         self.stretches: list[Stretch] = []
-        self.server = MortalServer(folder)
-        place = self.server.place
-        self.writers = self.make(place, [*WRITERS, Filler])
-        self.readers = self.make(place, [FutoinTrimmed, *READERS])
-        self.again: list[Reader] = []
-        self.trimmer = Trimmer(place, self.writers[-1], self.readers[0])
-        self.manager, self.listener = Manager(place), Listener(place)
-        self.others = self.adopt([self.trimmer, self.manager, self.listener])
+        self.writers = self.make(*WRITERS, Filler)
+        self.readers = self.make(FutoinTrimmed, *READERS)
+        self.trimmer = Trimmer(self.place, self.writers[-1], self.readers[0])
+        self.manager, self.listener = Manager(self.place), Listener(self.place)
+        self.others = self.adopt(self.trimmer, self.manager, self.listener)
         self.passers: list[Passer] = []
-        self.sampler = Sampler(lambda: self.server.pids, self.acknowledged)
+        self.samples: list[Vitals] = []
 
     def run(self) -> list[str]:
-        """Run, and answer all faults that were found."""
-        with self.server:
-            try:
-                self.sampler.start()
-                self.begin()
-                self._live_through()
-                self.catch_up()
-                self._read_again()
-                self._compare_all()
-            except Faulty:
-                pass
-            except AssertionError as error:
-                self.faults.append(str(error))
-            finally:
-                self.give_up()
-                self.sampler.stop()
-        return self.all_faults() + self.growth
+        with Repeating(self._sample, SAMPLE_S):
+            return super().run() + self.growth
 
-    def all_faults(self) -> list[str]:
-        return [*super().all_faults(), *self.server.faults]
+    def _sample(self) -> None:
+        pids = self.server.pids
+        for role, pid in pids._asdict().items() if pids else ():
+            with suppress(FileNotFoundError, ProcessLookupError, StopIteration):  # it was killed
+                its = (own_anonymous_bytes(pid) / MIB, *open_files(pid), self.acknowledged())
+                self.samples.append(Vitals(time.monotonic(), role, *its))
 
-    def check(self) -> None:
-        self.server.look()
-        super().check()
-
-    # The stretches
-
-    def _live_through(self) -> None:
+    def live(self) -> None:
+        """The server is left alone, visited, and killed."""
         self._told("nobody is killed: memory and open files")
-        calm_until = time.monotonic() + self._seconds * CALM
-        warm_until = time.monotonic() + self._seconds * CALM * WARM_UP
+        calm_until = time.monotonic() + self.seconds * CALM
+        warm_until = time.monotonic() + self.seconds * CALM * WARM_UP
         while time.monotonic() < warm_until and self.acknowledged() < WARM_UP_EVENTS:
             self.wait(0.5)
         self._judge_stretch("load", lambda: self.wait(calm_until - time.monotonic()))
         self._told("others come and go")
-        self.passers = self.adopt([Passer(self.server.place) for _ in range(2)])
+        self.passers = self.adopt(Passer(self.place), Passer(self.place))
         self._judge_stretch("load, and visits", self._be_visited)
         for client in self.everybody:
             if client.losses:
                 self.faults.append(f"{type(client).__name__} lost its connection, and nobody was killed")
         self._told("the server is killed")
-        self._kill_again_and_again(time.monotonic() + self._seconds * (1 - CALM - VISITS))
+        self._kill_again_and_again(time.monotonic() + self.seconds * (1 - CALM - VISITS))
 
     def _be_visited(self) -> None:
         """Visitors come in the middle: before and after, as many connections are open."""
-        self.wait(min(5.0, self._seconds * VISITS / 4))
+        self.wait(min(5.0, self.seconds * VISITS / 4))
         self.others += self.passers
         start(self.passers)
-        self.wait(self._seconds * VISITS / 2)
+        self.wait(self.seconds * VISITS / 2)
         end(self.passers)
-        self.wait(min(5.0, self._seconds * VISITS / 4))
+        self.wait(min(5.0, self.seconds * VISITS / 4))
 
     def _judge_stretch(self, name: str, live: Callable[[], object]) -> None:
         began = time.monotonic()
         live()
         for role, bounds in BOUNDS.items():
-            stretch = stretch_of(name, self.sampler.since(began, role))
-            self.stretches.append(stretch)
+            its = [sample for sample in self.samples if sample.at >= began and sample.role == role]
+            self.stretches.append(stretch := Stretch.of(name, its))
             if stretch.first.events < WARM_UP_EVENTS:
                 bounds = bounds._replace(rss_mib=MEMORY_MIB_COLD)
-            self.growth += faults_of_stretch(stretch, bounds)
+            self.growth += stretch.faults(bounds)
 
     def _kill_again_and_again(self, until: float) -> None:
         ends = {"SIGKILL": self.server.kill, "bulk": self.server.kill_bulk, "SIGTERM": self.server.stop}
@@ -134,40 +175,64 @@ class Soak(Run):
             ends[KILLS[kills] if kills < len(KILLS) else self._chance.choice(KILLS)]()
             kills += 1
 
-    def _read_again(self) -> None:
-        """Everything is read once more by each."""
+    def catch_up(self) -> None:
+        """And everything is read once more by each."""
+        super().catch_up()
         self.until(lambda: self.trimmer.first_retained > 1, CATCH_UP_S, "anything to be trimmed")
         self._told("all is read once more")
-        place, book = self.server.place, self.books[LOG]
-        self.again = self.adopt([kind(place, book, f"{kind.name}, once more") for kind in READERS_AGAIN])
-        self.readers = [*self.readers, *self.again]
-        start(self.again)
-        last = book.markers and max(book.markers)
-        for reader in self.again:
+        again = self.make(*READERS_AGAIN)
+        last = max(self.books[LOG].markers, default=0)
+        self.readers = [*self.readers, *again]
+        for reader in again:
+            reader.page.name += ", once more"
+        start(again)
+        for reader in again:
             self.until(lambda r=reader: r.after >= last, CATCH_UP_S, f"{reader.page.name} to read all")
 
-    def _compare_all(self) -> None:
-        with self.server.place.client() as server:
+    def compare(self, stored: Mapping[int, str]) -> None:
+        """And what is kept beside the log: what is left of the other, the state of a resource, and how far the
+        exactly-once writer is."""
+        super().compare(stored)
+        with self.place.client() as server:
             retained = [event.sequence_number for event in server.log(TRIMMED).read()]
             head = server.log(TRIMMED).head()
         if retained != list(range(head + 1 - len(retained), head + 1)):
             self.faults.append(f"{TRIMMED} has gaps: its head is {head}, what is left of it is {retained[:10]} ...")
-        [stored] = [reader.page for reader in self.again if reader.name == "dcb_read"]
-        self.compare({number: self.books[LOG].markers[number] for number in stored.numbers})
-        self._compare_last_words()
-
-    def _compare_last_words(self) -> None:
-        """What is kept beside the log: the state of a resource, and how far the exactly-once writer is."""
-        place = self.server.place
         by_name = {writer.name: writer for writer in self.writers}
         if last := list(by_name["cne"].acknowledged)[-1:]:
-            [value] = current_state(place)["data"]["values"]
+            [value] = current_state(self.place)["data"]["values"]
             if value["value"] != self.books[LOG].text(last[0]):
                 self.faults.append(f"the current state is {value['value'][:40]}, {last[0]} came last")
-        with place.bulk_client() as client:
+        with self.place.bulk_client() as client:
             state = client.writer(LOG, STAGED_WRITER)
         batches = len(by_name["staged"].acknowledged) // Staged.together
-        if (state is None and batches) or (
-            state is not None and (state.batch, state.is_complete) != (batches - 1, True)
-        ):
+        if (state and (state.batch, state.is_complete)) != ((batches - 1, True) if batches else None):
             self.faults.append(f"the exactly-once writer is at {state}, {batches} batches are acknowledged")
+
+    def progress(self) -> str:
+        """With the newest vitals, and the ends of the server."""
+        newest = {sample.role: sample for sample in self.samples[-4:]}
+        vitals = [f"{role} {its.rss_mib:.0f} MiB, {its.connections}+{its.files} open" for role, its in newest.items()]
+        return "; ".join([super().progress(), ", ".join(vitals), self._ends()])
+
+    def report(self) -> Iterator[Table | str]:
+        """With memory and open files, and what operators did."""
+        rows = [
+            (first.role, name, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
+             f"{first.connections} to {last.connections}", f"{first.files} to {last.files}")
+            for name, first, last in self.stretches
+        ]  # fmt: skip
+        headings = ("process", "stretch", "events", "RssAnon MiB", "connections", "files")
+        yield Table("Memory and open files, without kills", headings, rows)
+        yield f"ends: {self._ends()}; visits: {[dict(passer.visits) for passer in self.passers]}"
+        yield f"managed: {dict(self.manager.answers)}, connections lost: {self.manager.losses}"
+        yield f"heard: {dict(self.listener.heard)}, lost: {self.listener.lost}"
+        holder, filler, trimmer = self.trimmer.consumer, self.trimmer.writer, self.trimmer
+        yield (
+            f"trimmed: up to event {trimmer.first_retained:,} of {len(filler.acknowledged):,}, in {trimmer.trims} "
+            f"steps; consumer at {holder.acknowledged:,}; {disk_bytes(self._folder) / MIB:.0f} MiB on disk"
+        )
+        yield from super().report()
+
+    def _ends(self) -> str:
+        return ", ".join(f"{count} {how}" for how, count in self.server.ends.items()) or "no kill yet"

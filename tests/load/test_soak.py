@@ -10,8 +10,7 @@ from .ledger import Book
 from .operators import Trimmer
 from .place import Place
 from .readers import FutoinTrimmed
-from .soak import KILLS_MIN, Soak
-from .vitals import Bounds, Vitals, faults_of_stretch, stretch_of
+from .soak import KILLS_MIN, Bounds, Soak, Stretch, Vitals
 from .writers import Filler
 
 SECONDS = 12.0
@@ -46,7 +45,7 @@ def test_a_trim_past_what_is_acknowledged_and_one_that_is_forgotten_would_be_not
 def test_growth_would_be_noticed_and_what_comes_and_goes_would_not() -> None:
     def faults(*rss_mib: float) -> list[str]:
         samples = [Vitals(at, "server", mib, 10, 5, at * 1000) for at, mib in enumerate(rss_mib)]
-        return faults_of_stretch(stretch_of("load", samples), Bounds(5, 100, 0, 0))
+        return Stretch.of("load", samples).faults(Bounds(5, 100, 0, 0))
 
     assert faults(50, 90, 50, 90, 50, 90) == []
     assert faults(50, 60, 70, 80, 90, 100) == [

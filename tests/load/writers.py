@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
+from headwater.amqp.client import Sender
 from headwater.amqp.protocol.message import DATA, Message
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.core.condition import AppendCondition
@@ -13,62 +16,76 @@ from headwater.core.event import Event
 from headwater.core.query import Query
 
 from .clients import TRIMMED, Writer
-from .place import RESOURCE, TIMEOUT_S, ask
+from .place import LOG, RESOURCE, TIMEOUT_S, Place, ask, call
 
 STAGED_WRITER = "soak"
 
 
 class Dcb(Writer):
-    """Appends over HTTP."""
-
     name = "dcb"
+    connects = Place.client
+    tags: tuple[str, ...] = ()
 
-    def _live(self) -> None:
-        with self.place.client() as self._server:
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
-        event = Event("Good", self.payload(marker), (), marker, "good")
-        self.told[marker] = self._server.log(self.log).append([event]).first
+    def _append(self, marker: str) -> object:
+        event = Event("Good", self.payload(marker), self.tags, marker, "good")
+        self.told[marker] = self.connection.log(self.log).append([event], self._condition()).first
         return True
+
+    def _condition(self) -> AppendCondition | None:
+        return None
 
 
 class Decider(Dcb):
     """Each append has the condition that nobody decided since its last one; repeated, it is recognised all the same."""
 
-    def _append(self, marker: str) -> bool:
-        event = Event("Good", self.payload(marker), (f"decider:{self.name}",), marker, "good")
+    tags = ("decider:dcb",)
+
+    def _condition(self) -> AppendCondition:
         newest = self.told[next(reversed(self.told))] if self.told else 0
-        condition = AppendCondition(Query.where(tags=event.tags), newest)
-        self.told[marker] = self._server.log(self.log).append([event], condition).first
-        return True
+        return AppendCondition(Query.where(tags=self.tags), newest)
 
 
 class CloudEvents(Writer):
     """A POST of a structured CloudEvent each."""
 
     name = "cloudevents"
+    path, source = f"/logs/{LOG}/events", "/good"
 
-    def _append(self, marker: str) -> bool:
-        event = {"specversion": "1.0", "id": marker, "source": "/good", "type": "good", "data": self.text(marker)}
-        ask(self.place, "POST", f"/logs/{self.log}/events", event, "application/cloudevents+json")
-        return True
+    def _append(self, marker: str) -> object:
+        event = {"specversion": "1.0", "id": marker, "source": self.source, "type": "good"}
+        content = self._content(self.text(marker))
+        return ask(self.place, "POST", self.path, {**event, **content}, "application/cloudevents+json")
+
+    def _content(self, text: str) -> dict[str, Any]:
+        return {"data": text}
+
+
+class Cne(CloudEvents):
+    """A node that tells about a resource."""
+
+    name = "cne"
+    path, source = "/ocloudNotifications/v2/create/event", RESOURCE
+
+    def _content(self, text: str) -> dict[str, Any]:
+        value = {"ResourceAddress": RESOURCE, "data_type": "notification", "value_type": "enumeration", "value": text}
+        return {"time": "2026-01-01T00:00:00Z", "data": {"version": "1.0", "values": [value]}}
 
 
 class AmqpOne(Writer):
     """One message after the other."""
 
     name = "amqp"
+    connects = Place.amqp_client
     refusals: tuple[str, ...] = ("amqp:resource-limit-exceeded", "amqp:link:detach-forced")
     """After which it sends again."""
+    sender: Sender
 
-    def _live(self) -> None:
-        with self.place.amqp_client() as client:
-            self._sender = client.sender(self.log)
-            super()._live()
+    def _work(self) -> None:
+        self.sender = self.connection.sender(self.log)
+        super()._work()
 
     def _append_all(self, markers: list[str]) -> bool:
-        states = self._sender.send_all([self._message(marker) for marker in markers])
+        states = self.sender.send_all([self._message(marker) for marker in markers])
         refused = [state for state in states if state != Accepted()]
         assert all(state.error.condition in self.refusals for state in refused), refused
         return not refused
@@ -80,8 +97,6 @@ class AmqpOne(Writer):
 
 
 class AmqpMany(AmqpOne):
-    """Many messages at once."""
-
     name = "amqp_many"
     together = 20
 
@@ -90,17 +105,12 @@ class Futoin(Writer):
     """addEvent with keys."""
 
     name = "futoin"
+    connects = partial(Place.websocket, log=LOG)
 
-    def _live(self) -> None:
-        with self.place.websocket(self.log) as connection:
-            self._connection = connection
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
+    def _append(self, marker: str) -> object:
         given = {"type": "GOOD", "data": self.text(marker), "key": marker}
-        message = {"f": "headwater.evt.gen:1.0:addEvent", "p": given, "rid": "C1"}
-        self._connection.send(json.dumps(message).encode())
-        reply = json.loads(self._connection.recv(timeout=TIMEOUT_S))
+        self.connection.send(call("headwater.evt.gen:1.0:addEvent", **given))
+        reply = json.loads(self.connection.recv(timeout=TIMEOUT_S))
         if "r" not in reply:
             assert reply["e"] == "DefenseRejected" or "stopping" in reply["edesc"], reply
             return False
@@ -108,46 +118,22 @@ class Futoin(Writer):
         return True
 
 
-class Cne(Writer):
-    """A node that tells about a resource."""
-
-    name = "cne"
-
-    def _append(self, marker: str) -> bool:
-        value = {"ResourceAddress": RESOURCE, "data_type": "notification", "value_type": "enumeration"}
-        event = {
-            "specversion": "1.0",
-            "id": marker,
-            "type": "good",
-            "source": RESOURCE,
-            "time": "2026-01-01T00:00:00Z",
-            "data": {"version": "1.0", "values": [{**value, "value": self.text(marker)}]},
-        }
-        ask(self.place, "POST", "/ocloudNotifications/v2/create/event", event, "application/cloudevents+json")
-        return True
-
-
 class Flight(Writer):
     """do_put, where what is stored already is skipped."""
 
     name = "flight"
+    connects = Place.bulk_client
 
-    def _live(self) -> None:
-        with self.place.bulk_client() as client:
-            self._client = client
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
-        columns = {
-            "type": pa.array(["Good"]),
-            "data": pa.array([self.payload(marker)], pa.binary()),
-            "id": pa.array([marker]),
-            "source": pa.array(["flight"]),
-        }
-        [appended] = self._client.append(self.log, [pa.record_batch(columns)], on_duplicate="skip")
+    def _append(self, marker: str) -> object:
+        rows = self._rows([marker], id=[marker], source=["flight"])
+        [appended] = self.connection.append(self.log, [rows], on_duplicate="skip")
         if appended.first:
             self.told[marker] = appended.first
         return True
+
+    def _rows(self, markers: list[str], **more: list[str]) -> pa.RecordBatch:
+        data = pa.array([self.payload(marker) for marker in markers], pa.binary())
+        return pa.record_batch({"type": ["Good"] * len(markers), "data": data, **more})
 
 
 class Staged(Flight):
@@ -158,15 +144,11 @@ class Staged(Flight):
 
     def _append_all(self, markers: list[str]) -> bool:
         batch, half = int(markers[0].rpartition(":")[2]) // self.together, self.together // 2
-        stages = []
-        for part, rows in enumerate((markers[:half], markers[half:])):
-            columns = {
-                "type": pa.array(["Good"] * half),
-                "data": pa.array([self.payload(marker) for marker in rows], pa.binary()),
-            }
-            staged = self._client.stage(self.log, STAGED_WRITER, batch, part, self.losses, [pa.record_batch(columns)])
-            stages.append(staged.stage)
-        committed = self._client.commit(self.log, STAGED_WRITER, batch, stages)
+        stages = [
+            self.connection.stage(self.log, STAGED_WRITER, batch, part, self.losses, [self._rows(its)]).stage
+            for part, its in enumerate((markers[:half], markers[half:]))
+        ]
+        committed = self.connection.commit(self.log, STAGED_WRITER, batch, stages)
         self.told |= {markers[0]: committed.first, markers[-1]: committed.last}
         return True
 

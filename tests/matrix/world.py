@@ -59,6 +59,10 @@ class Webhook:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def handle(self) -> None:
+                with contextlib.suppress(ConnectionError):  # who sends was killed
+                    super().handle()
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 if not webhook.is_up:
@@ -84,6 +88,13 @@ class Webhook:
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_port}/event"
+
+    def take(self, timeout_s: float) -> list[bytes]:
+        """What came since this was asked last; where nothing did, it waits so long for it."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.bodies, timeout_s)
+            taken, self.bodies = self.bodies, []
+            return taken
 
     def until(self, number: int) -> None:
         """Wait until the event of that number came."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
-import pyarrow as pa
-
-from headwater.amqp.client import Client, Receiver
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.event import Event
 from headwater.core.query import Query
-from tests.amqp.asking import DURABLE, EARLIEST, bound
+from tests.amqp.asking import DURABLE, EARLIEST
 from tests.load import readers, writers
 from tests.load.clients import Reader, Writer
+from tests.load.place import Place
 from tests.load.writers import STAGED_WRITER
 
 from .marking import Marking, text_in
@@ -60,11 +59,10 @@ class Decider(MarkingWriter, writers.Decider):
     def _be_refused(self, known: str) -> None:
         refused = f"{known}:refused".replace(f":{self.name}:", f":{self.name}_refused:").removesuffix(":refused")
         self.marking.recording.mark(refused=[refused], log=self.log)
-        log = self._server.log(self.log)
-        tags = (f"decider:{self.name}",)
-        stale = AppendCondition(Query.where(tags=tags), 0)
+        log = self.connection.log(self.log)
+        stale = AppendCondition(Query.where(tags=self.tags), 0)
         with contextlib.suppress(AppendConditionFailed):
-            log.append([Event("Good", self.payload(refused), tags, refused, "good")], stale)
+            log.append([Event("Good", self.payload(refused), self.tags, refused, "good")], stale)
             raise AssertionError("a condition that does not hold was taken")
         with contextlib.suppress(DuplicateEventId):
             log.append([Event("Other", self.payload(refused), (), known, "good")])
@@ -110,18 +108,14 @@ class Staged(MarkingWriter, writers.Staged):
         stages = []
         for part, rows in enumerate((kept[: len(kept) // 2], kept[len(kept) // 2 :])):
             with self.marking.step("stage", str(batch), str(part), value=rows) as answer:
-                columns = {
-                    "type": pa.array(["Good"] * len(rows)),
-                    "data": pa.array([self.payload(marker) for marker in rows], pa.binary()),
-                }
-                attempt, batches = self.losses, [pa.record_batch(columns)]
+                attempt, batches = self.losses, [self._rows(rows)]
                 if batch % 3 == 1:
                     batches = [batches[0].slice(start, FRAME_ROWS) for start in range(0, len(rows), FRAME_ROWS)]
-                staged = self._client.stage(self.log, STAGED_WRITER, batch, part, attempt, batches)
+                staged = self.connection.stage(self.log, STAGED_WRITER, batch, part, attempt, batches)
                 answer["stage"] = staged.stage
             stages.append(staged.stage)
         with self.marking.step("commit", value=batch) as answer:
-            committed = self._client.commit(self.log, STAGED_WRITER, batch, stages)
+            committed = self.connection.commit(self.log, STAGED_WRITER, batch, stages)
             answer |= {"first": committed.first, "last": committed.last, "stages": stages}
         self.marking.recording.mark(
             acknowledged=kept, log=self.log, numbers={kept[0]: committed.first, kept[-1]: committed.last}
@@ -170,22 +164,17 @@ class DurableReceiver(Settler, readers.Amqp):
     """A source that the server remembers: it goes on by itself where it was."""
 
     name = "durable"
+    connects = partial(Place.amqp_client, container_id=CONTAINER)
 
-    def _live(self) -> None:
-        with self.place.amqp_client(container_id=CONTAINER) as client:
-            receiver = client.receiver(self.log, name=LINK, credit=20, filter=EARLIEST, source=DURABLE)
-            self._take_from(receiver)
+    def _receiver(self) -> Any:
+        return self.connection.receiver(self.log, name=LINK, credit=20, filter=EARLIEST, source=DURABLE)
 
 
 class GroupReceiver(Settler, readers.AmqpGroup):
     """The one receiver of a consumer group."""
 
-    name = "group"
-
-    def _receiver(self, client: Client) -> Receiver:
-        return client.receiver(
-            self.log, credit=20, filter=None if self.after else EARLIEST, properties=bound(group=GROUP)
-        )
+    name, group = "group", GROUP
+    options: ClassVar[dict[str, Any]] = {"credit": 20}
 
 
 class Poller(readers.FutoinPoll):
@@ -193,15 +182,15 @@ class Poller(readers.FutoinPoll):
 
     marking: Marking
 
-    def _call(self, function: str, parameters: Any) -> Any:
+    def _call(self, function: str, **given: Any) -> Any:
         owner = self.place.user
         if function == "registerConsumer":
             with self.marking.step("consumer", self.log, owner, COMPONENT, value=True):
-                return super()._call(function, parameters)
-        if parameters["last_id"] is None:
-            return super()._call(function, parameters)
-        with self.marking.step("position", self.log, owner, COMPONENT, value=int(parameters["last_id"])):
-            return super()._call(function, parameters)
+                return super()._call(function, **given)
+        if given["last_id"] is None:
+            return super()._call(function, **given)
+        with self.marking.step("position", self.log, owner, COMPONENT, value=int(given["last_id"])):
+            return super()._call(function, **given)
 
 
 class Listener(readers.Webhook):

@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -27,6 +28,7 @@ class Operator(Client):
     """Makes, changes, trims and deletes, one thing after the other."""
 
     name = "operator"
+    connects = partial(Place.client, retry_s=0)
     marking: Marking
     served: Served
     life = 12
@@ -45,12 +47,11 @@ class Operator(Client):
         """Let go of the webhook."""
         self.webhook.close()
 
-    def _live(self) -> None:
-        with self.place.client(retry_s=0) as server:
-            while not self._is_done():
-                self.turns += 1
-                next(self._deeds)(server, self.turns)
-                self._ending.wait(0.05)
+    def _work(self) -> None:
+        while not self._is_done():
+            self.turns += 1
+            next(self._deeds)(self.connection, self.turns)
+            self._ending.wait(0.05)
 
     def _trim(self, server: Any, turn: int) -> None:
         """The consumer goes on, and then all that it has had is trimmed."""

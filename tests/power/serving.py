@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.load.place import LOG, Place
-from tests.load.server import PASSWORD, password_hash
+from tests.load.place import LOG
+from tests.load.server import PROTOCOLS, password_hash, place_at
 from tests.ports import free_ports
 from tests.server.running import SILENCE_S_MAX, RunningServer, environment
 
@@ -28,11 +28,8 @@ class Served:
         self._folder, self._data, self._variables = folder, data, variables or {}
         folder.mkdir(exist_ok=True)
         (folder / "config.toml").write_text(_CONFIGURATION.format(hash=password_hash()))
-        self._ports = dict(zip(("http", "amqp", "flight"), free_ports(3), strict=True))
-        http, amqp, flight = self._ports.values()
-        self.place = Place(
-            f"http://127.0.0.1:{http}", f"amqp://127.0.0.1:{amqp}", f"grpc://127.0.0.1:{flight}", USER, PASSWORD
-        )
+        self._ports = dict(zip(PROTOCOLS, free_ports(3), strict=True))
+        self.place = place_at(self._ports)
         self.complaints = ""
         """What all of them said on stderr."""
         self._server: RunningServer | None = None

@@ -13,7 +13,7 @@ from tests.amqp.asking import DURABLE, EARLIEST, OFFSET, annotation
 from tests.load import losses
 from tests.load.clients import Writer
 from tests.load.ledger import Book, text_of
-from tests.load.place import LOG, RESOURCE, TIMEOUT_S, ask, current_state
+from tests.load.place import LOG, RESOURCE, TIMEOUT_S, ask, call, current_state
 from tests.load.writers import ONE_EACH, STAGED_WRITER
 
 from .check import marked
@@ -88,10 +88,8 @@ class WholeCheck:
         self._same("FutoIn", read, numbers[len(numbers) - len(read) :])
 
     def _poll(self, function: str, **parameters: Any) -> Any:
-        call = {"f": f"futoin.evt.poll:1.1:{function}", "p": {"last_id": None, **parameters}}
-        if function == "registerConsumer":
-            call["p"] = parameters
-        reply = json.loads(ask(self._served.place, "POST", f"/futoin/{LOG}", call))
+        asked = call(f"futoin.evt.poll:1.1:{function}", **parameters)
+        reply = json.loads(ask(self._served.place, "POST", f"/futoin/{LOG}", asked))
         return reply.get("r", reply)
 
     def _check_notifications(self, events: list[SequencedEvent]) -> None:

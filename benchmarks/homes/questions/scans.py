@@ -60,7 +60,7 @@ def _append(bench: HomesBench, primary: Member, scanned: Sequence[Member]) -> Sa
             log = server.log(LOG)
             while scanned and scans.value < len(scanned):  # they scan, indeed
                 time.sleep(0.05)
-            with stopwatch(primary.pid) as watch:
+            with stopwatch(primary.process.pid) as watch:
                 began = time.perf_counter()
                 for number in range(count):
                     time.sleep(max(0.0, began + number / PACE - time.perf_counter()))

@@ -1,13 +1,13 @@
-"""The servers of one home: each a process of its own, with its copy, its ports and its own way to the database."""
+"""The servers of one home, each a process with its copy, its ports and its own way to the database; and a balancer."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.homes.postgres_server import Postgres
@@ -16,86 +16,37 @@ from tests.ports import free_ports
 from tests.server.running import environment
 from tests.server.starting import PROGRAM
 
-from ..clients import TRIMMED
-from ..server import password_hash
-from .balancer import is_ready
-from .rivals import ONCE_LOG, SEATS_LOG
+from ..run import Repeating
+from ..server import PROTOCOLS
 
 LEASE_MS = 2000
 END_S = 60.0
-PROTOCOLS = ("http", "amqp", "flight")
-_CONFIGURATION = f"""
-home_lease_ms = {LEASE_MS}
-[flight]
-enabled = true
-[cne]
-log = "orders"
-retry_ms_max = "500ms"
-[logs.orders]
-[logs.{SEATS_LOG}]
-[logs.{ONCE_LOG}]
-[logs.{TRIMMED}]
-retention_ms = 20000
-[users.alice]
-password = "{{hash}}"
-grants = ["all:*"]
-"""
+LOOK_S = 0.1
+ANSWER_S = 1.0
 
 
 class Member:
-    """One server of the home."""
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        database: Postgres,
-        configuration: str | None = None,
-        *,
-        is_direct: bool = False,
-    ) -> None:
-        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client.
-
-        `is_direct`: its way to the database leads through no proxy, which would cost this process time.
-        """
+    def __init__(self, folder: Path, name: str, database: Postgres, settings: str, *, is_direct: bool = False) -> None:
+        """`is_direct`: its way to the database leads through no proxy, which would cost this process time."""
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
-        if configuration is None:
-            configuration = _CONFIGURATION.format(hash=password_hash())
-        (self._folder / "config.toml").write_text(configuration)
+        (self._folder / "config.toml").write_text(settings)
+        self.copy = self._folder / "data"
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+        self.url = f"http://127.0.0.1:{self.ports['http']}"
         self.proxy = Proxy(database.port)
         """Its way to the database."""
         self._database_port = database.port if is_direct else self.proxy.port
-        self.url = f"http://127.0.0.1:{self.ports['http']}"
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
-    def copy(self) -> Path:
-        """Its data directory."""
-        return self._folder / "data"
-
-    @property
-    def has_copy(self) -> bool:
-        """Whether it was the primary since it had an empty directory."""
-        return (self.copy / "state.sqlite").exists()
-
-    @property
     def runs(self) -> bool:
-        """Whether there is a process, and it has not ended by itself."""
-        return self._process is not None and self._process.poll() is None
+        return "process" in vars(self) and self.process.poll() is None
 
     @property
     def is_primary(self) -> bool:
         """Whether it says that it serves."""
         return is_ready(self.ports["http"])
-
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        assert self._process is not None
-        return self._process.pid
 
     def stands_by(self) -> bool:
         """Whether it waits for its turn, while another is the primary."""
@@ -109,62 +60,95 @@ class Member:
         return False
 
     def start(self) -> None:
-        """Begin, again."""
         assert not self.runs
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
         home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*PROGRAM, "serve", "--config=config.toml", "--data=data", home,
                  f"--advertise=http={self.url}", *ports],
                 cwd=self._folder, env=environment(), stdout=log, stderr=log,
             )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self._signalled(signal.SIGKILL).wait(END_S)
+        self.process.kill()
+        self.process.wait(END_S)
 
     def stop(self) -> int:
         """SIGTERM, which it answers by ending in order; its exit code. Raises AssertionError: it does not end."""
+        self.process.terminate()
         try:
-            return self._signalled(signal.SIGTERM).wait(END_S)
+            return self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"server {self.name} does not end: {self.said()[-2000:]}") from None
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs until `go_on`, and it does not know."""
-        self._signalled(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT."""
-        self._signalled(signal.SIGCONT)
-
-    def forget(self) -> None:
-        """Remove its copy; it does not run."""
-        assert not self.runs
-        shutil.rmtree(self.copy, ignore_errors=True)
+        self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it."""
-        if self.runs:
-            self.go_on()
-            self.kill()
+        self.kill()
         self.proxy.close()
-
-    def faults(self) -> list[str]:
-        """What it said that nobody should ever read, and whether it ended by itself."""
-        found = [] if self.runs else [f"server {self.name} ended by itself: {self.said()[-2000:]}"]
-        said = self.said()
-        if "Traceback" in said:
-            found.append(f"server {self.name} failed: {said[said.index('Traceback') - 300 :][:3000]}")
-        return found
 
     def said(self) -> str:
         """All that it printed, in all its lives."""
-        path = self._folder / "log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return (self._folder / "log").read_text(errors="replace")
 
-    def _signalled(self, number: signal.Signals) -> subprocess.Popen[bytes]:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-        return self._process
+
+def is_ready(port: int) -> bool:
+    """Whether the server at that port is the primary, and says so."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=ANSWER_S) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+class Balancer:
+    """Leads clients to the primary, by `/health/ready`, connection by connection: by a port of its own for each
+    protocol, or nowhere."""
+
+    def __init__(self, servers: Sequence[Mapping[str, int]]) -> None:
+        """`servers`: of each, its ports by protocol."""
+        self._servers = servers
+        own_ports = free_ports(len(servers[0]))  # those that the system gives out are those of clients, too
+        self._proxies = {
+            protocol: Proxy(None, own_port=port) for protocol, port in zip(servers[0], own_ports, strict=True)
+        }
+        self.ports = {protocol: proxy.port for protocol, proxy in self._proxies.items()}
+        """Where clients connect, by protocol."""
+        self.keeps_old = False
+        """Whether connections to a server that is ready no more are left alone: its clients stay with it."""
+        self.primary: int | None = None
+        """Which server is ready, by its place."""
+        self._was_ready = [False] * len(servers)
+        self._looking = [Repeating(partial(self._look, place), LOOK_S) for place in range(len(servers))]
+        for each in self._looking:
+            each.__enter__()
+
+    def cut(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.cut()
+
+    def close(self) -> None:
+        for each in self._looking:
+            each.__exit__()
+        for proxy in self._proxies.values():
+            proxy.close()
+
+    def _look(self, place: int) -> None:
+        """Ask one server; one that hangs holds up no other."""
+        if (ready := is_ready(self._servers[place]["http"])) != self._was_ready[place]:
+            self._was_ready[place] = ready
+            if ready or self.primary == place:
+                self._lead(place if ready else None)
+
+    def _lead(self, place: int | None) -> None:
+        self.primary = place
+        for protocol, proxy in self._proxies.items():
+            proxy.target = None if place is None else self._servers[place][protocol]
+        if not self.keeps_old:
+            self.cut()

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ..place import Place
-from .chaos import Chaos
+from .chaos import Chaos, Once, Seats
 from .faults import FIRST
-from .rivals import Once, Seats
 
 SECONDS = 30.0
 

@@ -7,12 +7,11 @@ after the peers have gone, the longest hold of the interpreter, and what neighbo
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -25,17 +24,16 @@ from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER
 from headwater.core.event import Event
 from headwater.core.settings import LogSettings
 from tests.cost.measuring import GENEROSITY
-from tests.server.starting import PROGRAM
 
 from .. import losses
 from ..place import LOG, Place
-from ..run import Faulty
+from ..run import Faulty, Repeating, Told
 from ..server import MortalServer
 from . import peers
-from .cage import Cage
 from .peers import MIB, Crowd, Peer
 from .street import Street, Waits
 
+V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 CAGE_BYTES = 512 * MIB
 BUDGET_BYTES, WRITING_BYTES = 64 * MIB, 1024 * MIB
 STRANGERS_BYTES = 16 * MIB
@@ -63,26 +61,24 @@ FORMS = {
     "cloudevents": "application/cloudevents-batch+json",
     "arrow": "application/vnd.apache.arrow.stream",
 }
-Many = Callable[[Place], Iterable[Peer]]
 
 
 class Load(NamedTuple):
     """Peers that come together."""
 
-    make: Many
+    make: Callable[[Place], Iterable[Peer]]
     are_strangers: bool = False
 
 
 class Outcome(NamedTuple):
-    """What one load did."""
+    """What one load did; bytes are anonymous memory of all processes of the server, but for those that were sent."""
 
     name: str
     connected: int
     """Peers whose connection was open when all had sent what they could."""
     sent: int
     """Bytes that the server, or the kernel for it, took from them."""
-    base: int
-    """Anonymous bytes before it."""
+    before: int
     peak: int
     allowed: int
     after: int
@@ -92,16 +88,14 @@ class Outcome(NamedTuple):
 
     def row(self) -> str:
         """A line of the table."""
-        sizes = " | ".join(f"{each / MIB:.0f}" for each in (self.sent, self.base, self.peak, self.allowed, self.after))
+        sizes = " | ".join(f"{size / MIB:.0f}" for size in self[2:7])
         verdict = "; ".join(" ".join(fault.split())[:120] for fault in self.faults[:4]) or "as promised"
         return f"| {self.name} | {self.connected} | {sizes} | {1000 * self.hold_s:.0f} | {verdict} |"
 
 
-HEADINGS = (
-    "| load | peers open | sent MiB | before MiB | peak MiB | allowed MiB | after MiB | hold ms | verdict |\n"
-    + "|---" * 9
-    + "|"
-)
+HEADINGS = f"""\
+| load | peers open | sent MiB | before MiB | peak MiB | allowed MiB | after MiB | hold ms | verdict |
+{"|---" * 9}|"""
 
 
 def _strangers(make: Callable[[Place], Peer]) -> Load:
@@ -153,21 +147,14 @@ class Watched(Street):
     """Neighbours, and the server's memory while peers come and go."""
 
     def __init__(self, server: MortalServer, cage: Cage, cost: Path) -> None:
-        super().__init__(server, is_lost=losses.too_busy)
+        super().__init__(server, 0, is_lost=losses.too_busy)
         self._cage, self._cost = cage, cost
-        self._ending = threading.Event()
         self._peak = 0
-        self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> Watched:
-        super().__enter__()
-        self._thread.start()
+    def begin(self) -> None:
+        super().begin()
+        self.servers.enter_context(Repeating(self._sample, SAMPLE_S))
         self._warm_up()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._ending.set()
-        super().__exit__()
 
     def put(self, name: str, load: Load) -> Outcome:
         """Let the peers do what they can, and judge."""
@@ -227,33 +214,40 @@ class Watched(Street):
             return 0
 
     def _sample(self) -> None:
-        while not self._ending.wait(SAMPLE_S):
-            self._peak = max(self._peak, self._held())
+        self._peak = max(self._peak, self._held())
 
 
 def unkept(killed: int, peak: int, allowed: int, after: int, hold_s: float) -> list[str]:
     """What was not kept of what is promised; bytes are those above the base."""
-    found = []
-    if killed:
-        found.append(f"the kernel ended {killed} processes for want of memory")
-    if peak > allowed:
-        found.append(f"{peak / MIB:.0f} MiB more were held, {allowed / MIB:.0f} are allowed")
-    if after > LEFT_BYTES:
-        found.append(f"{after / MIB:.0f} MiB more are left after {LEFT_S:g} s")
-    if not hold_s <= HOLD_S_MAX:
-        found.append(f"one hold took {1000 * hold_s:.0f} ms of CPU")
-    return found
+    judged = {
+        f"the kernel ended {killed} processes for want of memory": killed,
+        f"{peak / MIB:.0f} MiB more were held, {allowed / MIB:.0f} are allowed": peak > allowed,
+        f"{after / MIB:.0f} MiB more are left after {LEFT_S:g} s": after > LEFT_BYTES,
+        f"one hold took {1000 * hold_s:.0f} ms of CPU": not hold_s <= HOLD_S_MAX,
+    }
+    return [fault for fault, is_so in judged.items() if is_so]
 
 
 class Prepared:
-    """A data directory with the large events, made once; a context manager."""
+    """A data directory with the large events, made once."""
+
+    faults: Sequence[str] = ()
+    """What neighbours had to complain about in the end."""
+    waits: Sequence[Waits] = ()
+    """How long neighbours waited for their appends."""
+    why_not = ""
+    """Why there was no cgroup; empty where there was."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._turn = folder, 0
         (folder / "first").mkdir()
-        arguments = self._budget(WRITING_BYTES)
-        with MortalServer(folder / "first", *arguments) as server:
-            _write(server.place)
+        with MortalServer(folder / "first", _budget(WRITING_BYTES)) as server:
+            with server.place.client() as client:
+                log = client.create(LARGE, LogSettings())
+                for number in range(60):
+                    log.append([Event("Large", bytes([97 + number % 26]) * 1_000_000)])
+                log = client.create(HUGE, LogSettings(event_bytes_max=64 * MIB))
+                log.append([Event("Huge", b'"' + b"h" * (64 * MIB - 1024) + b'"')])
             server.end()
 
     def run(self, names: Sequence[str], quiet_s: float = 0.0) -> Iterator[Outcome]:
@@ -265,8 +259,9 @@ class Prepared:
         with Cage(CAGE_BYTES) as cage:
             self.why_not = cage.why_not
             observed = cage.program(sys.executable, "-m", "tests.cost.observed", str(cost))
-            server = MortalServer(folder, *self._budget(BUDGET_BYTES), retry_ms_max=None, program=observed)
+            server = MortalServer(folder, _budget(BUDGET_BYTES), retry_ms_max=None, program=observed)
             with Watched(server, cage, cost) as watched:
+                watched.begin()
                 watched.calm(quiet_s)
                 for name in names:
                     yield watched.put(name, LOADS[name])
@@ -275,47 +270,72 @@ class Prepared:
                 self.faults, self.waits = watched.all_faults(), watched.waits
         shutil.rmtree(folder)
 
-    faults: Sequence[str] = ()
-    """What neighbours had to complain about in the end."""
-    waits: Sequence[Waits] = ()
-    """How long neighbours waited for their appends."""
-    why_not = ""
-    """Why there was no cgroup; empty where there was."""
 
-    def _budget(self, size: int) -> Sequence[str]:
-        return (f"--memory-peers={size // MIB}MiB",) if has_budget() else ()
+def _budget(size: int) -> str:
+    return f"--memory-peers={size // MIB}MiB"
 
 
-def has_budget() -> bool:
-    """Whether this server has the setting at all."""
-    command = [*PROGRAM, "serve", "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
-    return "--memory-peers" in told
-
-
-def _write(place: Place) -> None:
-    with place.client() as server:
-        log = server.create(LARGE, LogSettings())
-        for number in range(60):
-            log.append([Event("Large", bytes([97 + number % 26]) * 1_000_000)])
-        log = server.create(HUGE, LogSettings(event_bytes_max=64 * MIB))
-        log.append([Event("Huge", b'"' + b"h" * (64 * MIB - 1024) + b'"')])
-
-
-def run_all(names: Sequence[str] | None, folder: Path, told: Callable[[str], object]) -> list[str]:
+def run_all(names: Sequence[str] | None, told: Told) -> list[str]:
     """Each of these loads, or all, each on a server of its own; a line is told of each. Answers all faults."""
-    prepared, faults = Prepared(folder), list[str]()
-    told(HEADINGS)
-    for name in names or LOADS:
-        [outcome] = prepared.run([name])
-        told(outcome.row())
-        faults += [*outcome.faults, *(f"{name}: {fault}" for fault in prepared.faults if fault not in outcome.faults)]
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="headwater-hostile-") as directory:
+        prepared = Prepared(Path(directory))
+        told(HEADINGS)
+        for name in names or LOADS:
+            [outcome] = prepared.run([name])
+            told(outcome.row())
+            further = (fault for fault in prepared.faults if fault not in outcome.faults)
+            faults += [*outcome.faults, *(f"{name}: {fault}" for fault in further)]
     if prepared.why_not:
         told(f"no cgroup could be made ({prepared.why_not}): anonymous memory was sampled, and nothing bounded it")
     return faults
 
 
-def main(names: Sequence[str] | None, told: Callable[[str], object]) -> int:
-    """Answers the exit code: 1 where a promise was not kept."""
-    with tempfile.TemporaryDirectory(prefix="headwater-hostile-") as directory:
-        return 1 if run_all(names, Path(directory), told) else 0
+class Cage:
+    """A context manager: processes that `program` starts have so many bytes together, and the kernel ends who exceeds.
+
+    Where none can be made, nothing is bounded, and `why_not` says why.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.why_not = ""
+        """Empty where there is one."""
+        self._group: Path | None = None
+
+    def __enter__(self) -> Cage:
+        is_v1 = (V1 / "memory.limit_in_bytes").exists()
+        group = (V1 if is_v1 else V2) / f"headwater-load-{os.getpid()}-{time.monotonic_ns()}"
+        try:
+            if not is_v1 and "memory" not in (V2 / "cgroup.subtree_control").read_text().split():
+                (V2 / "cgroup.subtree_control").write_text("+memory")
+            group.mkdir()
+            self._group = group
+            (group / ("memory.limit_in_bytes" if is_v1 else "memory.max")).write_text(str(self.bytes_max))
+        except OSError as error:
+            self.why_not = str(error)
+            self.__exit__()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._group is not None:
+            for _ in range(100):  # who has just ended may still be counted
+                with suppress(OSError):
+                    self._group.rmdir()
+                    break
+                time.sleep(0.05)
+            self._group = None
+
+    def program(self, *command: str) -> tuple[str, ...]:
+        """The command, whose process enters first."""
+        if self._group is None:
+            return command
+        return ("/bin/sh", "-c", f'echo $$ > "{self._group}/cgroup.procs" && exec "$@"', "sh", *command)
+
+    def killed(self) -> int:
+        """How many processes the kernel has ended for want of memory."""
+        for name in ("memory.oom_control", "memory.events"):
+            with suppress(OSError, TypeError):
+                lines = (self._group / name).read_text().splitlines()  # type: ignore[operator]
+                return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return 0

@@ -6,32 +6,23 @@ A peer is what it sends, on a connection of its own; nobody waits for an answer.
 from __future__ import annotations
 
 import itertools
-import json
 import select
 import socket
 import struct
+import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
-from headwater.amqp.protocol.performatives import (
-    Attach,
-    Begin,
-    Flow,
-    Open,
-    Source,
-    Target,
-    Transfer,
-    encode_performative,
-)
+from headwater.amqp.protocol.performatives import Attach, Begin, Flow, Open, Source, Target, Transfer
+from headwater.amqp.protocol.performatives import encode_performative as encoded
 from headwater.amqp.protocol.sasl import SaslInit
 from headwater.amqp.protocol.types import Symbol
 from tests.amqp.asking import EARLIEST
 
-from ..place import Place
+from ..place import Place, push_calls
 from ..server import NOISE
 
 MIB = 2**20
@@ -40,14 +31,23 @@ ANNOUNCED = 8 * MIB
 STILL_S = 2.0
 """Peers have done what they can when nothing more is taken from any of them for so long."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+JSON = "content-type: application/json"
+UPGRADE = (
+    *("upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13"),
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+)
 _BODY = bytes(ANNOUNCED)
 _containers = itertools.count()
+_EARLIEST: dict[object, object] = {Symbol(key): value for key, value in EARLIEST.items()}
+_WINDOWS: dict[str, Any] = {"next_outgoing_id": 0, "incoming_window": 2**31 - 1, "outgoing_window": 2**31 - 1}
+SENT_BYTES = 16 * 1024
+"""Of a piece at a time."""
 _ACKNOWLEDGED = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"
 _SETTINGS, _WINDOW_UPDATE, _INITIAL_WINDOW = 4, 8, 4
 
 
 class Peer(NamedTuple):
-    """What one sends: pieces in turn, the later ones as soon as something was answered where it `asks` for that."""
+    """What one sends: pieces in turn, the later ones as soon as something was answered where it `waits`."""
 
     url: str
     pieces: tuple[bytes, ...]
@@ -59,73 +59,57 @@ class Peer(NamedTuple):
     """Whether the last piece is DATA of HTTP/2, which goes as its windows allow."""
 
 
-Kind = Callable[[Place], Peer]
-
-
 def http(
     place: Place, path: str, *, accept: str = "", body: bytes = b"", method: str = "POST", is_known: bool = True
 ) -> Peer:
     """A request; without a body of its own it lacks its last byte."""
-    lines = [f"{method} {path} HTTP/1.1", "host: localhost", "content-type: application/json"]
-    lines += [f"accept: {accept}"] if accept else []
-    lines += [f"authorization: {place.authorization}"] if is_known else []
-    lines += [f"content-length: {len(body) or ANNOUNCED}"] if method == "POST" else []
-    head = "\r\n".join([*lines, "", ""]).encode()
+    more = [f"accept: {accept}"] if accept else []
+    more += [f"content-length: {len(body) or ANNOUNCED}"] if method == "POST" else []
+    start = place.head(f"{method} {path}", JSON, *more, is_known=is_known)
     if body or method == "GET":
-        return Peer(place.http, (head + body,), reads=True)
-    return Peer(place.http, (head, _BODY[:-1]))
+        return Peer(place.http, (start + body,), reads=True)
+    return Peer(place.http, (start, _BODY[:-1]))
 
 
 def websocket(place: Place, log: str, *messages: bytes, is_known: bool = True) -> Peer:
     """A FutoIn connection; without messages one that lacks its last byte."""
-    lines = [f"GET /futoin/{log} HTTP/1.1", "host: localhost", "upgrade: websocket", "connection: Upgrade"]
-    lines += ["sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="]
-    lines += [f"authorization: {place.authorization}"] if is_known else []
-    head = "\r\n".join([*lines, "", ""]).encode()
+    start = place.head(f"GET /futoin/{log}", *UPGRADE, is_known=is_known)
     if not messages:
-        return Peer(place.http, (head, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY[:-1]), waits=True)
+        return Peer(place.http, (start, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY[:-1]), waits=True)
     assert all(len(message) < 126 for message in messages)
     framed = (bytes((0x82, 0x80 | len(message))) + bytes(4) + message for message in messages)
-    return Peer(place.http, (head, *framed), waits=True, reads=True)
+    return Peer(place.http, (start, *framed), waits=True, reads=True)
 
 
 def push(place: Place, log: str, component: str) -> Peer:
     """A consumer of FutoIn that takes nothing of what is pushed."""
-    calls = (
-        {"f": f"futoin.evt.push:1.1:{function}", "p": {"component": component}, "rid": f"C{number}"}
-        for number, function in enumerate(("registerConsumer", "readyToReceive"))
-    )
-    return websocket(place, log, *(json.dumps(call).encode() for call in calls))
+    return websocket(place, log, *push_calls(component))
 
 
 def amqp(place: Place, *performatives: object, payload: bytes = b"") -> Peer:
     """A connection that logs in, opens a session and sends the rest; the payload goes with its last performative."""
     login = SaslInit(mechanism=Symbol("PLAIN"), initial_response=f"\0{place.user}\0{place.password}".encode())
-    begin = Begin(next_outgoing_id=0, incoming_window=2**31 - 1, outgoing_window=2**31 - 1)
+    begin = Begin(**_WINDOWS)
     opening = Open(container_id=f"hostile-{next(_containers)}", max_frame_size=2**32 - 1)
-    rest = [frame(0, encode_performative(each)) for each in (opening, begin, *performatives[: -1 if payload else None])]
+    rest = [frame(0, encoded(each)) for each in (opening, begin, *performatives[: -1 if payload else None])]
     if payload:
-        transfer = encode_performative(performatives[-1])  # type: ignore[arg-type]
+        transfer = encoded(performatives[-1])  # type: ignore[arg-type]
         rest += [frame(0, transfer + payload[at : at + 32_768]) for at in range(0, len(payload), 32_768)]
-    sasl = SASL_HEADER + frame(0, encode_performative(login), 1)
+    sasl = SASL_HEADER + frame(0, encoded(login), 1)
     return Peer(place.amqp, (sasl, AMQP_HEADER + b"".join(rest)), waits=True, reads=not payload)
 
 
 def receiver(place: Place, log: str) -> Peer:
     """A receiver with credit for everything, which reads nothing."""
-    attach = Attach(name="link", handle=0, role=True, source=Source(address=log, filter=_earliest()), target=Target())
-    flow = Flow(
-        incoming_window=2**31 - 1, next_outgoing_id=0, outgoing_window=2**31 - 1, next_incoming_id=0, handle=0,
-        delivery_count=0, link_credit=100_000,
-    )  # fmt: skip
-    return amqp(place, attach, flow)
+    attach = Attach(name="link", handle=0, role=True, source=Source(address=log, filter=_EARLIEST), target=Target())
+    credit: dict[str, Any] = {"handle": 0, "delivery_count": 0, "link_credit": 100_000}
+    return amqp(place, attach, Flow(**_WINDOWS, next_incoming_id=0, **credit))
 
 
 def half_frames(place: Place) -> Peer:
     """A message of many transfers that never ends."""
-    attach = Attach(
-        name="link", handle=0, role=False, source=Source(), target=Target(address=NOISE), initial_delivery_count=0
-    )
+    ends: dict[str, Any] = {"source": Source(), "target": Target(address=NOISE)}
+    attach = Attach(name="link", handle=0, role=False, initial_delivery_count=0, **ends)
     transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"1", message_format=0, more=True)
     return amqp(place, attach, transfer, payload=_BODY[:-1])
 
@@ -149,21 +133,15 @@ def flight(place: Place, *, is_known: bool) -> Peer:
 
 
 def _prefixed(text: str) -> bytes:
-    return (
-        len(text).to_bytes(1) + text.encode() if len(text) < 127 else b"\x7f" + _varint(len(text) - 127) + text.encode()
-    )
+    return (len(text).to_bytes(1) if len(text) < 127 else b"\x7f" + _varint(len(text) - 127)) + text.encode()
 
 
 def _varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + _varint(number // 128)
 
 
-def _earliest() -> dict[object, object]:
-    return {Symbol(key): value for key, value in EARLIEST.items()}
-
-
 class Connection:
-    """One peer that is connected. What comes is not read, but where the next piece waits for it."""
+    """One peer that is connected, on a thread of its own. What comes is not read, but where a piece waits for it."""
 
     def __init__(self, peer: Peer) -> None:
         its = urlsplit(peer.url)
@@ -171,99 +149,68 @@ class Connection:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(30)
         self.socket.connect((its.hostname, its.port))
-        self.socket.setblocking(False)
-        self.is_open = True
+        self.socket.settimeout(None)
         self._peer = peer
-        self._sending = self._pieces()
-        self._left = memoryview(next(self._sending))
-        self._is_waiting = self._is_last = False
-        self._windows = [65_535, 65_535]
-        """Of the connection and of its stream."""
-        self._received = b""
-
-    def _pieces(self) -> Iterator[bytes]:
-        yield from self._peer.pieces
-
-    @property
-    def wants(self) -> tuple[bool, bool]:
-        """Whether it wants to read, and to write."""
-        reads = self.is_open and (self._is_waiting or (self._peer.has_windows and self._is_last))
-        return reads, self.is_open and not self._is_waiting and bool(self._left)
-
-    @property
-    def has_said_all(self) -> bool:
-        """Whether all was sent, on a connection that the server keeps."""
-        return self.is_open and not self._left
+        self.sent = 0
+        """Bytes that were taken from it."""
+        self.is_open, self.has_said_all = True, False
+        threading.Thread(target=self._talk, daemon=True).start()
 
     @property
     def is_there(self) -> bool:
         """Whether it has what it wants, or never will: it is not worth waiting for it."""
         if not self.is_open or not self._peer.reads:
             return True
-        return not self._left and bool(select.select([self.socket], [], [], 0)[0])
-
-    def read(self) -> None:
-        """Something came."""
-        try:
-            came = self.socket.recv(4096)
-        except BlockingIOError:
-            return
-        except OSError:
-            came = b""
-        if not came:
-            self.is_open = False
-        elif self._peer.has_windows:
-            self._take_windows(came)
-        else:
-            self._is_waiting = False
-            self._next()
-
-    def write(self) -> int:
-        """Send what goes; answers how many bytes."""
-        try:
-            sent = self._send_data() if self._peer.has_windows and self._is_last else self.socket.send(self._left)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            self.is_open = False
-            return 0
-        self._left = self._left[sent:]
-        if not self._left:
-            self._is_waiting = self._peer.waits
-            if not self._is_waiting:
-                self._next()
-        return sent
+        return self.has_said_all and bool(select.select([self.socket], [], [], 0)[0])
 
     def close(self) -> None:
-        """End it."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # its thread may wait there
         self.socket.close()
 
-    def _next(self) -> None:
-        following = next(self._sending, None)
-        self._left = memoryview(following or b"")
-        self._is_last = following is not None and self._peer.has_windows
+    def _talk(self) -> None:
+        first, *others = self._peer.pieces
+        try:
+            self._send(first)
+            for piece in others:
+                if self._peer.waits:
+                    self._receive()
+                (self._send_data if self._peer.has_windows else self._send)(piece)
+            self.has_said_all = True
+            if self._peer.waits:
+                self._receive()
+        except OSError:
+            self.is_open = self.has_said_all = False
 
-    def _send_data(self) -> int:
-        size = min(len(self._left), *self._windows, 16_384)
-        if size:
-            self.socket.setblocking(True)
-            self.socket.sendall(size.to_bytes(3) + b"\x00\x00" + (1).to_bytes(4) + self._left[:size])
-            self.socket.setblocking(False)
-            self._windows = [window - size for window in self._windows]
-        return size
+    def _send(self, piece: bytes) -> None:
+        for at in range(0, len(piece), SENT_BYTES):
+            part = memoryview(piece)[at : at + SENT_BYTES]
+            self.socket.sendall(part)
+            self.sent += len(part)
 
-    def _take_windows(self, came: bytes) -> None:
-        """Frames of HTTP/2 (RFC 9113): those that say how much may be sent."""
-        self._received += came
-        while len(self._received) >= 9 and len(self._received) >= 9 + (size := int.from_bytes(self._received[:3])):
-            kind, flags, stream = self._received[3], self._received[4], int.from_bytes(self._received[5:9])
-            body, self._received = self._received[9 : 9 + size], self._received[9 + size :]
-            if kind == _WINDOW_UPDATE:
-                self._windows[stream] += int.from_bytes(body)
-            elif kind == _SETTINGS and not flags:
-                for id, value in struct.iter_unpack(">HI", body):
-                    self._windows[1] += value - 65_535 if id == _INITIAL_WINDOW else 0
-                self.socket.send(_ACKNOWLEDGED)
+    def _receive(self) -> bytes:
+        if not (came := self.socket.recv(4096)):
+            raise ConnectionError
+        return came
+
+    def _send_data(self, piece: bytes) -> None:
+        """As DATA of HTTP/2 (RFC 9113), as far as the windows of the connection and of its stream let it."""
+        windows, received, at = [65_535, 65_535], b"", 0
+        while at < len(piece):
+            if size := min(len(piece) - at, *windows, 16_384):
+                self._send(size.to_bytes(3) + b"\x00\x00" + (1).to_bytes(4) + piece[at : at + size])
+                at, windows = at + size, [window - size for window in windows]
+                continue
+            received += self._receive()
+            while len(received) >= 9 and len(received) >= (end := 9 + int.from_bytes(received[:3])):
+                kind, flags, stream = received[3], received[4], int.from_bytes(received[5:9])
+                body, received = received[9:end], received[end:]
+                if kind == _WINDOW_UPDATE:
+                    windows[stream] += int.from_bytes(body)
+                elif kind == _SETTINGS and not flags:
+                    changes = dict(struct.iter_unpack(">HI", body))
+                    windows[1] += changes.get(_INITIAL_WINDOW, 65_535) - 65_535
+                    self.socket.sendall(_ACKNOWLEDGED)
 
 
 class Crowd:
@@ -271,14 +218,9 @@ class Crowd:
 
     def __init__(self, peers: list[Peer]) -> None:
         self.connections: list[Connection] = []
-        self.refused = 0
-        """Peers that could not connect."""
-        self.sent = 0
         for peer in peers:
-            try:
+            with suppress(OSError):  # it is refused
                 self.connections.append(Connection(peer))
-            except OSError:
-                self.refused += 1
 
     def __enter__(self) -> Crowd:
         return self
@@ -292,32 +234,18 @@ class Crowd:
         """Connections that the server has not ended."""
         return sum(each.is_open for each in self.connections)
 
+    @property
+    def sent(self) -> int:
+        """Bytes that were taken from all."""
+        return sum(each.sent for each in self.connections)
+
     def push(self, seconds: float) -> None:
-        """Send all that is taken, until nothing more is and who reads was answered, or for so long."""
-        until = time.monotonic() + seconds
-        still_since = time.monotonic()
+        """Wait until nothing more is taken from any and who reads was answered, or for so long."""
+        sent, since = 0, time.monotonic()
+        until = since + seconds
         while (now := time.monotonic()) < until:
-            if now - still_since >= STILL_S and all(each.is_there for each in self.connections):
-                break
-            reading = {each.socket: each for each in self.connections if each.wants[0]}
-            writing = {each.socket: each for each in self.connections if each.wants[1]}
-            if not reading and not writing:
-                time.sleep(0.1)
-                continue
-            poller = select.poll()
-            by_fd = {its.fileno(): each for its, each in (*reading.items(), *writing.items())}
-            for fd, each in by_fd.items():
-                poller.register(fd, select.POLLIN * each.wants[0] | select.POLLOUT * each.wants[1])
-            moved = 0
-            for fd, events in poller.poll(100):
-                each = by_fd[fd]
-                if events & select.POLLIN or events & (select.POLLHUP | select.POLLERR):
-                    each.read()
-                if events & select.POLLOUT and each.is_open:
-                    moved += each.write()
-            self.sent += moved
-            if moved:
-                still_since = time.monotonic()
-            else:
-                with suppress(OSError):
-                    time.sleep(0.01)
+            if (newest := self.sent) != sent:
+                sent, since = newest, now
+            elif now - since >= STILL_S and all(each.is_there for each in self.connections):
+                return
+            time.sleep(0.05)
