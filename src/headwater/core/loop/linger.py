@@ -1,8 +1,8 @@
 """The end of a connection whose peer may still send: what it was answered can be read before the connection ends.
 
-A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was sent:
-the 413 to a body of 200 MB, say. So this side is closed first (where there is no TLS, which cannot), and what still
-comes is read and thrown away.
+A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was
+sent: the 413 to a body of 200 MB, the error with which AMQP closes. So this side is closed first (where there is no
+TLS, which cannot), and what still comes is read and thrown away.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class LingeringConnections:
         """Close it after the sent bytes, and when the peer could read that. It gets a protocol of its own here."""
         lingering = _Lingering(transport, self._end)
         self._connections[lingering] = None
+        transport.pause_reading()  # what read into a buffer of the protocol before does not any more
         transport.set_protocol(lingering)
         if transport.can_write_eof():
             transport.write_eof()
