@@ -148,7 +148,7 @@ class Transport(asyncio.BufferedProtocol):
         self._closing_at: float | None = None
         self._is_lost = False
         self._lingers = False
-        """Whether it is over before the peer knows: it may still send, and is to be able to read why."""
+        """Whether it is over before the peer knows: it may still send, and then reads why."""
         self.share = Share(owner.shared.memory, self)
         """What it holds in memory."""
         self._tasks: set[asyncio.Task[None]] = set()

@@ -156,7 +156,7 @@ def _stub(event: SequencedEvent, size: int, coder: Coder, naming: Naming, bytes_
 
 
 def data_of(event: SequencedEvent, coder: Coder = JSON) -> bytes:
-    """The event's data as JSON: as it is, or {"data_base64": ...}; so is what has more values than the coder builds."""
+    """The event's data as JSON: as it is, or {"data_base64": ...}, also for more values than the coder builds."""
     is_few = coder is JSON or not holds_more(event.data, PACKED_VALUES_MAX)
     if event.encoding is Encoding.DATA and is_few and is_embeddable(event.data):
         return event.data
