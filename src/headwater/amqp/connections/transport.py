@@ -21,6 +21,7 @@ from ...core.local import LocalLog
 from ...core.loop.memory import Share
 from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
+from ...core.loop.turn_reads import READ_BYTES
 from ...core.shared_bytes import FREE_BYTES
 from ..errors import link_fault
 from ..protocol import conditions
@@ -60,8 +61,6 @@ TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """How much it is at first, and where every frame costs much."""
 TURN_S = 0.01
 """CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
-READ_BYTES = 64 * 1024
-"""The most bytes of one read."""
 WRITE_BYTES_MAX = FREE_BYTES
 """What may wait to be written before consumers of the connection pause; one piece more may be on its way
 (`Share.piece_bytes`)."""
@@ -281,6 +280,9 @@ class Transport(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
         self.bytes_received += len(data)
+        if self.shared.reads.are_over(len(data)):
+            self._pause(_Pause.TURN)
+            self._take_turn_soon()
         if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
             if not self.share.take(len(data)):
                 self._has_no_memory(len(data))
