@@ -97,12 +97,12 @@ def test_aborted_messages_use_no_credit_up(served: Served, client: Client) -> No
     client.wait(lambda: sender.link.credit > 0)
     session, link = client.session, sender.link
     for number in range(link.credit):
-        delivery_id = session.take_delivery_id(None)
+        delivery_id = session.next_delivery_id(None)
         link.credit -= 1
         link.delivery_count += 1
         session.send(Transfer(0, delivery_id, b"%d" % number, 0, more=True))
         session.send(Transfer(0, aborted=True))
-        session._next_outgoing_id += 1
+        session._next_outgoing_id += 2
     assert sender.send(message()) == Accepted()
 
 

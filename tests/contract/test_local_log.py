@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import pytest
 
 from headwater.core import ALL, AppendRequest, LocalLog, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, Closed, DuplicateEventId
+from headwater.core.followers import first_waiting, lag_of
+from headwater.core.reading import next_event
 
 from ..builders import event, fill, numbers, refusal, unless
 from .conftest import ManualClock
@@ -39,6 +42,36 @@ def test_a_page_is_bounded_by_its_bytes_but_makes_progress(local: LocalLog) -> N
     assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) > 2
     page = local.read_page(ALL, 0, bytes_max=1)
     assert numbers(page.events)[:1] == [1] and not page.is_last
+
+
+def test_the_next_event_comes_without_its_data(bench: Bench) -> None:
+    log = bench.store.create("orders", LogSettings(partitions=2))
+    log.append([event("A", data=b"a")], partition=0)
+    log.append([event("B", "seat:1", data=bytes(100_000))], partition=1)
+    found = [next_event(log, after) for after in range(3)]
+    assert [each and (each.sequence_number, each.type, each.data, each.tags) for each in found] == [
+        (1, "A", b"", ()),
+        (2, "B", b"", ("seat:1",)),
+        None,
+    ]
+    backwards = [next_event(log, before, backwards=True) for before in (3, 2, 1)]
+    assert [each and each.sequence_number for each in backwards] == [2, 1, None]
+    of_partition = [next_event(log, 0, partition=number) for number in (0, 1)]
+    assert [each and each.sequence_number for each in of_partition] == [1, 2]
+    assert next_event(log, 1, partition=0) is next_event(log, 2, backwards=True, partition=1) is None
+
+
+def test_who_waits_and_since_when_is_told_without_a_copy_of_the_event(local: LocalLog) -> None:
+    size = 512 * 1024
+    local.append([event(data=bytes(size))])
+    first_waiting(local, 0)  # which verifies it
+    tracemalloc.start()
+    try:
+        lag = lag_of(local, 0, 10**15)
+        assert lag.events == 1 and lag.age_ms > 0
+        assert tracemalloc.get_traced_memory()[1] < size // 4
+    finally:
+        tracemalloc.stop()
 
 
 def test_pages_follow_each_other_without_gap_both_ways(local: LocalLog) -> None:

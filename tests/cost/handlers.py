@@ -269,8 +269,8 @@ JOBS = {
     "server/bulk/supervisor.py start": _ONE,
     "server/httpd/connection.py _look_on_later": Line("requests that came together", "one in a turn"),
     "server/httpd/immediate_start.py run_at_once": Line("the request", "as its line"),
-    "server/httpd/linger.py __init__": _ONE,
-    "server/httpd/linger.py _look": Line("connections that end", "one read of each, thrown away"),
+    "core/loop/linger.py __init__": _ONE,
+    "core/loop/linger.py _look": Line("connections that end", "one read of each, thrown away"),
     "server/httpd/websocket.py _look_on_later": Line(
         "frames that came together", "some in a turn", "test_futoin.py::test_small_frames"
     ),

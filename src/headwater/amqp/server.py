@@ -97,6 +97,7 @@ class AmqpServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
                 await self._container.empty.wait()  # what they leave behind is remembered, too
+        self._container.shared.lingering.close()
         if self._ticking is not None:
             self._ticking.cancel()
         await self._container.nodes.close()
@@ -108,6 +109,7 @@ class AmqpServer:
         self._container.is_stopping = True
         for connection in tuple(self._container.connections):
             connection.abort()
+        self._container.shared.lingering.close()
         if self._ticking is not None:
             self._ticking.cancel()
         await self._container.nodes.close()

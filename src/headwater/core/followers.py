@@ -11,9 +11,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from .event import SequencedEvent
 from .local import LocalLog
 from .query import ALL
+from .reading import next_event
 
 
 class FollowerKind(StrEnum):
@@ -77,20 +77,9 @@ def events_behind(log: LocalLog, after: int, upto: int | None = None) -> int:
     return log.events_between(max(after + 1, log.first_retained), head if upto is None else min(head, upto))
 
 
-def next_event(log: LocalLog, after: int, partition: int | None = None) -> SequencedEvent | None:
-    """The first event after that number, if there is one. Raises StorageCorrupted, Closed."""
-    while True:
-        page = log.read_page(ALL, after, limit=1, partition=partition)
-        if page.events:
-            return page.events[0]
-        if page.is_last:
-            return None
-        after = page.cursor
-
-
 def first_waiting(log: LocalLog, after: int, partition: int | None = None) -> Waiting | None:
-    """As `next_event`: its number, and when it was recorded."""
-    found = next_event(log, after, partition)
+    """The first event after that number, if there is one. Raises StorageCorrupted, Closed."""
+    found = next_event(log, after, partition=partition)
     return None if found is None else Waiting(found.sequence_number, found.recorded_at)
 
 

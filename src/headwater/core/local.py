@@ -18,7 +18,7 @@ from .limits import APPEND_BYTES_MAX, SEQUENCE_NUMBER_MAX, EventColumns, check_a
 from .log import AppendRequest, AppendResult, ArrowBatch, LogInfo, LogStatistics, Reading, Selection, Subscription
 from .mark import Mark, WriterState, check_mark
 from .query import ALL, Query
-from .reading import LocalSubscription, PagedLog, PagedReading, read_pages
+from .reading import LocalSubscription, PagedLog, PagedReading, next_event
 from .settings import LogSettings
 from .shared_bytes import SharedBytes
 from .state import StateStore
@@ -241,9 +241,8 @@ class LocalLog(PagedLog):
 
     def _time_within(self, low: int, high: int, *, backwards: bool) -> int | None:
         """When the first event from `low` to `high` was recorded, or the last; None if there is none."""
-        selection = Selection(high + 1 if backwards else low - 1, high, backwards, 1, None)
-        found = (event for page in read_pages(self, ALL, selection) for event in page.events)
-        return next((event.recorded_at for event in found if low <= event.sequence_number <= high), None)
+        found = next_event(self, high + 1 if backwards else low - 1, backwards=backwards)
+        return None if found is None or not low <= found.sequence_number <= high else found.recorded_at
 
     def foresee_trim(self, below: int) -> ForeseenTrim:
         """What `trim` would do now. Raises InvalidPosition, as it does."""

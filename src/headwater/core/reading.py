@@ -11,7 +11,7 @@ from itertools import chain
 
 from .event import SequencedEvent
 from .log import PAGE_BYTES, PAGE_EVENTS, Page, Selection, Subscription
-from .query import Query
+from .query import ALL, Query
 
 
 class PagedLog(ABC):
@@ -116,6 +116,24 @@ def read_pages(
         yield given.pop()
         if is_last:
             return
+
+
+def next_event(
+    log: PagedLog, after: int, *, backwards: bool = False, partition: int | None = None
+) -> SequencedEvent | None:
+    """The first event after that number (backwards: before it), if there is one. Its data is left out, and not read.
+
+    Raises StorageCorrupted, Closed.
+    """
+    while True:
+        page = log.read_page(
+            ALL, after, backwards=backwards, partition=partition, limit=1, bytes_max=1, is_bounded=True
+        )
+        if page.large is not None:
+            return page.large.event
+        if page.is_last:
+            return None
+        after = page.cursor
 
 
 class LocalSubscription(Subscription):

@@ -164,20 +164,21 @@ class TimeScan:
         limit = self._sizer.size
         first_retained = log.first_retained  # before it is read: the log may be trimmed meanwhile, which `_forget` sees
         if backwards:
-            page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit)
+            page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit, is_bounded=True)
             low, high = (first_retained if page.is_last else page.cursor), self.low - 1
         else:
-            page = log.read_page(query, self.high, upto=head, partition=partition, limit=limit)
+            page = log.read_page(query, self.high, upto=head, partition=partition, limit=limit, is_bounded=True)
             low, high = self.high + 1, (head if page.is_last else page.cursor)
         block = self._block(low, high, backwards=backwards)
-        for event in page.events:
+        events = page.events if page.large is None else (page.large.event,)
+        for event in events:
             block.add(self._named(event.type), happened_at(event))
         self.low, self.high = min(self.low, low), max(self.high, high)
-        self.events += len(page.events)
+        self.events += len(events)
         while self.events - self.blocks[0].count >= EVENTS_MAX:
             self._drop_oldest()
-        self._sizer.took(len(page.events), thread_time() - began)
-        return len(page.events)
+        self._sizer.took(len(events), thread_time() - began)
+        return len(events)
 
     def _block(self, low: int, high: int, *, backwards: bool) -> Block:
         """The block at that end, grown by those numbers; a new one where that is full."""

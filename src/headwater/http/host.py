@@ -88,9 +88,14 @@ USER_KEY = "headwater.user"
 
 
 def own(share: Share, user: User) -> None:
-    """What the connection holds is that user's from now on: the one before may have been another."""
-    if share.owner is None or share.owner.name != user.name:
-        share.belong(share.account.owner(user.name, is_administrator=user.may(Right.MANAGE, "*")))
+    """What the connection holds is that user's from now on: the one before may have been another, or have had other
+    rights.
+    """
+    owner = share.owner
+    if owner is None or owner.name != user.name or owner.grants is not user.grants:
+        owner = share.account.owner(user.name, is_administrator=user.may(Right.MANAGE, "*"))
+        owner.grants = user.grants
+        share.belong(owner)
 
 
 def own_by_address(share: Share, peer: str) -> None:

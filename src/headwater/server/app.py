@@ -87,7 +87,7 @@ from .replicas.membership import Membership
 from .replicas.replica import Replica, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
-from .startup.memory_fit import warn_of_misfits
+from .startup.memory_fit import warn_of_misfit, watch_logs
 from .startup.open_files import raise_open_files
 from .startup.ports import Ports
 from .users.accounts import EVERYBODY, AccountDirectory
@@ -236,7 +236,7 @@ class ServerRun:
         self._shares = MemoryShares.of(config.memory)
         self._memory = MemoryAccount(self._shares.loop)
         self._memory.on_ended = _tell_of_stalled
-        warn_of_misfits(config, self._memory)
+        warn_of_misfit("http.body_bytes_max", config.http.body_bytes_max, self._memory)
         self._activity = LoopActivity()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), web, self._activity)
@@ -283,6 +283,7 @@ class ServerRun:
             if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
                 return
             await self._begin_appends(opened, guard)
+            ending.callback(watch_logs(self._bus, opened, self._memory))
             if membership is not None and not await membership.begin():
                 stop.set()  # the turn is over already
             messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from array import array
 
 import pytest
 
-from headwater.core import Event, LogSettings, OpenGuard
+from headwater.core import ALL, Event, LogSettings, OpenGuard
 from headwater.core.event import SequencedEvent
-from headwater.core.log import Page
+from headwater.core.log import PAGE_BYTES, Page
 from headwater.dcb import Application, event_times
 from headwater.dcb.event_times import Block, EventTimes, TimeScan, happened_at
 from headwater.storage import Engine
@@ -51,6 +52,21 @@ def histogram(client, query="all", **more):
 
 def events(found):
     return [each["events"] for each in found["buckets"]]
+
+
+def test_large_events_are_counted_without_a_copy_of_their_data(asked):
+    size = 4 * PAGE_BYTES
+    log = asked.store.create("large", LogSettings(event_bytes_max=size))
+    log.append([Event("A", bytes(size), attributes=happened(3))])
+    log.read_page(ALL, 0)  # which verifies it
+    scan = TimeScan(log.head())
+    tracemalloc.start()
+    try:
+        assert sum(scan.steps(log, ALL, None, log.head())) == 1
+        assert tracemalloc.get_traced_memory()[1] < size // 4
+    finally:
+        tracemalloc.stop()
+    assert scan.seen(log, log.head()).range() == (DAY + 3 * HOUR, DAY + 3 * HOUR)
 
 
 def test_events_are_counted_by_their_own_times(asked):

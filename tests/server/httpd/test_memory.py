@@ -45,7 +45,7 @@ class Room:
         self.guard = guard or OpenGuard()
 
     async def __aenter__(self) -> Room:
-        store = MemoryStore()
+        store = self.store = MemoryStore()
         store.create("l")
         bound = socket.create_server(("127.0.0.1", 0))
         self.address = bound.getsockname()

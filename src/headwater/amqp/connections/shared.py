@@ -10,8 +10,10 @@ from typing import TypeVar
 from ... import __version__
 from ...core.access import Guard
 from ...core.loop.fair_semaphore import FairSemaphore
+from ...core.loop.linger import LingeringConnections
 from ...core.loop.memory import MemoryAccount, Share
 from ...core.loop.scheduler import FairScheduler, Flow
+from ...core.loop.turn_reads import TurnReads
 from ...core.watch.bus import Bus
 from ...core.watch.spans import Spans
 from ..protocol import conditions
@@ -102,6 +104,9 @@ class Shared:
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
+        self.lingering = LingeringConnections()
+        """Connections that are over, whose peer may still send."""
+        self.reads = TurnReads(self.loop)
         self._filters = FairSemaphore(1)
         """For large filters. A thread takes as much of the interpreter's time as the loop has, so there is one."""
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}

@@ -21,6 +21,7 @@ from ...core.local import LocalLog
 from ...core.loop.memory import Share
 from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
+from ...core.loop.turn_reads import READ_BYTES
 from ...core.shared_bytes import FREE_BYTES
 from ..errors import link_fault
 from ..protocol import conditions
@@ -60,8 +61,6 @@ TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """How much it is at first, and where every frame costs much."""
 TURN_S = 0.01
 """CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
-READ_BYTES = 64 * 1024
-"""The most bytes of one read."""
 WRITE_BYTES_MAX = FREE_BYTES
 """What may wait to be written before consumers of the connection pause; one piece more may be on its way
 (`Share.piece_bytes`)."""
@@ -147,6 +146,8 @@ class Transport(asyncio.BufferedProtocol):
         self._connected_at = 0.0
         self._closing_at: float | None = None
         self._is_lost = False
+        self._lingers = False
+        """Whether it is over before the peer knows: it may still send, and then reads why."""
         self.share = Share(owner.shared.memory, self)
         """What it holds in memory."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -279,6 +280,9 @@ class Transport(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
         self.bytes_received += len(data)
+        if self.shared.reads.are_over(len(data)):
+            self._pause(_Pause.TURN)
+            self._take_turn_soon()
         if self._unread or len(data) > max(self._sizer.size, TURN_BYTES_MIN):
             if not self.share.take(len(data)):
                 self._has_no_memory(len(data))
@@ -361,9 +365,8 @@ class Transport(asyncio.BufferedProtocol):
         if self.has_room and self.engine.has_large and not self._is_more_due:
             self._is_more_due = True
             self.shared.turns.soon(self.flow, self._flush_more)
-        if self.engine.is_over:
-            self._transport.close()
-            self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
+        if self.engine.is_over and not self._lingers:
+            self._hang_up()
 
     def flush_soon(self) -> None:
         """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
@@ -701,7 +704,22 @@ class Transport(asyncio.BufferedProtocol):
             on_ended(Ending.SESSION)
             self._lingering.append((None, on_ended))
 
+    def _hang_up(self) -> None:
+        self._transport.close()
+        self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
+
+    def _linger(self) -> None:
+        """Hand the connection over, unless it holds so much that it has to be counted still."""
+        if self._transport.is_closing() or self._transport.get_write_buffer_size() > FREE_BYTES:
+            self._hang_up()
+        else:
+            self.connection_lost(None)
+            self.shared.lingering.add(self._transport)
+
     def _on_closed(self, event: ConnectionClosed) -> None:
+        if event.is_fault or self.engine.ended_in is Stage.SASL:
+            self._lingers = True
+            self._loop.call_soon(self._linger)  # when it was written why
         self._abandon(partial(self._tell_of_close, event))
 
     def _tell_of_close(self, event: ConnectionClosed) -> None:

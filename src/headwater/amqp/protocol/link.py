@@ -219,7 +219,9 @@ class Sender(Link):
             and not rest
             and not session._large  # others begin behind it
         ):
-            delivery_id = session.take_delivery_id(None if is_settled else (self, context))
+            delivery_id = session.next_delivery_id(None if is_settled else (self, context))
+            session._next_outgoing_id = (session._next_outgoing_id + 1) & SERIAL  # of its one transfer
+            session._remote_window -= 1
             connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
         else:
             its_tag = tag.to_bytes(8, "big")

@@ -146,21 +146,6 @@ class Session:
                 flow.delivery_count = None  # not known yet (2.7.4)
         self.send(flow)
 
-    def take_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a delivery that goes out in one transfer now. Raises as `next_delivery_id`.
-
-        Every message takes this way: it does what `next_delivery_id` does, without a call of it.
-        """
-        delivery_id = self._next_delivery_id
-        if unsettled is not None:
-            if not delivery_id % COVERED_STEP:
-                self._cover_sent()
-            self._sent[delivery_id] = unsettled
-        self._next_delivery_id = (delivery_id + 1) & SERIAL
-        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
-        self._remote_window -= 1
-        return delivery_id
-
     def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
         """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
         delivery_id = self._next_delivery_id

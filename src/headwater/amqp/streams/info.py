@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...core.event import SequencedEvent
 from ...core.local import LocalLog
-from ...core.query import ALL
+from ...core.reading import next_event
 from ..filters import format_offset
 from ..protocol.codec import encode
 from ..protocol.types import Symbol, Timestamp, ULong
@@ -38,8 +37,8 @@ def information_message(log: LocalLog) -> bytes:
 
 def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
     """An entry of `partitions`: three reserved keys, and what else may be useful."""
-    first = _outermost(log, number, backwards=False) if count else None
-    last = _outermost(log, number, backwards=True) if count else None
+    first = next_event(log, 0, partition=number) if count else None  # a trim in this moment may leave none
+    last = next_event(log, log.head() + 1, backwards=True, partition=number) if count else None
     return {
         "partition": Symbol(number),
         "earliest-offset": format_offset(first.sequence_number) if first else None,
@@ -48,15 +47,3 @@ def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
         "latest-timestamp": Timestamp(last.recorded_at) if last else None,
         "event-count": ULong(count),
     }
-
-
-def _outermost(log: LocalLog, partition: int, *, backwards: bool) -> SequencedEvent | None:
-    """The first or last retained event of a partition; a trim in this moment may leave none."""
-    cursor = log.head() + 1 if backwards else 0
-    while True:
-        page = log.read_page(ALL, cursor, backwards=backwards, partition=partition, limit=1)
-        if page.events:
-            return page.events[0]
-        if page.is_last:
-            return None
-        cursor = page.cursor

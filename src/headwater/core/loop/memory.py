@@ -58,11 +58,13 @@ class Reader(Protocol):
 class Owner:
     """A user, or an address without a user, and the bytes that its connections hold together."""
 
-    __slots__ = ("bytes", "bytes_max", "is_administrator", "name", "shares")
+    __slots__ = ("bytes", "bytes_max", "grants", "is_administrator", "name", "shares")
 
     def __init__(self, name: str, bytes_max: int | None = None, *, is_administrator: bool = False) -> None:
         """`bytes_max` is a fixed bound; without it the owner may hold half of what others leave."""
         self.name, self.bytes_max, self.is_administrator = name, bytes_max, is_administrator
+        self.grants: object = None
+        """The user's, by which it is an administrator: where a user has others by now, that is looked at again."""
         self.bytes = self.shares = 0
         """Charged bytes; shares that belong to it."""
 

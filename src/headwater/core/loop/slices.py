@@ -31,8 +31,12 @@ class Slices:
     async def pause(self) -> None:
         """Let others have their turn if the slice is over; else go on at once."""
         if perf_counter() >= self._ends:
-            await turn()
-            self._ends = perf_counter() + SLICE_S
+            await self.turn()
+
+    async def turn(self) -> None:
+        """Let others have their turn in any case: the next step is a slice by itself."""
+        await turn()
+        self._ends = perf_counter() + SLICE_S
 
 
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = WeakKeyDictionary()

@@ -14,7 +14,8 @@ from ...core.access import Right
 from ...core.errors import InvalidInput
 from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.local import LocalLog
-from ...core.query import ALL, Query
+from ...core.query import Query
+from ...core.reading import next_event
 from ...formats import jsontext
 from ...http import Exchange
 from ...http.errors import InvalidParameter
@@ -113,11 +114,11 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
         if value is not None and not 0 <= value <= SEQUENCE_NUMBER_MAX:
             raise InvalidInput(f"{show(value)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", name)
     if begin is None:
-        first = log.read_page(ALL, 0, limit=1).events
-        begin = first[0].recorded_at if first else end if end is not None else 0
+        first = next_event(log, 0)
+        begin = first.recorded_at if first else end if end is not None else 0
     if end is None:
-        last = log.read_page(ALL, log.head() + 1, backwards=True, limit=1).events
-        end = max(begin, last[0].recorded_at if last else 0) + 1
+        last = next_event(log, log.head() + 1, backwards=True)
+        end = max(begin, last.recorded_at if last else 0) + 1
     if end <= begin:
         raise InvalidInput(f"{end} given, it must be above recorded_from, {begin}", "recorded_before")
     return begin, end

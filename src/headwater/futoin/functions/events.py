@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -14,10 +14,12 @@ from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ...core.local import LocalLog
 from ...core.log import Page
 from ...core.loop.slices import Slices
+from ...formats.budget.values import holds_more
 from ...formats.embedding import is_embeddable
 from ...formats.stubs import handed_on, large_handed_on
 from ...formats.tracing import headers_of
-from ..messages.message import Coder
+from ..messages.coders import JSON
+from ..messages.message import PACKED_VALUES_MAX, Coder
 from ..naming import OTHER, Naming, Selected
 from ..outlet import Claim
 from ..settings import PAGE_EVENTS
@@ -85,15 +87,26 @@ async def group_after(
     while True:
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
-        left = together - size if encoded else bytes_max
-        for one, number in _encoded(page, coder, naming, claim, bytes_max, left, is_traced=is_traced):
-            size += len(one) + _BETWEEN_BYTES
-            if not one or (encoded and size > together) or not claim.take(len(one)):
+        if page.large is not None:
+            left = together - size - _BETWEEN_BYTES if encoded else bytes_max
+            await slices.turn()  # this takes some ms, and so does the message of it: each gets a turn of the loop
+            one = _encoded_large(page, coder, naming, claim, bytes_max, left, is_traced=is_traced)
+            await slices.turn()
+            if not one:
                 if not encoded:
-                    raise claim.refusal(len(one) if page.large is None else len(page.large.data))
+                    raise claim.refusal(len(page.large.data))
                 return Group(encoded, last, last), False
             encoded.append(one)
-            last = number
+            size, last = size + len(one) + _BETWEEN_BYTES, page.large.event.sequence_number
+        for event in handed_on(page):
+            one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
+            size += len(one) + _BETWEEN_BYTES
+            if (encoded and size > together) or not claim.take(len(one)):
+                if not encoded:
+                    raise claim.refusal(len(one))
+                return Group(encoded, last, last), False
+            encoded.append(one)
+            last = event.sequence_number
             if slices.is_over:
                 await slices.pause()
         after = max(after, page.cursor)
@@ -102,25 +115,21 @@ async def group_after(
         await slices.pause()
 
 
-def _encoded(
+def _encoded_large(
     page: Page, coder: Coder, naming: Naming, claim: Claim, bytes_max: int, left: int, *, is_traced: bool
-) -> Iterator[tuple[bytes, int]]:
-    """The events of a page, each with its number. Data that can never fit is not read; a large event for which there is
-    no room now, or that is longer than `left`, is empty.
+) -> bytes:
+    """The large event of a page, counted in `claim`; nothing where there is no room for it now, or it is longer than
+    `left`. Data that can never fit is not read: a stub comes in its place.
     """
-    if page.large is None:
-        for event in handed_on(page):
-            yield encode_event(event, coder, naming, bytes_max, is_traced=is_traced), event.sequence_number
-        return
     event, data = large_handed_on(page)
-    if len(data) <= bytes_max:
-        one = b""
-        if len(data) <= left and claim.take(len(data)):
-            one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
-            claim.give(len(data))  # it counts as what came of it
-    else:
+    if len(data) > bytes_max:
         one = _stub(event, len(data), coder, naming, bytes_max, is_traced=is_traced)
-    yield one, event.sequence_number
+    elif len(data) > left or not claim.take(len(data)):
+        return b""
+    else:
+        one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
+        claim.give(len(data))  # it counts as what came of it
+    return one if len(one) <= left and claim.take(len(one)) else b""
 
 
 def encode_event(
@@ -130,7 +139,7 @@ def encode_event(
     trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
     ts = timestamp(event.recorded_at // 1000)
     name = naming.name(event.type)
-    data = data_of(event)
+    data = data_of(event, coder)
     if name == OTHER and event.type != OTHER:
         data = b'{"type":%b,"data":%b}' % (msgspec.json.encode(event.type), data)
     one = coder.event(event.sequence_number, name.encode(), data, ts, trace)
@@ -146,9 +155,10 @@ def _stub(event: SequencedEvent, size: int, coder: Coder, naming: Naming, bytes_
     return coder.event(event.sequence_number, name.encode(), stub, ts, trace)
 
 
-def data_of(event: SequencedEvent) -> bytes:
-    """The event's data as JSON: as it is, or {"data_base64": ...}."""
-    if event.encoding is Encoding.DATA and is_embeddable(event.data):
+def data_of(event: SequencedEvent, coder: Coder = JSON) -> bytes:
+    """The event's data as JSON: as it is, or {"data_base64": ...}, also for more values than the coder builds."""
+    is_few = coder is JSON or not holds_more(event.data, PACKED_VALUES_MAX)
+    if event.encoding is Encoding.DATA and is_few and is_embeddable(event.data):
         return event.data
     return b'{"data_base64":"%b"}' % base64.b64encode(event.data)
 

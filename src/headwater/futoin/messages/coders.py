@@ -173,7 +173,11 @@ class JsonCoder(Coder):
         return b"[%b]" % b",".join(elements)
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        return b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in members])
+        pieces, before = list[bytes](), b"{"
+        for name, value in members:
+            pieces += (b'%b"%b":' % (before, name.encode()), value)  # it may be long, and is copied once
+            before = b","
+        return b"".join([*(pieces or [before]), b"}"])
 
     def tree(self, body: bytes) -> Any:
         try:
@@ -230,11 +234,11 @@ class MessagePackCoder(Coder):
         return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
-        return _length(len(elements), 0x90, 0xDC) + b"".join(elements)
+        return b"".join([_length(len(elements), 0x90, 0xDC), *elements])
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        pieces = [self._encoder.encode(name) + value for name, value in members]
-        return self.magic + _length(len(pieces), 0x80, 0xDE) + b"".join(pieces)
+        pieces = [piece for name, value in members for piece in (self._encoder.encode(name), value)]
+        return b"".join([self.magic, _length(len(pieces) // 2, 0x80, 0xDE), *pieces])
 
     def tree(self, body: bytes) -> Any:
         try:
@@ -285,11 +289,11 @@ class CborCoder(Coder):
         return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
-        return _cbor_length(len(elements), 0x80) + b"".join(elements)
+        return b"".join([_cbor_length(len(elements), 0x80), *elements])
 
     def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        pieces = [cbor2.dumps(name) + value for name, value in members]
-        return self.magic + _cbor_length(len(pieces), 0xA0) + b"".join(pieces)
+        pieces = [piece for name, value in members for piece in (cbor2.dumps(name), value)]
+        return b"".join([self.magic, _cbor_length(len(pieces) // 2, 0xA0), *pieces])
 
     def tree(self, body: bytes) -> Any:
         try:

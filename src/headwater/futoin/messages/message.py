@@ -20,7 +20,9 @@ SIGNED_VALUES_MAX = 2**16
 VALUES_MAX = 2**20
 """Of a message, names of members in MessagePack included: any decoder steps over so many within some ms."""
 PACKED_VALUES_MAX = 2**16
-"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have as many as a message."""
+"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have as many as a message.
+
+Data of more values goes out as base64 in MessagePack and CBOR, since all of them are made before one is written."""
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
 
 

@@ -8,10 +8,10 @@ from email.utils import formatdate
 from typing import Any
 
 from ...core.clocks import wall_clock_ms
+from ...core.loop.linger import LingeringConnections
 from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
-from .linger import LingeringConnections
 
 READ_BYTES, STRANGER_READ_BYTES = 256 * 1024, 16 * 1024
 """What one read takes from a socket at most; the second of a peer that is not known, whose connection has 64 KiB in all

@@ -1,42 +1,52 @@
-"""A warning at the start for each setting that allows more than the budget of memory has room for."""
+"""Warnings of settings that allow more than the budget of memory has room for: the server's, and those of logs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 
+from ...core.errors import LogNotFound
 from ...core.loop.memory import MemoryAccount
-from ...core.settings import LogSettings
+from ...core.settings import is_own
+from ...core.store import LogStore
+from ...core.watch.bus import Bus, Notification
+from ...core.watch.notification_types import NotificationType
 from ...formats.settings.declaration import show_bytes
 from ...http.body_memory import largest_within, memory_of
-from ..config.settings import Config
 from ..process.log_lines import fields
 
-DEFAULTS = LogSettings()
 logger = logging.getLogger("headwater.server.memory")
 
 
-def warn_of_misfits(config: Config, memory: MemoryAccount) -> None:
-    """Log a warning for each setting that allows more than `memory.peers` has room for."""
-    for setting, allowed, largest in misfits(config, memory):
+def warn_of_misfit(setting: str, allowed: int, memory: MemoryAccount) -> None:
+    """Log a warning if a setting allows bodies or events of so many bytes, for which there can never be room."""
+    if memory_of(allowed) > memory.largest:
         logger.warning(
             "a setting allows more than memory.peers has room for",
             extra=fields(
-                setting=setting, allowed=show_bytes(allowed), fits=largest, budget=show_bytes(memory.bytes_max)
+                setting=setting,
+                allowed=show_bytes(allowed),
+                fits=largest_within(memory.largest),
+                budget=show_bytes(memory.bytes_max),
             ),
         )
 
 
-def misfits(config: Config, memory: MemoryAccount) -> Iterator[tuple[str, int, int]]:
-    """The settings, what each allows, and the bytes that can be taken instead."""
-    largest = largest_within(memory.largest)
-    for setting, allowed in (("http.body_bytes_max", config.http.body_bytes_max), *_events(config.logs)):
-        if memory_of(allowed) > memory.largest:
-            yield setting, allowed, largest
+def watch_logs(bus: Bus, store: LogStore, memory: MemoryAccount) -> Callable[[], None]:
+    """Warn of each log whose events may be too large: now, and when one is created or changed, until the answered
+    callable is called.
+    """
 
+    def look_at(name: str) -> None:
+        with suppress(LogNotFound):  # deleted at this moment
+            if not is_own(name):
+                warn_of_misfit(f"logs.{name}.event_bytes_max", store.settings_of(name).event_bytes_max, memory)
 
-def _events(logs: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, int]]:
-    for name, given in logs.items():
-        size = given.get("event_bytes_max", DEFAULTS.event_bytes_max)
-        assert isinstance(size, int), "a reader made it"
-        yield f"logs.{name}.event_bytes_max", size
+    def take(notification: Notification) -> None:
+        look_at(str(notification.attributes["log"]))
+
+    stop = bus.subscribe(take, (NotificationType.LOG_CREATED, NotificationType.LOG_CHANGED))
+    for name in store.names():
+        look_at(name)
+    return stop

@@ -1,14 +1,16 @@
 """The end of a connection whose peer may still send: what it was answered can be read before the connection ends.
 
-A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was sent:
-the 413 to a body of 200 MB, say. So this side is closed first (where there is no TLS, which cannot), and what still
-comes is read and thrown away.
+A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was
+sent: the 413 to a body of 200 MB, the error with which AMQP closes. So this side is closed first (where there is no
+TLS, which cannot), and what still comes is read and thrown away.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+
+from .turn_reads import READ_BYTES, TurnReads
 
 LINGER_S = 30.0
 """How long the peer may go on sending: clients that read no answer before they sent all need so long for 200 MB."""
@@ -19,6 +21,8 @@ UNSENT_PAUSE_S = 60.0
 LINGERING_MAX = 512
 """Connections of one server that end so at a time; of more, the first one ends at once."""
 _LOOK_S = 1.0
+_thrown_away = memoryview(bytearray(READ_BYTES))
+"""Where bytes are read to, of whichever connection."""
 
 
 class LingeringConnections:
@@ -27,6 +31,8 @@ class LingeringConnections:
     def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         """`on_end` is called whenever one has ended."""
         self._connections: dict[_Lingering, None] = {}
+        self._reads: TurnReads | None = None
+        """From the first one on."""
         self._on_end = on_end
 
     def __len__(self) -> int:
@@ -34,8 +40,10 @@ class LingeringConnections:
 
     def add(self, transport: asyncio.Transport) -> None:
         """Close it after the sent bytes, and when the peer could read that. It gets a protocol of its own here."""
-        lingering = _Lingering(transport, self._end)
+        self._reads = self._reads or TurnReads(asyncio.get_running_loop())
+        lingering = _Lingering(transport, self._reads, self._end)
         self._connections[lingering] = None
+        transport.pause_reading()  # what read into a buffer of the protocol before does not any more
         transport.set_protocol(lingering)
         if transport.can_write_eof():
             transport.write_eof()
@@ -53,9 +61,9 @@ class LingeringConnections:
         self._on_end()
 
 
-class _Lingering(asyncio.Protocol):
-    def __init__(self, transport: asyncio.Transport, on_lost: Callable[[_Lingering], None]) -> None:
-        self._transport, self._on_lost = transport, on_lost
+class _Lingering(asyncio.BufferedProtocol):
+    def __init__(self, transport: asyncio.Transport, reads: TurnReads, on_lost: Callable[[_Lingering], None]) -> None:
+        self._transport, self._reads, self._on_lost = transport, reads, on_lost
         self._loop = asyncio.get_running_loop()
         self._quiet_s = self._lasted_s = 0.0
         """Of time in which the loop could read: each look counts one interval, however long the loop was held."""
@@ -67,8 +75,18 @@ class _Lingering(asyncio.Protocol):
         self._timer.cancel()
         self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _thrown_away
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._quiet_s = 0.0
+        if self._reads.are_over(nbytes):
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
