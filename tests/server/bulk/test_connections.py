@@ -13,8 +13,9 @@ import pytest
 
 from headwater.core.shared_bytes import FREE_BYTES, KIB, MIB
 from headwater.flight.client import BulkClient
+from headwater.flight.server.authentication import address_of
 from headwater.flight.wire import LogBody, encode
-from headwater.server.bulk.connections import Connection, _beyond, _place_of
+from headwater.server.bulk.connections import Connection, Connections, _beyond, _place_of
 from headwater.server.bulk.sockets import OwnSocket, sockets
 from tests.load.hostile import peers
 from tests.load.place import Place
@@ -62,16 +63,32 @@ def test_a_first_call_may_be_as_large_as_any(server: RunningServer) -> None:
     assert told(server, "bulk_ended") == 0
 
 
-def test_one_who_has_logged_in_is_bounded_too(server: RunningServer) -> None:
-    url = server.further_url("grpc")
-    with BulkClient(url, retries=0) as good:
-        assert good.head("orders").head == 0
-        with flight.FlightClient(url) as bad:
-            look(bad, KIB)
-            with pytest.raises(flight.FlightUnavailableError):
-                look(bad, 400 * MIB)
-        assert good.head("orders").head == 0
-    assert told(server, "bulk_deaths") == 0
+def test_what_the_server_took_of_one_who_has_logged_in_does_not_count_and_what_comes_then_does() -> None:
+    found = Connections(MIB, lambda count: None, address_of)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+        listening.accept()[0],
+    ):
+        found._port = listening.getsockname()[1]
+        found._find()
+        [its] = found._known.values()
+        found._strangers_bytes_max, found._bytes_max = FREE_BYTES + 1000, 2000
+
+        def send(size: int) -> None:
+            before = its.received
+            client.sendall(bytes(size))
+            eventually(lambda: found._look() or its.received == before + size)
+
+        send(1000)
+        assert not found._bound() and not its.is_known
+        found.took("ipv4:{}:{}".format(*client.getsockname()))
+        assert its.is_known and its.held == 0
+        send(2000)
+        assert not found._bound(), "the bound of strangers is another"
+        send(1)
+        assert found._bound() == [its]
+        assert client.recv(1) == b"" and not found._known
 
 
 def test_those_who_hold_most_are_ended_until_a_quarter_of_the_bound_is_held() -> None:
@@ -96,22 +113,26 @@ def test_a_peer_is_found_by_what_grpc_calls_it() -> None:
 def test_an_own_descriptor_stays_the_same_socket_and_tells_what_came(
     family: socket.AddressFamily, address: str
 ) -> None:
-    with socket.create_server((address, 0), family=family) as listening:
-        with socket.create_connection(listening.getsockname()[:2]) as client:
-            accepted, _ = listening.accept()
-            [cookie] = [cookie for cookie, fd in sockets() if fd == accepted.fileno()]
-            own = OwnSocket(accepted.fileno())
-            with accepted:
-                assert own.cookie == cookie and not own.is_listening
-                assert own.peer == client.getsockname()[:2] and own.name == listening.getsockname()[:2]
-                client.sendall(bytes(1000))
-                eventually(lambda: own.received == 1000)
-            with socket.socket() as other:  # it may get the number that was closed
-                assert OwnSocket(other.fileno()).cookie != cookie
-            assert own.cookie == cookie and own.received == 1000
-            own.end()
-            assert client.recv(1) == b"" and own.received is None
-            own.close()
+    with (
+        socket.create_server((address, 0), family=family) as listening,
+        socket.create_connection(listening.getsockname()[:2]) as client,
+    ):
+        accepted, _ = listening.accept()
+        [cookie] = [cookie for cookie, fd in sockets() if fd == accepted.fileno()]
+        own = OwnSocket(accepted.fileno())
+        with accepted:
+            assert own.cookie == cookie and not own.is_listening
+            assert own.peer == client.getsockname()[:2] and own.name == listening.getsockname()[:2]
+            client.sendall(bytes(1000))
+            eventually(lambda: own.received == 1000)
+        with socket.socket() as other:  # it may get the number that was closed
+            again = OwnSocket(other.fileno())
+            assert again.cookie != cookie
+            again.close()
+        assert own.cookie == cookie and own.received == 1000
+        own.end()
+        assert client.recv(1) == b"" and own.received is None
+        own.close()
     pair = socket.socketpair()
     own = OwnSocket(pair[0].fileno())
     assert own.name is None and own.received is None

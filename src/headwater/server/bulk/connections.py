@@ -88,6 +88,8 @@ class Connections:
         self._known: dict[int, Connection] = {}
         """By cookie, the oldest first."""
         self._by_peer: dict[Place, Connection] = {}
+        self._here: list[OwnSocket] = []
+        """Those that listen."""
         self._port = self._thread = 0
         self._lock = threading.Lock()
         self._trim: Callable[[], object] = malloc_trim() or (lambda: None)
@@ -147,15 +149,20 @@ class Connections:
                 pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the look
         except BaseException:
             logger.exception("the connections of Arrow Flight are not looked at any more")
+            for its in (*self._here, *(each.socket for each in self._known.values())):
+                its.uncut()
 
     def _listening(self) -> poll:
         """What tells whether connections wait to be accepted."""
         waiting = poll()
         for cookie, fd in list(sockets()):
-            if cookie not in self._others and (its := OwnSocket(fd)).is_listening and self._is_here(its):
-                its.wake(self._thread)
+            its = OwnSocket(fd)
+            if cookie not in self._others and its.is_listening and self._is_here(its) and its.wake(self._thread):
                 its.cut(CUT_BYTES)
                 waiting.register(its.fd)
+                self._here.append(its)
+            else:
+                its.close()
         return waiting
 
     def _is_here(self, its: OwnSocket) -> bool:
@@ -167,7 +174,10 @@ class Connections:
         self._others.intersection_update(present)
         for cookie in sorted(present.keys() - self._known.keys() - self._others):
             its = OwnSocket(present[cookie])
-            peer = its.peer if its.cookie == cookie and self._is_here(its) else None
+            if its.cookie != cookie:  # closed since, or no descriptor is left
+                its.close()
+                continue
+            peer = its.peer if self._is_here(its) else None
             if peer is None or its.received is None:
                 self._others.add(cookie)
                 its.close()

@@ -1,8 +1,9 @@
 """Ends the bulk process where it holds more memory than it may.
 
 gRPC takes messages of any size before it asks anybody: pyarrow has no way to say a limit. What streams hold is counted
-(`flight.server.memory`), but not a message that is still coming. So the anonymous memory of the process is looked at.
-If it is above the budget by more than `SLACK_BYTES`, the process says so and ends; its server starts another, and
+(`flight.server.memory`), and `connections` ends peers who send more than is taken from them. Whatever else takes
+memory, the anonymous memory of the process is looked at. If it is nearly above the budget by `SLACK_BYTES`, the
+connections that hold most are ended; if it is above, the process says so and ends. Its server starts another, and
 clients try again.
 """
 

@@ -73,10 +73,11 @@ class OwnSocket:
         state, received = _INFO.unpack(info) if info is not None else (0, 0)
         return int(received) if state == _ESTABLISHED else None
 
-    def wake(self, thread: int) -> None:
-        """From now on that thread gets SIGIO whenever something comes."""
-        _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread))
-        _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
+    def wake(self, thread: int) -> bool:
+        """From now on that thread gets SIGIO whenever something comes; answers whether it does."""
+        if _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread)):
+            return False
+        return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
 
     def cut(self, size: int) -> None:
         """From now on each segment of TCP is cut to so many bytes; a connection that is taken there inherits it.
