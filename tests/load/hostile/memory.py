@@ -139,8 +139,8 @@ LOADS: dict[str, Load] = {
     "half-batches": _halves(lambda place: peers.flight(place, is_known=True)),
 }
 LOADS["all"] = Load(lambda place: [peer for load in list(LOADS.values())[:-1] for peer in list(load.make(place))[::5]])
-DAILY = ("readers-ndjson", "strangers-websocket", "half-messages", "huge-amqp", "half-bodies")
-"""One of each protocol but Flight, for every day: Flight's process ends itself where gRPC takes more than its share."""
+DAILY = ("readers-ndjson", "strangers-websocket", "strangers-flight", "half-messages", "huge-amqp", "half-bodies")
+"""One of each protocol, for every day."""
 
 
 class Watched(Street):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -52,16 +52,25 @@ def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
 
 
 def batches_of(
-    backend: Backend, user: User, peer: str, ticket: Ticket, place: StreamPlace, stopping: threading.Event
+    backend: Backend,
+    user: User,
+    peer: str,
+    ticket: Ticket,
+    place: StreamPlace,
+    stopping: threading.Event,
+    took: Callable[[], None],
 ) -> flight.FlightDataStream:
-    """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`."""
+    """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`.
+
+    `took` is called for each batch, of which the client has said that there is room for it.
+    """
     shaping = Shaping(ticket)
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
     batches = backend.scan(ticket.log, span, query, shaping.columns, place.piece_bytes)
     span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
     sending = backend.sending(user, peer, ticket)
-    stream = Batches(batches, shaping, place, stopping, ticket.log, sending)
+    stream = Batches(batches, shaping, place, stopping, ticket.log, sending, took)
     written = pa.ipc.IpcWriteOptions(compression=ticket.compression, use_threads=False)  # the stream has a thread
     return flight.GeneratorStream(shaping.schema, stream, written)
 
@@ -80,7 +89,9 @@ class Batches(Iterator[pa.RecordBatch]):
         stopping: threading.Event,
         log: str,
         sending: Sending,
+        took: Callable[[], None],
     ) -> None:
+        self._took = took
         self._batches, self._shaping, self._place, self._stopping, self._log = batches, shaping, place, stopping, log
         self._sending = sending
 
@@ -94,6 +105,7 @@ class Batches(Iterator[pa.RecordBatch]):
         try:
             batch = self._shaping.shape(next(self._batches))
             self._sending.sent(batch.num_rows)
+            self._took()
             return batch
         except StopIteration:
             self._finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import pyarrow.flight as flight
@@ -43,12 +44,13 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         limits: StreamLimits | None = None,
         address_of: Callable[[str], str] = address_of,
         memory: SharedBytes | None = None,
+        took: Callable[[str], None] = lambda peer: None,
     ) -> None:
         """`memory` is the budget of what streams hold (None: 256 MiB). `address_of` tells the address of a client from
-        gRPC's name of its peer.
+        gRPC's name of its peer. `took` is called with that name when a call of a user, or a batch of one, was taken.
         """
         limits = limits or StreamLimits()
-        self._backend, self._address_of = backend, address_of
+        self._backend, self._address_of, self._took = backend, address_of, took
         self.sessions = Sessions(backend.user)
         self.gets = StreamPlaces("reads", limits.gets)
         self.puts = StreamPlaces("writes", limits.puts)
@@ -129,11 +131,13 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         def read(user: User) -> flight.FlightDataStream:
             given = decode(Ticket, ticket.ticket, "ticket")
             self._backend.authorize(user, Right.READ, given.log)
-            peer = self._address_of(context.peer())
+            name = context.peer()
+            peer = self._address_of(name)
             place = self.gets.take(user.name or peer)
             try:
                 place.hold(self._reading)
-                return reads.batches_of(self._backend, user, peer, given, place, self._stopping)
+                took = partial(self._took, name)
+                return reads.batches_of(self._backend, user, peer, given, place, self._stopping, took)
             except BaseException:
                 place.release()
                 raise
@@ -158,7 +162,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             with self.puts.take(user.name or self._address_of(context.peer())):
                 if not self._backend.place(target.log).may_append:
                     raise NotPrimary(target.log)
-                incoming = writes.Incoming(context, reader, self._stopping, target, self.memory)
+                incoming = writes.Incoming(context, reader, self._stopping, target, self.memory, self._took)
                 if command.append is not None:
                     writes.append(self._backend, command.append, incoming, writer)
                 elif command.stage is not None:
@@ -199,6 +203,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if self._stopping.is_set():
                 raise Closed("")
             user = context.get_middleware(MIDDLEWARE).user(self._address_of(context.peer()))
+            self._took(context.peer())
             try:
                 return call(user)
             except Unauthenticated:

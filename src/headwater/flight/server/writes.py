@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -34,10 +34,14 @@ class Incoming:
         stopping: threading.Event,
         command: AppendCommand | StageCommand,
         memory: SharedBytes,
+        took: Callable[[str], None],
     ) -> None:
-        """`memory`: what all streams hold; a batch is a part of it until the next one is asked for."""
+        """`memory`: what all streams hold; a batch is a part of it until the next one is asked for. `took`: see
+        BulkServer.
+        """
         self._memory = WriteMemory(memory, command.log, stopping, BATCH_BYTES_MAX)
         self._context, self._reader, self._stopping, self._command = context, reader, stopping, command
+        self._took = took
         try:
             self.schema: pa.Schema = reader.schema
         except pa.ArrowException as error:
@@ -82,7 +86,9 @@ class Incoming:
     def _next(self, index: int) -> flight.FlightStreamChunk | None:
         self._memory.before()
         try:
-            return self._reader.read_chunk()
+            chunk = self._reader.read_chunk()
+            self._took(self._context.peer())
+            return chunk
         except StopIteration:
             return None
         except flight.FlightError:

@@ -64,6 +64,8 @@ class BulkCalls:
         self.callers = BulkCallers()
         self.traffic = Traffic()
         """Events that were appended, and that were sent to readers."""
+        self.ended = 0
+        """Connections that the bulk process ended: their peers sent more than was taken."""
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -72,7 +74,7 @@ class BulkCalls:
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
         names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act", "sent", "damaged")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*names, "connections_ended")}
 
     def close(self) -> None:
         """Begin nothing any more."""
@@ -166,6 +168,10 @@ class BulkCalls:
         """A read found damage in that file: the server looks for itself, so that metrics and events show it."""
         stored = await self._opened(log)
         await asyncio.to_thread(stored.look_for_damage, path)
+
+    async def connections_ended(self, count: int) -> None:
+        """So many connections were ended, as their peers sent more than was taken from them."""
+        self.ended += count
 
     def forget_streams(self) -> None:
         """The bulk process has ended, and its streams with it."""

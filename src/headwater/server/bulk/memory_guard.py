@@ -1,8 +1,9 @@
 """Ends the bulk process where it holds more memory than it may.
 
 gRPC takes messages of any size before it asks anybody: pyarrow has no way to say a limit. What streams hold is counted
-(`flight.server.memory`), but not a message that is still coming. So the anonymous memory of the process is looked at.
-If it is above the budget by more than `SLACK_BYTES`, the process says so and ends; its server starts another, and
+(`flight.server.memory`), and `connections` ends peers who send more than is taken from them. Whatever else takes
+memory, the anonymous memory of the process is looked at. If it is nearly above the budget by `SLACK_BYTES`, the
+connections that hold most are ended; if it is above, the process says so and ends. Its server starts another, and
 clients try again.
 """
 
@@ -23,6 +24,8 @@ SLACK_BYTES = 96 * MIB
 LOOK_S, HURRY_S = 0.5, 0.02
 """How often it is looked at; and while it grows."""
 GROWS_BYTES = 4 * MIB
+NEAR_BYTES = 16 * MIB
+"""When so little is missing, connections are ended that hold much."""
 _STATUS = Path("/proc/self/status")
 
 
@@ -36,8 +39,15 @@ def anonymous_bytes() -> int:
     return int(rest.split(None, 1)[0]) * 1024 if found else 0
 
 
-def watch(bytes_max: int, exceeded: Callable[[], None], look: Callable[[], int] = anonymous_bytes) -> threading.Event:
-    """Look from now on, in a thread of its own, until the event that is answered is set. `exceeded` is called once."""
+def watch(
+    bytes_max: int,
+    exceeded: Callable[[], None],
+    relieve: Callable[[], object] = lambda: None,
+    look: Callable[[], int] = anonymous_bytes,
+) -> threading.Event:
+    """Look from now on, in a thread of its own, until the event that is answered is set. `exceeded` is called once,
+    and `relieve` at each look at which that is near.
+    """
     stopping = threading.Event()
     allowed = look() + bytes_max + SLACK_BYTES
 
@@ -56,6 +66,8 @@ def watch(bytes_max: int, exceeded: Callable[[], None], look: Callable[[], int] 
                 logger.error("the bulk process holds too much memory and ends", extra=fields(held=now, allowed=allowed))
                 exceeded()
                 return
+            if now > allowed - NEAR_BYTES:
+                relieve()
             pause_s = HURRY_S if now > before + GROWS_BYTES or now > allowed - SLACK_BYTES else LOOK_S
             before = now
 

@@ -59,6 +59,11 @@ class BulkPlane:
         return 0 if self._supervisor is None else self._supervisor.deaths
 
     @property
+    def ended(self) -> int:
+        """How many connections bulk processes ended: their peers sent more than was taken."""
+        return 0 if self._calls is None else self._calls.ended
+
+    @property
     def callers(self) -> Mapping[str, BulkCaller]:
         """Who has called lately, by what management calls them."""
         return {} if self._calls is None else self._calls.callers.known

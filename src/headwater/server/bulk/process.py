@@ -21,6 +21,7 @@ from ...flight.server.server import BulkServer
 from ..process.log_lines import configure_logging
 from . import memory_guard
 from .backend import BulkBackend
+from .connections import Connections
 from .early_connections import EarlyConnections
 from .link import Link
 from .supervisor import BulkSettings
@@ -60,6 +61,9 @@ def main() -> None:
     )
     held = EarlyConnections(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
     held.take()
+    connections = Connections(
+        settings.memory_bytes_max, lambda count: link.tell("connections_ended", count), held.address_of
+    )
     server = BulkServer(
         backend,
         f"{'grpc+tls' if settings.certificate else 'grpc'}://{settings.host}:{settings.port}",
@@ -68,10 +72,12 @@ def main() -> None:
         limits=StreamLimits(settings.streams_max, settings.streams_max),
         address_of=held.address_of,
         memory=memory,
+        took=connections.took,
     )
+    connections.watch(settings.port)
     held.relay_to(settings.host.strip("[]"), settings.port)
     link.call("ready", type=type(None))
-    memory_guard.watch(settings.memory_bytes_max, _leave)
+    memory_guard.watch(settings.memory_bytes_max, _leave, connections.end_largest)
     while not stop.wait(LET_GO_S):
         backend.let_go()
         backend.sendings.look()

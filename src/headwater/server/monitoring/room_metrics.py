@@ -188,6 +188,7 @@ def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
         yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
         yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
         yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
+        yield counter("bulk_ended", "Connections ended: their peers sent more than was taken from them.", bulk.ended)
 
 
 def replica_metrics(replica: Replica) -> Iterator[Metric]:

@@ -1,0 +1,255 @@
+"""Ends connections of Flight whose peers send more than is taken from them, so that the process need not end.
+
+gRPC reads messages of any size before it asks anybody, and pyarrow has no way to say a limit. But Linux tells how many
+bytes a peer has sent, and Flight's server when it took what had come (`took`): gRPC holds the difference. Connections
+before their login have a part of the share, all of them together; and all connections have the share and
+`SLACK_BYTES`. Where more is held, those that hold most are ended.
+
+New connections and data wake the thread by SIGIO: an epoll does not tell of what gRPC has accepted, or read, before it
+looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from select import poll
+
+from ...core.shared_bytes import FREE_BYTES, MIB
+from ...flight.server.authentication import address_of
+from ..process.log_lines import fields
+from ..process.memory_return import malloc_trim
+from .sockets import OwnSocket, Place, sockets
+
+logger = logging.getLogger("headwater.server")
+
+STRANGERS, STRANGERS_BYTES_MIN = 8, 8 * MIB
+"""Peers before their login have one part in so many of the share, and at least so much. Each counts `FREE_BYTES` for
+its thread, and what it sent."""
+SLACK_BYTES = 32 * MIB
+CUT_BYTES = 4096
+"""Before a login segments of TCP are cut to so much, so that little comes while nobody looks; the peer sends the rest
+again."""
+TURN_S, TURN_S_MAX = 0.25, 5.0
+"""One stranger at a time may send long segments: the next one after so long, or where the one before goes on."""
+KEPT = 4
+"""Where peers hold too much, they are ended until one part in so many of what is allowed is held."""
+LOOK_S, PAUSE_S = 0.5, 0.005
+"""How often is looked when nothing comes; and how long is waited after each look, while more may come."""
+PAUSES = 20
+"""A pause is so many times as long as the look before it: looks take a twentieth of a core at most."""
+TELL_S = 10.0
+"""So seldom the log says which connection was ended."""
+
+
+class Connection:
+    """One connection of gRPC's."""
+
+    __slots__ = ("is_cut", "is_known", "peer", "received", "socket", "taken")
+
+    def __init__(self, its: OwnSocket, peer: Place) -> None:
+        self.socket, self.peer = its, peer
+        self.received = self.taken = 0
+        """Bytes that the peer has sent; and how many they were when the server last took something."""
+        self.is_known = False
+        """Whether a call on it has logged in."""
+        self.is_cut = True
+        """Whether its segments are cut."""
+
+    @property
+    def held(self) -> int:
+        """What gRPC may hold for it."""
+        return self.received - self.taken
+
+    def uncut(self) -> None:
+        """Take its segments as they are."""
+        if self.is_cut:
+            self.is_cut = False
+            self.socket.uncut()
+
+
+class Connections:
+    """Those of one Flight server. Safe to use from any thread. On other systems than Linux there are none."""
+
+    def __init__(self, bytes_max: int, ended: Callable[[int], None], address_of: Callable[[str], str]) -> None:
+        """Made before the server: sockets that are there now are none of its. `bytes_max` is the share of the process.
+
+        `ended` is told how many were ended, each time. `address_of`: see BulkServer.
+        """
+        self._strangers_bytes_max = max(bytes_max // STRANGERS, STRANGERS_BYTES_MIN)
+        self._bytes_max = bytes_max + SLACK_BYTES
+        self._ended, self._address_of = ended, address_of
+        self._others = {cookie for cookie, _ in sockets()}
+        """Sockets that are no connections of Flight, or have been."""
+        self._known: dict[int, Connection] = {}
+        """By cookie, the oldest first."""
+        self._by_peer: dict[Place, Connection] = {}
+        self._here: list[OwnSocket] = []
+        """Those that listen."""
+        self._port = self._thread = 0
+        self._lock = threading.Lock()
+        self._trim: Callable[[], object] = malloc_trim() or (lambda: None)
+        self._told_at, self._untold = -TELL_S, 0
+        self._turn_at = -TURN_S_MAX
+
+    def watch(self, port: int) -> None:
+        """Look from now on at those of the server that listens there, in a thread of its own."""
+        self._port = port
+        if sys.platform == "linux":
+            threading.Thread(target=self._run, name="headwater-connections", daemon=True).start()
+
+    def took(self, peer: str) -> None:
+        """The server took what has come from a peer that is logged in, by gRPC's name of it."""
+        place = _place_of(peer)
+        with self._lock:
+            if place not in self._by_peer and self._thread:
+                self._find()
+            if (its := self._by_peer.get(place)) is not None:
+                its.is_known = True
+                its.uncut()
+                its.received = its.taken = its.socket.received or its.received
+
+    def end_largest(self) -> bool:
+        """End the connection that holds most, strangers first; answers whether one holds more than `FREE_BYTES`."""
+        with self._lock:
+            self._look()
+            most = max(self._known.values(), key=_rank, default=None)
+            if most is None or most.held <= FREE_BYTES:
+                return False
+            most.socket.end()
+            self._forget(most)
+        self._tell([most])
+        return True
+
+    def _run(self) -> None:
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+            self._thread = threading.get_native_id()
+            waiting = self._listening()
+            pause_s = 0.0
+            has_ended = False
+            while True:
+                has_come = signal.sigtimedwait({signal.SIGIO}, pause_s) is not None or bool(waiting.poll(0))
+                began = time.thread_time()
+                with self._lock:
+                    self._find()
+                    self._look()
+                    ended = self._bound()
+                    self._take_turns()
+                if ended:
+                    self._tell(ended)
+                elif has_ended:
+                    self._trim()
+                has_ended = bool(ended)
+                time.sleep(max(PAUSE_S, PAUSES * (time.thread_time() - began)))
+                pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the look
+        except BaseException:
+            logger.exception("the connections of Arrow Flight are not looked at any more")
+            for its in (*self._here, *(each.socket for each in self._known.values())):
+                its.uncut()
+
+    def _listening(self) -> poll:
+        """What tells whether connections wait to be accepted."""
+        waiting = poll()
+        for cookie, fd in list(sockets()):
+            its = OwnSocket(fd)
+            if cookie not in self._others and its.is_listening and self._is_here(its) and its.wake(self._thread):
+                its.cut(CUT_BYTES)
+                waiting.register(its.fd)
+                self._here.append(its)
+            else:
+                its.close()
+        return waiting
+
+    def _is_here(self, its: OwnSocket) -> bool:
+        return (name := its.name) is not None and name[1] == self._port
+
+    def _find(self) -> None:
+        """Take up connections that are new."""
+        present = dict(sockets())
+        self._others.intersection_update(present)
+        for cookie in sorted(present.keys() - self._known.keys() - self._others):
+            its = OwnSocket(present[cookie])
+            if its.cookie != cookie:  # closed since, or no descriptor is left
+                its.close()
+                continue
+            peer = its.peer if self._is_here(its) else None
+            if peer is None or its.received is None:
+                self._others.add(cookie)
+                its.close()
+                continue
+            its.wake(self._thread)
+            self._known[cookie] = self._by_peer[peer] = Connection(its, peer)
+
+    def _look(self) -> None:
+        for each in list(self._known.values()):
+            if (received := each.socket.received) is None:
+                self._forget(each)
+            else:
+                each.received = received
+
+    def _bound(self) -> Collection[Connection]:
+        """End those that hold most where a bound is not kept, and answer them."""
+        strangers = [each for each in self._known.values() if not each.is_known]
+        beyond = _beyond(strangers, self._strangers_bytes_max, FREE_BYTES) or _beyond(
+            self._known.values(), self._bytes_max, 0
+        )
+        for each in beyond:
+            each.socket.end()
+        for each in beyond:
+            self._forget(each)
+        return beyond
+
+    def _take_turns(self) -> None:
+        """Let the oldest stranger who has more to say do so, unless another is about to."""
+        strangers = [each for each in self._known.values() if not each.is_known]
+        is_taken = any(not each.is_cut for each in strangers)
+        if (now := time.monotonic()) - self._turn_at < (TURN_S_MAX if is_taken else TURN_S):
+            return
+        for each in strangers:
+            if each.is_cut and each.received >= CUT_BYTES:
+                each.uncut()
+                self._turn_at = now
+                return
+
+    def _forget(self, its: Connection) -> None:
+        self._others.add(its.socket.cookie)
+        del self._known[its.socket.cookie]
+        if self._by_peer.get(its.peer) is its:
+            del self._by_peer[its.peer]
+        its.socket.close()
+
+    def _tell(self, ended: Collection[Connection]) -> None:
+        self._ended(len(ended))
+        self._untold += len(ended)
+        if (now := time.monotonic()) - self._told_at >= TELL_S:
+            its = next(iter(ended))
+            peer = self._address_of("ip:[{}]:{}".format(*its.peer))
+            about = fields(peer=peer, bytes=its.held, logged_in=its.is_known, ended=self._untold)
+            logger.warning("connections of Arrow Flight were ended: more came from them than was taken", extra=about)
+            self._told_at, self._untold = now, 0
+
+
+def _rank(its: Connection) -> tuple[bool, int]:
+    return not its.is_known and its.held > FREE_BYTES, its.held
+
+
+def _beyond(those: Collection[Connection], bytes_max: int, each_bytes: int) -> list[Connection]:
+    """Those to be ended where all hold more bytes than that: those that hold most, so that the rest hold a part."""
+    held, found = sum(each_bytes + each.held for each in those), list[Connection]()
+    for each in sorted(those, key=lambda each: -each.held) if held > bytes_max else ():
+        if held <= bytes_max // KEPT:
+            break
+        held -= each_bytes + each.held
+        found.append(each)
+    return found
+
+
+def _place_of(peer: str) -> Place:
+    """The peer, by gRPC's name of it."""
+    port = peer.rpartition(":")[2]
+    return address_of(peer).partition("%")[0].removeprefix("::ffff:"), int(port) if port.isdigit() else 0

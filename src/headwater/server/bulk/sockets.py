@@ -1,0 +1,117 @@
+"""Sockets of this process that a library has made, by descriptors of our own: what Linux tells of them.
+
+All calls keep the interpreter's lock. Whoever lets go of it has to wait for it again, and a hundred threads that serve
+calls may be before him.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_SO_COOKIE, _F_SETOWN_EX, _F_OWNER_TID, _F_GETFL, _F_SETFL = 57, 15, 0, 3, 4
+_INFO, _ESTABLISHED = struct.Struct("B127xQ"), 1
+"""Of `struct tcp_info`: the state, and the bytes received."""
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER, _BPF_RETURN, _HEAD_BYTES_MAX = 26, 27, 6, 60
+_NAME_AT = 19
+"""In `struct dirent`, of 64 bits."""
+_ADDRESSES = {int(socket.AF_INET): slice(4, 8), int(socket.AF_INET6): slice(8, 24)}
+"""By family, where the address is in a `sockaddr`."""
+_system: Any = ctypes.PyDLL(None)
+_system.opendir.restype = _system.readdir.restype = ctypes.c_void_p
+_system.readdir.argtypes = _system.closedir.argtypes = [ctypes.c_void_p]
+
+Place = tuple[str, int]
+"""Address and port."""
+
+
+def sockets() -> Iterator[tuple[int, int]]:
+    """Cookie, which no other socket ever has, and descriptor of each socket; nothing where the system has no such."""
+    if sys.platform != "linux" or not (folder := _system.opendir(b"/proc/self/fd")):
+        return
+    try:
+        while entry := _system.readdir(folder):
+            name = ctypes.string_at(entry + _NAME_AT)
+            if name.isdigit() and (cookie := _option(int(name), socket.SOL_SOCKET, _SO_COOKIE, 8)) is not None:
+                yield int.from_bytes(cookie, sys.byteorder), int(name)
+    finally:
+        _system.closedir(folder)
+
+
+class OwnSocket:
+    """A descriptor of our own of a socket: it stays that socket, whatever becomes of the other descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd: int = _system.dup(fd)
+        self.cookie = int.from_bytes(_option(self.fd, socket.SOL_SOCKET, _SO_COOKIE, 8) or b"", sys.byteorder)
+        """0 where it was closed before."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it takes connections."""
+        return any(_option(self.fd, socket.SOL_SOCKET, socket.SO_ACCEPTCONN, 4) or b"")
+
+    @property
+    def name(self) -> Place | None:
+        """Our side; None where it is no socket of the internet."""
+        return _place(_system.getsockname, self.fd)
+
+    @property
+    def peer(self) -> Place | None:
+        """The other side; None where there is none."""
+        return _place(_system.getpeername, self.fd)
+
+    @property
+    def received(self) -> int | None:
+        """Bytes that came in all; None where it is no connection on which more can come, or the system is too old."""
+        info = _option(self.fd, socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+        state, received = _INFO.unpack(info) if info is not None else (0, 0)
+        return int(received) if state == _ESTABLISHED else None
+
+    def wake(self, thread: int) -> bool:
+        """From now on that thread gets SIGIO whenever something comes; answers whether it does."""
+        if _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread)):
+            return False
+        return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
+
+    def cut(self, size: int) -> None:
+        """From now on each segment of TCP is cut to so many bytes; a connection that is taken there inherits it.
+
+        The peer sends the rest again, so that what comes is whole, but slow.
+        """
+        cutting = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, _HEAD_BYTES_MAX + size), 8)
+        program = struct.pack("HxxxxxxP", 1, ctypes.addressof(cutting))
+        _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_ATTACH_FILTER, program, len(program))
+
+    def uncut(self) -> None:
+        """Take segments as they are again."""
+        _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_DETACH_FILTER, bytes(4), 4)
+
+    def end(self) -> None:
+        """End the connection, for whoever has it and for the peer."""
+        _system.shutdown(self.fd, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of it."""
+        _system.close(self.fd)
+
+
+def _option(fd: int, level: int, name: int, size: int) -> bytes | None:
+    value, length = ctypes.create_string_buffer(size), ctypes.c_uint32(size)
+    failed = _system.getsockopt(fd, level, name, value, ctypes.byref(length))
+    return None if failed or length.value != size else value.raw
+
+
+def _place(call: Any, fd: int) -> Place | None:
+    value, length = ctypes.create_string_buffer(28), ctypes.c_uint32(28)
+    if call(fd, value, ctypes.byref(length)):
+        return None
+    family, port = int.from_bytes(value.raw[:2], sys.byteorder), int.from_bytes(value.raw[2:4])
+    if (where := _ADDRESSES.get(family)) is None:
+        return None
+    return socket.inet_ntop(family, value.raw[where]).removeprefix("::ffff:"), port
