@@ -25,6 +25,7 @@ SEEN_TO = {
     "server/httpd/websocket.py": "of one connection, and ends with it",
     "formats/arrow/lazy.py": "a failure is printed; reads go on without Arrow",
     "server/bulk/early_connections.py": "of one connection, and ends with it",
+    "server/bulk/connections.py": "if it fails, the log says so, and the guard of memory goes on",
     "server/bulk/memory_guard.py": "if it fails, the bulk process ends, and another is started",
     "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
     "server/bulk/segment_sharing.py": "where it does not answer, a task of Spark reads over Flight",

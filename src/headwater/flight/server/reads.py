@@ -62,7 +62,7 @@ def batches_of(
 ) -> flight.FlightDataStream:
     """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`.
 
-    `took` is called for each batch, of which the client has said that there is room for it.
+    `took` is called for each batch.
     """
     shaping = Shaping(ticket)
     query = query_of(ticket.query, "query")

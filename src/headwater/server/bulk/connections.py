@@ -1,9 +1,9 @@
 """Ends connections of Flight whose peers send more than is taken from them, so that the process need not end.
 
 gRPC reads messages of any size before it asks anybody, and pyarrow has no way to say a limit. But Linux tells how many
-bytes a peer has sent, and Flight's server when it took what had come (`took`): gRPC holds the difference. Connections
+bytes a peer has sent, and Flight's server when it took all that had come (`took`): gRPC holds the difference. Connections
 before their login have a part of the share, all of them together; and all connections have the share and
-`SLACK_BYTES`. Where more is held, those that hold most are ended.
+`SLACK_BYTES`. Where more is held, the largest are ended.
 
 New connections and data wake the thread by SIGIO: an epoll does not tell of what gRPC has accepted, or read, before it
 looks.
@@ -32,12 +32,12 @@ STRANGERS, STRANGERS_BYTES_MIN = 8, 8 * MIB
 its thread, and what it sent."""
 SLACK_BYTES = 32 * MIB
 CUT_BYTES = 4096
-"""Before a login segments of TCP are cut to so much, so that little comes while nobody looks; the peer sends the rest
+"""Before a login segments of TCP are cut to so much, so that little comes between two looks; the peer sends the rest
 again."""
 TURN_S, TURN_S_MAX = 0.25, 5.0
 """One stranger at a time may send long segments: the next one after so long, or where the one before goes on."""
 KEPT = 4
-"""Where peers hold too much, they are ended until one part in so many of what is allowed is held."""
+"""Where peers hold too much, they are ended until one part in so many of the bound is held."""
 LOOK_S, PAUSE_S = 0.5, 0.005
 """How often is looked when nothing comes; and how long is waited after each look, while more may come."""
 PAUSES = 20
@@ -78,7 +78,7 @@ class Connections:
     def __init__(self, bytes_max: int, ended: Callable[[int], None], address_of: Callable[[str], str]) -> None:
         """Made before the server: sockets that are there now are none of its. `bytes_max` is the share of the process.
 
-        `ended` is told how many were ended, each time. `address_of`: see BulkServer.
+        `ended` is called with the number of connections, each time that some were ended. `address_of`: see BulkServer.
         """
         self._strangers_bytes_max = max(bytes_max // STRANGERS, STRANGERS_BYTES_MIN)
         self._bytes_max = bytes_max + SLACK_BYTES
@@ -89,7 +89,7 @@ class Connections:
         """By cookie, the oldest first."""
         self._by_peer: dict[Place, Connection] = {}
         self._here: list[OwnSocket] = []
-        """Those that listen."""
+        """Sockets that listen."""
         self._port = self._thread = 0
         self._lock = threading.Lock()
         self._trim: Callable[[], object] = malloc_trim() or (lambda: None)
@@ -103,7 +103,7 @@ class Connections:
             threading.Thread(target=self._run, name="headwater-connections", daemon=True).start()
 
     def took(self, peer: str) -> None:
-        """The server took what has come from a peer that is logged in, by gRPC's name of it."""
+        """The server took everything from a peer that is logged in, by gRPC's name of it."""
         place = _place_of(peer)
         with self._lock:
             if place not in self._by_peer and self._thread:
@@ -193,7 +193,7 @@ class Connections:
                 each.received = received
 
     def _bound(self) -> Collection[Connection]:
-        """End those that hold most where a bound is not kept, and answer them."""
+        """End the largest where a bound is not kept, and answer them."""
         strangers = [each for each in self._known.values() if not each.is_known]
         beyond = _beyond(strangers, self._strangers_bytes_max, FREE_BYTES) or _beyond(
             self._known.values(), self._bytes_max, 0
@@ -239,7 +239,7 @@ def _rank(its: Connection) -> tuple[bool, int]:
 
 
 def _beyond(those: Collection[Connection], bytes_max: int, each_bytes: int) -> list[Connection]:
-    """Those to be ended where all hold more bytes than that: those that hold most, so that the rest hold a part."""
+    """The largest, to be ended where all hold more bytes than that, so that the rest hold a part."""
     held, found = sum(each_bytes + each.held for each in those), list[Connection]()
     for each in sorted(those, key=lambda each: -each.held) if held > bytes_max else ():
         if held <= bytes_max // KEPT:

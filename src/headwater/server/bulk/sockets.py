@@ -82,7 +82,7 @@ class OwnSocket:
     def cut(self, size: int) -> None:
         """From now on each segment of TCP is cut to so many bytes; a connection that is taken there inherits it.
 
-        The peer sends the rest again, so that what comes is whole, but slow.
+        The peer sends the rest again, so all of it comes, but slowly.
         """
         cutting = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, _HEAD_BYTES_MAX + size), 8)
         program = struct.pack("HxxxxxxP", 1, ctypes.addressof(cutting))
