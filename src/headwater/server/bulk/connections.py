@@ -1,7 +1,7 @@
 """Ends connections of Flight whose peers send more than is taken from them, so that the process need not end.
 
 gRPC reads messages of any size before it asks anybody, and pyarrow has no way to say a limit. But Linux tells how many
-bytes a peer has sent, and Flight's server when it took all that had come (`took`): gRPC holds the difference. Connections
+bytes a peer has sent, and Flight's server when it took it all (`took`): gRPC holds the difference. Connections
 before their login have a part of the share, all of them together; and all connections have the share and
 `SLACK_BYTES`. Where more is held, the largest are ended.
 
