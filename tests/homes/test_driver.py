@@ -40,7 +40,9 @@ class Home:
         self.is_slow = False
         """Whoever waits for a change gives up before it is made, and it is made."""
 
-    def try_lease(self, server: str, addresses: object, nonce: int, length_s: float) -> Granted | None:
+    def try_lease(
+        self, server: str, addresses: object, nonce: int, length_s: float, *, member: str | None
+    ) -> Granted | None:
         if not self.is_given:
             self.term, self.is_given = Term(self.term.number + 1, nonce), True
         if self.is_slow:

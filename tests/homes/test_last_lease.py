@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.homes import last_lease
 from headwater.homes.last_lease import NAME, LastLease
+from headwater.storage.disk import system
 from headwater.storage.frames.frame_log import Term
 
 TERM = Term(3, 2**61)
@@ -48,13 +48,13 @@ def test_a_machine_that_was_started_again_or_does_not_say_has_no_lease(
 ) -> None:
     LastLease(tmp_path).keep(TERM)
     (tmp_path / "boot").write_text(boot)
-    monkeypatch.setattr(last_lease, "_BOOT", tmp_path / "boot")
+    monkeypatch.setattr(system, "BOOT", tmp_path / "boot")
     assert LastLease(tmp_path).found() is None
 
 
 def test_what_cannot_be_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / NAME).write_bytes(b"{")
     assert LastLease(tmp_path).found() is None
-    monkeypatch.setattr(last_lease, "_BOOT", tmp_path / "missing")
+    monkeypatch.setattr(system, "BOOT", tmp_path / "missing")
     LastLease(tmp_path).keep(TERM)
     assert LastLease(tmp_path).found() is None

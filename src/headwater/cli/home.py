@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -19,11 +18,14 @@ from .output import examples
 
 if TYPE_CHECKING:
     from ..homes.postgres.home import PostgresHome
+    from ..homes.postgres.members import Member
     from ..homes.postgres.schema import Connection, Finding
     from ..homes.postgres.servers import ServerReport
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
+PROMOTIONS = ("ask", "waited-for", "managed")
+"""Those of `homes.postgres.schema`, which is not loaded for a page of help."""
 COMPARED_S = 5.0
 """A server that runs compares its copy with the home within that time, and reports it if the copy is ahead."""
 
@@ -84,7 +86,7 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
     """Show which server is the primary, how far behind the others are, and how far the logs go."""
     with _opened(_address(file, flags)) as opened:
-        standing, heads, servers = opened.standing(), opened.heads(), opened.servers()
+        standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
         incarnation = opened.incarnation
     if as_json:
         shown = {
@@ -96,7 +98,9 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "lease_s": standing.remaining_s,
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
+            "obstacle": standing.obstacle or None,
             "servers": [each._asdict() for each in servers],
+            "members": [_as_json(each) for each in members],
             "logs": {key: head.number for key, head in sorted(heads.items())},
         }
         click.echo(json.dumps(shown, indent=2))
@@ -108,10 +112,11 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     else:
         click.echo(f"no primary; the last one was {standing.holder or 'none'}")
     if not standing.is_vouched:
-        why = standing.went_back or "a standby of the database was promoted, and may lack the newest"
-        click.echo(f"no server may append: {why}. See headwater home accept-loss")
+        click.echo(f"no server may append: {standing.obstacle}. See headwater home accept-loss")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
+    for member in members:
+        click.echo(f"member {member.name}: {_proves(member)}")
     for key, head in sorted(heads.items()):
         click.echo(f"{key}: {head.number}")
 
@@ -120,34 +125,26 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     "accept-loss", epilog=examples("headwater home accept-loss --home postgresql://headwater@db.example/headwater")
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
-    "--nothing-is-lost",
-    is_flag=True,
-    help="The database was moved while every server was stopped, and has everything: logs stay what they are.",
-)
 @config_option
 @setting_options("home", "home_lease_ms")
-def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: object) -> None:
+def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
     """Go on with what the database has now, though it may lack what was acknowledged.
 
     For a standby that was promoted without the newest, or a database that was restored. Each log is a new incarnation
-    from then on: its numbers go on far above, and positions from before are refused. Copies that have more than the
-    home must be removed, with their data directories, before their servers start again. While a server runs with such
-    a copy, nothing is accepted: exits with 1, and says which one.
+    from then on: its numbers go on far above, and positions from before are refused. A server whose copy has
+    more than the home needs an empty data directory before it starts again; keep the old one. While a server runs with
+    such a copy, nothing is accepted: exits with 1, and says which one.
 
-    With --nothing-is-lost no log is a new incarnation: for a database that was dumped and restored, upgraded with
-    pg_upgrade, or switched to its standby, all while no server ran. Stop every server first, and start them afterwards.
+    A database that lacks nothing needs no such command: as soon as every server has compared its copy with it, one of
+    them goes on. A server that never comes back is removed by headwater home forget.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
-        if nothing_is_lost:
-            _accept_move(opened, yes=yes)
-            return
         standing = opened.standing()
         if standing.is_vouched:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
             return
-        click.echo(standing.went_back or "a standby of the database was promoted")
+        click.echo(standing.obstacle)
         if _keeps_from_accepting(opened.servers()):
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
@@ -156,43 +153,9 @@ def accept_loss(yes: bool, nothing_is_lost: bool, file: Path | None, **flags: ob
                 "Events that were acknowledged may be lost for ever. Go on?",
                 "events that were acknowledged may be lost",
             )
-        opened.accept(config.home_lease_ms / 1000)
+        for name in opened.accept(config.home_lease_ms / 1000):
+            click.echo(f"{name} is no member any more: its copy was not compared with this database, or is ahead of it")
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
-
-
-def _accept_move(opened: PostgresHome, *, yes: bool) -> None:
-    """Go on with the same incarnations in the database that this is now."""
-    from ..storage.state.data_directory import accept_move
-
-    if (why := _hinders_move(opened)) is not None:
-        click.echo(f"{why}; nothing is accepted")
-        click.get_current_context().exit(REFUSED)
-    if not yes:
-        confirm(
-            "This database has everything that was acknowledged, and no server runs. Go on?",
-            "this says that the database has everything that was acknowledged",
-        )
-    opened.accept(0.0, is_loss=False)
-    term = opened.begin_term()
-    try:
-        with TemporaryDirectory(prefix="headwater-") as directory:
-            accept_move(opened, Path(directory))
-    finally:
-        opened.release_lease(term)
-    click.echo("accepted, with the same incarnations; start the servers")
-
-
-def _hinders_move(opened: PostgresHome) -> str | None:
-    """Why it cannot be that nothing is lost, or that every server is stopped."""
-    from ..storage.home.port import HomeMoved
-
-    if running := [each.name for each in opened.servers() if each.runs]:
-        return f"these servers run, or did less than 10 s ago: {', '.join(running)}; stop them"
-    if others := opened.others_connected():
-        return f"{others} other processes of headwater are connected to this database; stop them"
-    if (went_back := opened.standing().went_back) and not went_back.startswith(HomeMoved.MARK):
-        return f"something is lost: {went_back}; bring back the database that has it, or leave out --nothing-is-lost"
-    return None
 
 
 def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
@@ -200,17 +163,60 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
     is_kept = False
     for each in servers:
         if not each.runs:
-            hint = "if its copy is ahead of the home, remove its data directory before it starts again"
+            hint = "give it an empty data directory before it starts again, and keep the old one"
             click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
         elif each.ahead:
             click.echo(
-                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and remove its data directory"
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and keep its data directory aside"
             )
             is_kept = True
         elif each.lag_s is None or each.lag_s > COMPARED_S:
             click.echo(f"server {each.name} has not compared its copy with the home yet: wait a moment, or stop it")
             is_kept = True
     return is_kept
+
+
+@home.command(
+    epilog=examples("headwater home forget b.example:8080 --home postgresql://headwater@db.example/headwater")
+)
+@click.argument("name")
+@config_option
+@setting_options("home")
+def forget(name: str, file: Path | None, **flags: object) -> None:
+    """Remove a server that is gone for ever from the members of a home.
+
+    Before a database that changed is believed, the copy of every member is compared with it. NAME is that of `home
+    status`. Of a server that runs with another copy than before, only its former copies are removed. If that server was
+    the last primary, such a database is not believed until another one has begun a term.
+    """
+    with _opened(_address(file, flags)) as opened:
+        copies = sum(each.name == name for each in opened.members())
+        if copies == 1 and any(each.name == name and each.runs for each in opened.servers()):
+            raise StorageUnavailable(f"the server {name} runs, or did less than 10 s ago; stop it")
+        if not opened.forget_member(name):
+            known = ", ".join(each.name for each in opened.members()) or "none"
+            raise StorageUnavailable(f"{name} is no member of this home; its members are: {known}")
+    click.echo(f"{name} is no member any more; its copy is ignored")
+
+
+@home.command(
+    epilog=examples("headwater home promotion waited-for --home postgresql://owner@db.example/headwater"),
+)
+@click.argument("value", type=click.Choice(PROMOTIONS))
+@config_option
+@setting_options("home")
+def promotion(value: str, file: Path | None, **flags: object) -> None:
+    """Say what a standby of the database has that is promoted. To be run as the owner of the tables.
+
+    ask: nothing is taken for granted; copies are compared, and if that proves nothing, a person is asked.
+    waited-for: commits wait for every standby that is named. managed: a tool or provider promotes none that lacks
+    anything. With these two, servers go on at once unless a copy is known to be ahead.
+    """
+    from ..homes.postgres.schema import set_promotion
+
+    with _connected(_address(file, flags)) as connection:
+        set_promotion(connection, value)
+    click.echo(f"the home takes promotions as: {value}")
 
 
 @home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
@@ -256,6 +262,21 @@ def renew_secret(file: Path | None, **flags: object) -> None:
         problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
         raise StorageUnavailable(problem) from None
     click.echo("the home has another secret; its servers take it up within seconds")
+
+
+def _as_json(member: Member) -> dict[str, object]:
+    """A member, as `--json` shows it."""
+    said = member.evidence
+    return {"name": member.name, "id": said.id, "seen": said.seen.number, "held": said.held.number or None,
+            "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
+
+
+def _proves(member: Member) -> str:
+    """What the copy of a member can prove, on one line."""
+    said = member.evidence
+    held = f"has all of term {said.held.number}, which it held" if said.is_whole else "held no term, or may lack some"
+    ahead = f", ahead of the home: {member.ahead}" if member.ahead else ""
+    return f"{held}; compared on timeline {member.compared.timeline}{ahead}"
 
 
 def _described(server: ServerReport) -> str:

@@ -14,7 +14,7 @@ from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.watch.threads import Threads
 from ..storage.frames.frame_log import HeadMoved, Term
-from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeWentBack
+from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeMoved, HomeWentBack
 from ..storage.home.replicated_log import CopyBehind
 from .last_lease import LastLease
 from .postgres.home import PostgresHome
@@ -53,14 +53,16 @@ class Driver:
         *,
         times: LeaseTimes,
         last_lease: LastLease | None = None,
+        copy_id: Callable[[], str | None] = lambda: None,
         told: Callable[[str, str], None] = _logged,
     ) -> None:
-        """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are.
+        """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are;
+        `copy_id`: which copy it has, by which the home knows it as a member.
 
         `told` gets what an operator is to know, see `roles.actions.Tell`.
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
-        self._last_lease, self._told = last_lease, told
+        self._last_lease, self._copy_id, self._told = last_lease, copy_id, told
         self.asked = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=LEASE_CONNECT_S)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
@@ -75,6 +77,8 @@ class Driver:
         self._look_at = 0.0
         self._free_since: float | None = None
         """Since when the lease was found to be free, each time."""
+        self._unproved_since: float | None = None
+        """Since when copies are compared with a home that changed."""
         self._copy_failed_at = 0.0
         self.is_away = False
         """Whether the home did not answer when it was asked last."""
@@ -173,8 +177,11 @@ class Driver:
                 self._events.put(events.ForeignTerm(turn.term, error.head.term))
         elif isinstance(error, HomeWentBack):
             self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
+        elif isinstance(error, HomeMoved):
+            self._events.put(events.HomeChangeSeen(error.what))
         elif isinstance(error, HomeChanged):
-            self._events.put(events.HomeChangeSeen())
+            if turn is not None:
+                self._events.put(events.LeaseLost(turn.term))
         elif isinstance(error, CopyBehind):
             self.failed(str(error))
         else:
@@ -293,7 +300,9 @@ class Driver:
 
     def _try(self, nonce: int, sent_at: float) -> None:
         granted = self._answer_of(
-            lambda: self.asked.try_lease(self._server, self._addresses, nonce, self._times.length_s)
+            lambda: self.asked.try_lease(
+                self._server, self._addresses, nonce, self._times.length_s, member=self._copy_id()
+            )
         )
         before = boot_time_s()
         standing = self._answer_of(self._stands)
@@ -304,7 +313,7 @@ class Driver:
         elif self._is_given(standing, nonce):
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
-            self._events.put(events.HomeChangeSeen())
+            self._events.put(self._unbelieved(standing))
         else:
             self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
 
@@ -319,7 +328,18 @@ class Driver:
             self._events.put(events.LeaseRenewed(term, sent_at))
             self._answer_of(self._stands)
         elif (standing := self._answer_of(self._stands)) is not None:
-            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChangeSeen())
+            self._events.put(events.LeaseLost(term) if standing.is_vouched else self._unbelieved(standing, term))
+
+    def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:
+        """What a home says that gives no lease, though it is free; `term`: in which this server had it.
+
+        Copies are compared with a home that changed, and may prove that it lacks nothing. An operator is asked when
+        that took as long as a lease.
+        """
+        self._unproved_since = self._unproved_since or boot_time_s()
+        if not standing.may_be_proved or boot_time_s() > self._unproved_since + self._times.length_s:
+            return events.HomeChangeSeen(standing.obstacle)
+        return events.LeaseRefused(standing.holder, LOOK_S) if term is None else events.LeaseLost(term)
 
     def _is_given(self, standing: LeaseStanding, nonce: int) -> bool:
         """Whether this server has the lease that it asked for with that nonce, though the answer was lost."""
@@ -340,7 +360,9 @@ class Driver:
             self._events.put(done)
         elif (head := self._answer_of(lambda: self.asked.head(JOURNAL_KEY))) is not None:
             is_foreign = head.term != granted.term
-            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChangeSeen())
+            self._events.put(
+                events.ForeignTerm(granted.term, head.term) if is_foreign else events.LeaseLost(granted.term)
+            )
 
     def _ask(self, ask: Callable[[], None], done: events.RoleEvent) -> None:
         def answered() -> bool:
@@ -358,6 +380,8 @@ class Driver:
         off_s = day + round_trip_s / 2 - standing.clock_s
         self._events.put(events.ClockCompared(off_s, round_trip_s))
         self.standing, self.round_trip_s = standing, round_trip_s
+        if standing.is_vouched:
+            self._unproved_since = None
         is_free = standing.is_vouched and not standing.remaining_s
         self._free_since = (self._free_since or before) if is_free else None
         return standing

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from ..formats.decoders import json_decoder
+from ..storage.disk.system import boot_id
 from ..storage.frames.frame_log import Term
 
 NAME = "LEASE"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class LastLease:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "wb") as file:
             found = os.fstat(file.fileno())
-            file.write(msgspec.json.encode(_Entry(term.number, term.nonce, _boot(), found.st_ino, found.st_dev)))
+            file.write(msgspec.json.encode(_Entry(term.number, term.nonce, boot_id(), found.st_ino, found.st_dev)))
 
     def forget(self) -> None:
         """It was given back. Raises OSError."""
@@ -55,13 +55,5 @@ class LastLease:
             found = self._path.stat()
         except (OSError, ValueError):
             return None
-        is_own = entry.boot == _boot() != "" and (entry.inode, entry.device) == (found.st_ino, found.st_dev)
+        is_own = entry.boot == boot_id() != "" and (entry.inode, entry.device) == (found.st_ino, found.st_dev)
         return Term(entry.number, entry.nonce) if is_own else None
-
-
-def _boot() -> str:
-    """Which start of the machine this is; empty where it does not say."""
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return ""

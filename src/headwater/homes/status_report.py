@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.errors import StorageUnavailable
+from ..core.errors import EventLogError, StorageUnavailable
 from ..core.watch.threads import Threads
 
 if TYPE_CHECKING:
     from .postgres.home import PostgresHome
+    from .postgres.members import Member
     from .postgres.servers import ServerReport
 
 logger = logging.getLogger("headwater.homes")
@@ -22,9 +23,14 @@ REPORT_S = 1.0
 class Reporting:
     """A thread that tells, from `start` to `stop`."""
 
-    def __init__(self, home: PostgresHome, report: Callable[[], ServerReport]) -> None:
-        """`home`: by connections that are given up soon; `report` says how the server is now."""
-        self._home, self._report = home, report
+    def __init__(
+        self, home: PostgresHome, report: Callable[[], ServerReport], member: Callable[[], Member | None]
+    ) -> None:
+        """`home`: by connections that are given up soon; `report` says how the server is now, `member` what its copy
+        can prove, None while there is none.
+        """
+        self._home, self._report, self._member = home, report, member
+        self._is_news = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -32,9 +38,14 @@ class Reporting:
         """Begin."""
         self._thread = threads.start("reporting", self._run, self._stopping)
 
+    def hasten(self) -> None:
+        """There is something to tell."""
+        self._is_news.set()
+
     def stop(self, *, leaves: bool) -> None:
         """Tell nothing more. `leaves`: the home is asked to forget the server; else it does after a while."""
         self._stopping.set()
+        self.hasten()
         if leaves and self._thread is not None:
             self._thread.join()
             try:
@@ -44,9 +55,15 @@ class Reporting:
 
     def _run(self) -> None:
         while True:
+            self._is_news.clear()
             try:
                 self._home.tell_of(self._report())
+                if (member := self._member()) is not None:
+                    self._home.enter_member(member)
             except StorageUnavailable as error:  # the driver of the roles says so, and asks on
                 logger.debug("how this server is could not be told: %s", error)
-            if self._stopping.wait(REPORT_S):
+            except (EventLogError, OSError) as error:
+                logger.warning("what the copy can prove is not known: %s", error)
+            self._is_news.wait(REPORT_S)
+            if self._stopping.is_set():
                 return

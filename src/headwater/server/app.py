@@ -52,7 +52,7 @@ from ..speedups import BUILD
 from ..storage.append.append_memory import never_fits
 from ..storage.disk.locks import LockLost
 from ..storage.frames.encoding import EncodedFrame
-from ..storage.home.port import HomeMoved
+from ..storage.home.port import HomeMoved, HomeWentBack
 from ..storage.home.replicated_log import CopyOutlived
 from .config.memory_shares import MemoryShares
 from .config.settings import REMOVED, Config
@@ -84,7 +84,7 @@ from .replicas.amqp import ReplicaAmqp
 from .replicas.frame_listener import Listening
 from .replicas.frame_push import PushedFrames, ensure_secret
 from .replicas.membership import Membership
-from .replicas.replica import Replica, only_reads
+from .replicas.replica import Replica, marked, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
@@ -155,7 +155,15 @@ def _serve_home(
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(ServerRun(config, announce, hangups, manager, waiting, membership).run())
-            except (HomeUnavailable, HomeMoved, NotPrimary, OutcomeUnknown, CopyOutlived, DiskFull) as error:
+            except (
+                HomeUnavailable,
+                HomeMoved,
+                HomeWentBack,
+                NotPrimary,
+                OutcomeUnknown,
+                CopyOutlived,
+                DiskFull,
+            ) as error:
                 membership.listen()
                 membership.could_not_begin(error)
             else:
@@ -200,6 +208,7 @@ def open_store(
         on_lost=logger.error if membership is None else membership.lost,
         on_committed=nobody if membership is None else membership.committed.tell,
         follows=membership is not None,
+        witness=None if membership is None else membership.witness,
         on_lock_lost=on_lock_lost,
     )
 
@@ -335,6 +344,9 @@ class ServerRun:
                     return None
         self._store = store
         if self._membership is not None:
+            from ..storage import Engine
+
+            assert isinstance(store, Engine)
             self._membership.look_at(store)
         ending.push_async_callback(asyncio.to_thread, store.close)
         ending.push_async_callback(self._notifications.stop)
@@ -376,8 +388,11 @@ class ServerRun:
         membership = self._membership
         assert membership is not None and isinstance(store, Engine) and store.follower is not None
 
+        follower = store.follower
+
         def hindrance() -> str | None:
-            return store.unready() or membership.hindrance()
+            ahead = f"the copy is ahead of its home: {follower.ahead}" if follower.ahead else None
+            return ahead or store.unready() or membership.hindrance()
 
         listening = Listening(store.follower, store.state, membership.primary, hindrance)
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
@@ -402,7 +417,7 @@ class ServerRun:
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
         open_paths = () if self._config.http.metrics_need_right else (METRICS,)  # else users would have to be known
-        self._gate.read(by_room(rooms, data), only_reads, replica.stale, open_paths)
+        self._gate.read(marked(by_room(rooms, data), lambda: follower.ahead), only_reads, replica.stale, open_paths)
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
         await messages.start()

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -58,8 +59,9 @@ from .disk.locks import LockLost, OwnedDisk
 from .disk.system import Disk, make_directory, refusal_of, refusing, sync_directory, tighten
 from .frames.encoding import EncodedFrame
 from .home.identifier import record_identifier, refuse_moved
-from .home.port import Home, called
+from .home.port import Home, HomeWentBack, called
 from .home.replicated_log import CopyOutlived, Homed, ReplicatedLog
+from .home.witness import Witness
 from .index.backlog import UNINDEXED_BYTES_MAX, Backlog
 from .log import StoredLog
 from .maintenance.follower import Follower
@@ -109,6 +111,7 @@ class Engine(LogStore, Closing):
         scrub_ms: int = PERIOD_MS,
         ballast_bytes: int = BALLAST_BYTES,
         writers: WriterLimits | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -129,7 +132,8 @@ class Engine(LogStore, Closing):
         With a `home`, in which this server has begun a term, the directory is a copy of what is there, and is brought
         up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more, and `on_committed` what
         was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
-        can be read, and changes nothing (NotPrimary), until `begin_term`.
+        can be read, and changes nothing (NotPrimary), until `begin_term`. `witness`: the proof of this copy;
+        None: one of its own.
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while this is open.
         From then on nothing can be written (LockLost); close this. None: it closes itself.
@@ -157,7 +161,8 @@ class Engine(LogStore, Closing):
         disk = disk or Disk()
         self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
         """What says whether there is room for appends."""
-        self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
+        self._witness = witness or Witness(self.directory)
+        self._homed = None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end)
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
@@ -348,6 +353,7 @@ class Engine(LogStore, Closing):
             for log in self.opened():
                 log.begin_term()
             self._begin()
+            self._hold_term()
             self._is_to_tend_anew = True
 
     def _refuse_moved_home(self) -> None:
@@ -366,6 +372,14 @@ class Engine(LogStore, Closing):
             renew_after_loss(self.directory, self.state, self._homed.home, losses, heads)
         else:
             record_identifier(self.state, self._homed.home)
+
+    def _hold_term(self) -> None:
+        """The copy has all that the home has, and gets all that is committed from now on."""
+        assert self._homed is not None
+        try:
+            self._witness.hold(self._homed.home.term)
+        except OSError as error:
+            logger.warning("%s: that this copy has all cannot be stored: %s", self.directory, error)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
         """The number of its last event; of a damaged log, that which the home says."""
@@ -402,7 +416,7 @@ class Engine(LogStore, Closing):
             if (log := self._logs.pop(name, None)) is not None:
                 log.close()
             directory = self.directory / LOGS / self._entry(name).directory
-            begin_anew(directory, self.state, why)
+            self._begin_anew(directory, why)
             return self.open(name)
 
     def maintain(self, *, retention: bool = True) -> None:
@@ -567,13 +581,16 @@ class Engine(LogStore, Closing):
             self._tender.join()
         if self.scrub.is_under_way and self._lock.is_held():
             self.scrub.store()
-        for log in self.opened():
+        logs = self.opened()
+        for log in logs:
             log.close()
         try:
             with self._maintaining:  # a round that somebody else began still asks the state
                 if self._clock_memory is not None:
                     self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
+            if self._homed is not None and self.state.journal.is_ended and all(log.is_ended for log in logs):
+                self._one_by_one("what the copy can prove", self._witness.close)
         finally:
             if self._identity is not None:
                 self._identity.close()
@@ -588,6 +605,9 @@ class Engine(LogStore, Closing):
             tighten(self.directory / each)
         if self._homed is None:  # a copy is fetched
             refuse_missing(self.directory)
+        else:
+            with refusing(self.directory, "what the copy can prove cannot be stored"):
+                self._witness.open()
         state = open_journaled(
             self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=shown_ms, homed=self._homed
         )
@@ -611,9 +631,10 @@ class Engine(LogStore, Closing):
                 self._refuse_moved_home()
             self._begin()
         if self._homed is not None:
-            make_copies(self.directory, self.state)
+            make_copies(self.directory, self.state, self._homed.on_gap)
             if on_lost is None:
                 self._renew_after_loss()
+                self._hold_term()
         self._stopped = stopped_logs(self.directory, self.state)
         self._tell_of_directories()
         if on_lost is not None:
@@ -643,7 +664,8 @@ class Engine(LogStore, Closing):
         """Keep up with the home; what it has now is fetched when this returns. Raises StorageUnavailable."""
         assert self._homed is not None
         self.follower = follower = Follower(self._homed, self)
-        follower.follow()
+        with suppress(HomeWentBack):  # that was told: what there is can be read
+            follower.follow()
         if in_background:
             run = partial(follower.run, self._ends_following, on_lost)
             self._following = threads.start("following", run, self._ends_following)
@@ -674,10 +696,14 @@ class Engine(LogStore, Closing):
         try:
             log = self._stored(directory, entry)
         except CopyOutlived as error:
-            begin_anew(directory, self.state, str(error))
+            self._begin_anew(directory, str(error))
             log = self._stored(directory, entry)
         self.scrub.heed(log.frames.segments)
         return log
+
+    def _begin_anew(self, directory: Path, why: str) -> None:
+        self._witness.end(why)
+        begin_anew(directory, self.state, why)
 
     def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:
         try:

@@ -99,6 +99,8 @@ class StoredLog(LocalLog):
         self.directory = directory
         self.tended: object = None
         """What maintenance saw when it last had nothing more to do: see `maintenance.upkeep`."""
+        self.is_ended = False
+        """Whether it was closed, and all of it is on the disk."""
         self.has_told_of_writers = False
         """Whether the warning that it knows many writers was logged."""
         self._decoded = decoded or DecodedFrames()
@@ -165,6 +167,7 @@ class StoredLog(LocalLog):
             first_retained=meta.first_retained,
             gaps=meta.gaps,
             disk=disk,
+            on_gap=homed.on_gap,
         )
         self._begin_epoch(meta, homed.home.term.number)
         return ReplicatedLog(
@@ -531,6 +534,7 @@ class StoredLog(LocalLog):
                 self._is_closed = True
                 try:
                     self._write_down_end()
+                    self.is_ended = True
                 except (
                     EventLogError,
                     OSError,

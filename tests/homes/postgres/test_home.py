@@ -21,7 +21,15 @@ from headwater.homes.postgres import schema, statements
 from headwater.homes.postgres.connections import Connections
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.lease import VOUCHES, Granted
-from headwater.homes.postgres.schema import RIGHTS, SCHEMA_VERSION, findings, initial_sql, make_tables, pooling
+from headwater.homes.postgres.schema import (
+    RIGHTS,
+    SCHEMA_VERSION,
+    findings,
+    initial_sql,
+    make_tables,
+    pooling,
+    set_promotion,
+)
 from headwater.homes.postgres.servers import ServerReport
 from headwater.storage.frames.encoding import Chain, EncodedFrame
 from headwater.storage.frames.frame_log import Head, HeadMoved, nobody
@@ -378,7 +386,7 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
             primary.configure("synchronous_standby_names = 'standby'")
             primary.reload()
             eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == ("standby",))
-            waited_for = "SELECT is_synchronous FROM headwater.lease"
+            waited_for = "SELECT is_waited_for FROM headwater.lease"
             assert connection.execute(waited_for).fetchone() == (False,)
             for _ in range(2):  # the second one knows that the first one waited
                 assert home.renew_lease(before.term, 60)
@@ -551,7 +559,13 @@ def test_a_standby_of_a_quorum_is_not_believed_when_it_is_promoted(quorum: tuple
         home.close()
 
 
-def test_a_standby_is_believed_if_all_that_are_named_were_waited_for(
+def begin_term(home: PostgresHome, granted: Granted) -> None:
+    """Put that term into the heads."""
+    assert home.fence_journal(granted)
+    assert home.fence_logs(granted)
+
+
+def test_a_standby_is_believed_if_all_that_are_named_were_waited_for_and_the_owner_says_so(
     quorum: tuple[Postgres, Postgres, Postgres],
 ) -> None:
     primary, promoted, _ = quorum
@@ -560,10 +574,14 @@ def test_a_standby_is_believed_if_all_that_are_named_were_waited_for(
         granted = home.try_lease("one", {}, 1, 0.1)
         assert granted is not None
         wait_for(primary, "ANY 2 (db_1, db_2)", home, granted)
+        begin_term(home, granted)
     finally:
         home.close()
     primary.kill()
     promoted.promote()
+    assert not gives_lease(promoted), "a setting shows nothing by itself"
+    with psycopg.connect(promoted.url, autocommit=True) as connection:
+        set_promotion(connection, "waited-for")
     assert gives_lease(promoted)
 
 

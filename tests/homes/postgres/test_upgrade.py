@@ -11,10 +11,12 @@ import pytest
 from headwater.core.errors import StorageUnavailable
 from headwater.homes.postgres import servers
 from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.members import Member
 from headwater.homes.postgres.schema import SCHEMA_VERSION, findings, identity_of
 from headwater.homes.postgres.servers import ServerReport
-from headwater.homes.postgres.upgrade import upgrade
+from headwater.homes.postgres.upgrade import STEPS, upgrade
 from headwater.storage.home.port import JOURNAL_KEY
+from headwater.storage.home.witness import Evidence
 from tests.waiting import eventually
 
 from ..postgres_server import fresh_home
@@ -132,3 +134,58 @@ def test_an_upgrade_that_fails_changes_nothing(connection: Connection, monkeypat
     connection.execute("DROP SCHEMA headwater CASCADE")
     with pytest.raises(StorageUnavailable, match="no home in this database yet"):
         upgrade(connection)
+
+
+def make_first(connection: Connection) -> None:
+    """Bring the home to what it was in version 1."""
+    connection.execute(
+        """
+DROP TABLE headwater.member;
+ALTER TABLE headwater.home DROP COLUMN promotion;
+ALTER TABLE headwater.lease RENAME COLUMN is_waited_for TO is_synchronous;
+ALTER TABLE headwater.lease DROP COLUMN identifier;
+UPDATE headwater.home SET version = 1;
+"""
+    )
+
+
+def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(connection: Connection, url: str) -> None:
+    make_first(connection)
+    home = PostgresHome(url)
+    try:
+        assert "run headwater home upgrade first" in command("home", "promotion", "managed", "--home", url, expected=4)
+        granted = home.try_lease("one", {}, 1, 60, member="a copy")
+        assert granted is not None and home.renew_lease(granted.term, 60)
+        assert home.standing().is_vouched and not home.knows_cluster()
+        home.know_cluster()
+        member = Member("one", Evidence("a copy", 1, 2, "boot", granted.term, granted.term))
+        home.enter_member(member)
+        assert home.members() == [] and not home.forget_member("one")
+        connection.execute("UPDATE headwater.lease SET timeline = 99")
+        assert home.standing().obstacle.startswith("a standby of the database was promoted")
+        assert home.accept(0) == [] and home.standing().is_vouched
+        home.tell_of(server("one", SCHEMA_VERSION))
+        assert upgrade(connection) == (1, SCHEMA_VERSION)
+        assert not home.renew_lease(granted.term, 60)
+        assert home.standing().is_vouched and not home.knows_cluster()
+        assert home.try_lease("one", {}, 2, 60, member="a copy") is None
+        home.enter_member(member)
+        assert home.members() == [member]
+        assert home.try_lease("one", {}, 2, 60, member="a copy") is not None
+        home.know_cluster()
+        assert home.knows_cluster() and home.standing().is_vouched
+    finally:
+        home.close()
+
+
+@pytest.mark.parametrize(
+    "names, expected",
+    [("", "ask"), ("db_2", "waited-for"), ("ANY 1 (db_1, db_2)", "ask"), ("ANY 2 (a, b)", "waited-for")],
+)
+def test_an_upgrade_declares_what_the_setting_of_that_moment_vouched_for(
+    connection: Connection, names: str, expected: str
+) -> None:
+    make_first(connection)
+    # no standby is there that a commit could wait for
+    connection.execute(STEPS[1].replace("current_setting('synchronous_standby_names')", f"'{names}'"))
+    assert connection.execute("SELECT promotion FROM headwater.home").fetchone() == (expected,)

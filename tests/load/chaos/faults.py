@@ -11,7 +11,7 @@ from random import Random
 
 import psycopg
 
-from headwater.homes.postgres.schema import make_tables
+from headwater.homes.postgres.schema import make_tables, set_promotion
 from tests.homes.postgres_server import Postgres
 from tests.waiting import eventually
 
@@ -30,6 +30,7 @@ class Database:
         try:
             with psycopg.connect(self.primary.url, autocommit=True) as connection:
                 make_tables(connection)
+                set_promotion(connection, "waited-for")
         except BaseException:
             self.close()
             raise
@@ -70,7 +71,7 @@ class Database:
                 states = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
                 eventually(lambda: connection.execute(states).fetchone() == (1,))
                 eventually(
-                    lambda: connection.execute("SELECT is_synchronous FROM headwater.lease").fetchone() == (True,)
+                    lambda: connection.execute("SELECT is_waited_for FROM headwater.lease").fetchone() == (True,)
                 )
 
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ...storage.frames.encoding import EncodedFrame
 from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
-from ...storage.home.port import JOURNAL_KEY, BegunBatch, Home, HomeChanged
-from . import lease, servers, staged
+from ...storage.home.port import JOURNAL_KEY, NO_HISTORY, BegunBatch, History, Home, HomeChanged, KeptHeads
+from . import lease, members, servers, staged
 from .commit import COMMIT, commit_values
 from .connections import HomeConnection
-from .lease import SYNCHRONOUS, Granted, LeaseStanding
+from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
+from .members import Member
 from .schema import Finding, findings, identity_of, pooling
 from .servers import ServerReport
 from .statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
@@ -34,7 +35,11 @@ PAGE_FRAMES = 4096
 FORGET_FRAMES = 1000
 """So many are deleted by one statement."""
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
-_HEADS = f"SELECT {SYNCHRONOUS}, key, head, crc, term, nonce FROM headwater.log"
+_HEADS = f"""
+SELECT {SYNCHRONOUS}, CASE WHEN pg_is_in_recovery() THEN 0 ELSE {TIMELINE} END, {IDENTIFIER},
+    key, head, crc, term, nonce
+FROM headwater.log
+"""
 _ONE_FRAME = """
 SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %b AND last = %b
 """
@@ -152,9 +157,7 @@ class PostgresHome(Home):
         """
         granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
         if granted is None:
-            raise StorageUnavailable(
-                f"{self._name} gives no lease: {self.standing().went_back or 'its history changed'}"
-            )
+            raise StorageUnavailable(f"{self._name} gives no lease: {self.standing().obstacle}")
         self.end_sessions()
         if not (self.fence_journal(granted) and self.fence_logs(granted)):
             raise NotPrimary(JOURNAL_KEY)
@@ -162,15 +165,18 @@ class PostgresHome(Home):
         return granted.term
 
     def try_lease(
-        self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *, is_forced: bool = False
-    ) -> Granted | None:
+        self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *,
+        member: str | None = None, is_forced: bool = False,
+    ) -> Granted | None:  # fmt: skip
         """Take the lease for that long from now on, if it is free, with the next number; None: it is not given.
 
+        `member`: the copy of the server, which must be a member; None: that of a command, or a test.
         The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
         nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
         """
         with self._statements.asking() as connection:
-            granted = lease.try_lease(connection.psycopg, server, addresses, nonce, length_s, is_forced=is_forced)
+            granted = lease.try_lease(connection.psycopg, server, addresses, nonce, length_s, member=member,
+                                      is_forced=is_forced)  # fmt: skip
             self._statements.confirm_if_needed(connection)
         return granted
 
@@ -200,14 +206,26 @@ class PostgresHome(Home):
             lease.mark(connection.psycopg, what)
             self._statements.confirm_if_needed(connection)
 
-    def accept(self, pause_s: float, *, is_loss: bool = True) -> None:
-        """Vouch for the history that it has now; no server gets the lease for that long. Raises StorageUnavailable.
+    def accept(self, pause_s: float) -> list[str]:
+        """Go on with what it has now, though it lacks something; no server gets the lease for that long.
 
-        `is_loss`: the next primary makes new incarnations of all logs.
+        The next primary makes new incarnations of all logs. Answers the servers that are no members any more, since
+        their copies were not compared, or are ahead. Raises StorageUnavailable.
         """
         with self._statements.asking() as connection:
-            lease.accept(connection.psycopg, pause_s, is_loss=is_loss)
+            lease.accept(connection.psycopg, pause_s)
+            forgotten = members.forget_others(connection.psycopg) if lease.version(connection.psycopg) > 1 else []
             self._statements.confirm(connection)
+        return forgotten
+
+    def knows_cluster(self) -> bool:
+        with self._statements.asking() as connection:
+            return lease.knows_cluster(connection.psycopg)
+
+    def know_cluster(self) -> None:
+        with self._statements.asking() as connection:
+            lease.know_cluster(connection.psycopg)
+            self._statements.confirm_if_needed(connection)
 
     def identifier(self) -> str:
         with self._statements.asking() as connection:
@@ -223,6 +241,27 @@ class PostgresHome(Home):
         """That is how the server of this process is now. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             servers.tell(connection.psycopg, _this_process(), report)
+
+    def enter_member(self, member: Member) -> None:
+        """That is what the copy of this server can prove. A home of before version 2 has no members.
+
+        Raises StorageUnavailable.
+        """
+        with self._statements.asking() as connection:
+            if lease.version(connection.psycopg) > 1 and members.enter(connection.psycopg, member):
+                self._statements.confirm_if_needed(connection)
+
+    def members(self) -> list[Member]:
+        """What the copies of the servers can prove, by name. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return members.members(connection.psycopg) if lease.version(connection.psycopg) > 1 else []
+
+    def forget_member(self, name: str) -> bool:
+        """A server is gone for ever; answers whether it was a member. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            is_known = lease.version(connection.psycopg) > 1 and members.forget(connection.psycopg, name)
+            self._statements.confirm_if_needed(connection)
+        return is_known
 
     def leave(self) -> None:
         """The server of this process ends. Raises StorageUnavailable."""
@@ -287,20 +326,20 @@ class PostgresHome(Home):
     def heads(self) -> dict[str, Head]:
         """Where all logs end, by their keys. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            return {key: _as_head(row) for _, key, *row in connection.psycopg.execute(_HEADS)}
+            return {key: _as_head(row) for _, _, _, key, *row in connection.psycopg.execute(_HEADS)}
 
-    def kept_heads(self) -> dict[str, Head]:
+    def kept_heads(self) -> KeptHeads:
         """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
 
         What can be read may be what such a wait was cut short for, by an administrator or a crash of the database.
         """
         with self._statements.asking() as connection:
             rows = connection.psycopg.execute(_HEADS).fetchall()
-            heads = {key: _as_head(row) for _, key, *row in rows}
+            heads = {key: _as_head(row) for _, _, _, key, *row in rows}
             if any(row[0] for row in rows) and heads != self._kept_heads:
                 self._statements.confirm(connection)
             self._kept_heads = heads
-        return heads
+        return KeptHeads(History(*rows[0][1:3]) if rows else NO_HISTORY, heads)
 
     def create(self, key: str, head: int) -> None:
         def made(connection: HomeConnection, is_unknown: bool) -> bool:

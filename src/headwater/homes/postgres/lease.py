@@ -37,7 +37,8 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
     AND application_name LIKE 'headwater primary %'
     AND split_part(application_name, ' ', 3) <> split_part(current_setting('application_name'), ' ', 3)
 """
-_VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))"
+IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
+"""The database cluster that this is: another one after a logical restore, or after pg_upgrade."""
 SYNCHRONOUS = (
     "(current_setting('synchronous_standby_names') <> ''"
     " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
@@ -70,33 +71,109 @@ VOUCHES = f"""(SELECT
 names. A name that is there twice, in whatever case, and `*` stand for several standbys, and one of them suffices. A
 setting that is not understood does not vouch.
 """
-_TRY_LEASE = f"""
+NEWEST = f"(SELECT term FROM headwater.log WHERE key = '{JOURNAL_KEY}')"
+"""The newest term in which something may have been committed: it is fenced in the journal's head first of all."""
+_NEVER = f"(lease.number = 0 AND {NEWEST} = 0)"
+UNCHANGED = f"(lease.timeline = {TIMELINE} AND lease.identifier IN ('', {IDENTIFIER}))"
+_DECLARED = f"""(lease.identifier IN ('', {IDENTIFIER}) AND (
+    SELECT promotion = 'managed' OR promotion = 'waited-for' AND lease.is_waited_for FROM headwater.home))"""
+"""Whether the owner of the home answers for a standby that was promoted, and nothing known speaks against it."""
+_CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
+    SELECT format('%%s has seen term %%s, the newest here is %%s', name, greatest(seen, held), lease.number)
+    FROM headwater.member WHERE greatest(seen, held) > lease.number
+    UNION SELECT format('%%s has seen another term %%s than this database', name, seen)
+    FROM headwater.member JOIN headwater.log ON key = '{JOURNAL_KEY}' AND seen = term AND seen_nonce <> nonce
+    UNION SELECT format('%%s is ahead: %%s', name, ahead) FROM headwater.member WHERE ahead <> ''
+    UNION SELECT format('{JOURNAL_KEY} has term %%s, the newest here is %%s', {NEWEST}, lease.number)
+    WHERE {NEWEST} > lease.number
+) AS found (why))"""
+"""What shows that the database lacks what it had; NULL: nothing does."""
+_MISSING = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
+    SELECT format('%%s has not compared its copy with this database', CASE WHEN EXISTS (
+        SELECT FROM headwater.member AS other WHERE other.name = member.name AND other.id <> member.id)
+        THEN name || ', with another copy than now,' ELSE name END)
+    FROM headwater.member WHERE timeline <> {TIMELINE} OR identifier <> {IDENTIFIER}
+    UNION SELECT format('no copy is known that has all of term %%s, the last one', {NEWEST}) WHERE NOT EXISTS (
+        SELECT FROM headwater.member
+        JOIN headwater.log ON key = '{JOURNAL_KEY}' AND held = term AND held_nonce = nonce)
+) AS found (why))"""
+"""What the proof that the database lacks nothing needs; NULL: it is proved."""
+_BELIEVED = f"""(went_back = '' AND {_CONTRADICTION} IS NULL
+    AND ({_NEVER} OR {UNCHANGED} OR {_DECLARED} OR {_MISSING} IS NULL))"""
+"""Whether the database has all that was committed to this home, as far as anybody knows.
+
+Each primary's copy takes each commit before the answer. So a database that changed - another timeline, or
+another identifier - lacks nothing if every copy was compared with it and is not ahead, among them that which has all
+of the newest term.
+"""
+
+
+class _Version(NamedTuple):
+    """What differs between two versions of a home."""
+
+    try_lease: str
+    renew: str
+    stands: str
+    accept: str
+
+
+def _of_version(
+    believed: str, unchanged: str, flag: str, identifier: str, member: str, why: str, accept: str
+) -> _Version:
+    return _Version(
+        f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
     number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
-    until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {TIMELINE},
-    is_synchronous = {VOUCHES}
-WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
+    until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {TIMELINE}, {identifier}
+    {flag} = {VOUCHES}
+WHERE {believed} AND {member} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
     OR until > clock_timestamp() + %(length_s)s * interval '1 s')
 RETURNING number, timeline
-"""
-_RENEW_LEASE = f"""
+""",
+        f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = (is_synchronous OR %s) AND {VOUCHES}
-WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {TIMELINE}
+    {flag} = ({flag} OR %s) AND {VOUCHES}
+WHERE number = %s AND nonce = %s AND went_back = '' AND {unchanged}
 RETURNING {VOUCHES}
-"""
-_LEASE_STANDS = f"""
+""",
+        f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
-    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline
+    {believed}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline, {why}
 FROM headwater.lease
-"""
+""",
+        f"""
+UPDATE headwater.lease SET went_back = '', timeline = {TIMELINE},
+    until = clock_timestamp() + %(pause_s)s * interval '1 s', nonce = 0, holder = '', losses = losses + 1, {accept}
+""",
+    )
+
+
+_VERSIONS = {
+    1: _of_version(
+        f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))",
+        f"timeline = {TIMELINE}",
+        "is_synchronous",
+        "",
+        "true",
+        "CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack the newest' END, NULL",
+        "number = number + 1",
+    ),
+    2: _of_version(
+        _BELIEVED,
+        UNCHANGED,
+        "is_waited_for",
+        f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END,",
+        "(%(member)s::text IS NULL OR EXISTS (SELECT FROM headwater.member WHERE id = %(member)s))",
+        f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END",
+        f"identifier = {IDENTIFIER}, number = 1 + greatest(number, {NEWEST}, "
+        "(SELECT max(greatest(seen, held)) FROM headwater.member))",
+    ),
+}
+_VERSION = "SELECT version FROM headwater.home"
 _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
 _MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
-_ACCEPT = f"""
-UPDATE headwater.lease SET went_back = '', timeline = {TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
-    number = number + 1, nonce = 0, holder = '', losses = losses + %s
-"""
-_IDENTIFIER = "SELECT system_identifier::text FROM pg_control_system()"
+_KNOWS_CLUSTER = "SELECT identifier <> '' FROM headwater.lease"
+_KNOW_CLUSTER = f"UPDATE headwater.lease SET identifier = {IDENTIFIER} WHERE identifier = ''"
 
 
 class LeaseStanding(NamedTuple):
@@ -110,13 +187,27 @@ class LeaseStanding(NamedTuple):
     remaining_s: float
     """For so long nobody else gets it; 0: it is free."""
     is_vouched: bool
-    """Whether the database writes the history that it wrote when the lease was given last; else nobody gets it."""
+    """Whether the database has all that was committed to this home, as far as is known; else it gives no lease."""
     went_back: str
     """What a server found missing in the home; empty if none did."""
     clock_s: float
     """What the home's clock shows, in s since 1970."""
     timeline: int
     """Which history the home wrote when the lease was given last."""
+    contradiction: str | None = None
+    """What shows that the home lacks what it had; None: nothing does."""
+    missing: str | None = None
+    """What the proof that it lacks nothing needs; None: nothing, or it needs no proof."""
+
+    @property
+    def obstacle(self) -> str:
+        """Why it gives no lease; empty where `is_vouched`."""
+        return "" if self.is_vouched else self.went_back or self.contradiction or self.missing or ""
+
+    @property
+    def may_be_proved(self) -> bool:
+        """Whether it gives no lease until copies were compared, though no loss is known."""
+        return not (self.is_vouched or self.went_back or self.contradiction)
 
 
 class Granted(NamedTuple):
@@ -127,7 +218,14 @@ class Granted(NamedTuple):
 
 
 def try_lease(
-    connection: Connection, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *, is_forced: bool
+    connection: Connection,
+    server: str,
+    addresses: Mapping[str, str],
+    nonce: int,
+    length_s: float,
+    *,
+    member: str | None,
+    is_forced: bool,
 ) -> Granted | None:
     """See `PostgresHome.try_lease`. Raises psycopg.Error, as all that follow do."""
     given = {
@@ -135,9 +233,10 @@ def try_lease(
         "addresses": msgspec.json.encode(addresses).decode(),
         "nonce": nonce,
         "length_s": length_s,
+        "member": member,
         "is_forced": is_forced,
     }
-    row = connection.execute(_TRY_LEASE, given).fetchone()
+    row = connection.execute(_at(connection).try_lease, given).fetchone()
     return None if row is None else Granted(Term(row[0], nonce), row[1])
 
 
@@ -145,7 +244,7 @@ def renew_lease(connection: Connection, term: Term, length_s: float, was_synchro
     """Have it for that long from now on; answers whether a standby is waited for. None: it is another's, or the home
     changed. `was_synchronous`: one was at the last renewal.
     """
-    row = connection.execute(_RENEW_LEASE, (length_s, was_synchronous, *term)).fetchone()
+    row = connection.execute(_at(connection).renew, (length_s, was_synchronous, *term)).fetchone()
     return None if row is None else bool(row[0])
 
 
@@ -156,7 +255,7 @@ def release_lease(connection: Connection, term: Term) -> None:
 
 def standing(connection: Connection) -> LeaseStanding | None:
     """Who has it; None: the table is empty."""
-    row = connection.execute(_LEASE_STANDS).fetchone()
+    row = connection.execute(_at(connection).stands, {}).fetchone()
     if row is None:
         return None
     holder, addresses, number, nonce, *others = row
@@ -168,16 +267,36 @@ def mark(connection: Connection, what: str) -> None:
     connection.execute(_MARK, (what,))
 
 
-def accept(connection: Connection, pause_s: float, *, is_loss: bool) -> None:
-    """Vouch for the history that it has now; no server gets the lease for that long. `is_loss`: count it as one."""
-    connection.execute(_ACCEPT, (pause_s, int(is_loss)))
+def accept(connection: Connection, pause_s: float) -> None:
+    """Go on with the history that it has now, though it lacks something; no server gets the lease for that long."""
+    connection.execute(_at(connection).accept, {"pause_s": pause_s})
 
 
 def identifier(connection: Connection) -> str:
-    """The database cluster that this is: another one after a logical restore."""
-    row = connection.execute(_IDENTIFIER).fetchone()
-    assert row is not None
-    return str(row[0])
+    """The database cluster that this is."""
+    [[found]] = connection.execute(f"SELECT {IDENTIFIER}").fetchall()
+    return str(found)
+
+
+def knows_cluster(connection: Connection) -> bool:
+    """Whether the lease says in which cluster it was given last: a home of before version 2 learns that later."""
+    return version(connection) > 1 and connection.execute(_KNOWS_CLUSTER).fetchone() == (True,)
+
+
+def know_cluster(connection: Connection) -> None:
+    """From now on it does."""
+    if version(connection) > 1:
+        connection.execute(_KNOW_CLUSTER)
+
+
+def version(connection: Connection) -> int:
+    """The format of the home. It is asked each time, since `home upgrade` changes it under servers that run."""
+    [[found]] = connection.execute(_VERSION).fetchall()
+    return int(found)
+
+
+def _at(connection: Connection) -> _Version:
+    return _VERSIONS[min(version(connection), max(_VERSIONS))]
 
 
 def losses(connection: Connection) -> int:

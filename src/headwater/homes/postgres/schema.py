@@ -13,17 +13,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import StorageUnavailable
 from ...storage.home.port import JOURNAL_KEY
-from .lease import VOUCHES
+from .lease import IDENTIFIER, VOUCHES
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """That of a home that is made now. A server works with the one before it too, until `headwater home upgrade`."""
 POSTGRES_MIN, POSTGRES_MAX = 14, 18
 """The major versions that it is made for."""
+
+PROMOTION_SINCE = 2
+PROMOTIONS = ("ask", "waited-for", "managed")
+"""What the owner of a home says of its standbys: see `lease.BELIEVED`."""
+MEMBERS = """\
+CREATE TABLE headwater.member (
+    id text PRIMARY KEY,
+    name text NOT NULL,
+    inode bigint NOT NULL,
+    device bigint NOT NULL,
+    boot text NOT NULL,
+    seen bigint NOT NULL,
+    seen_nonce bigint NOT NULL,
+    held bigint NOT NULL,
+    held_nonce bigint NOT NULL,
+    timeline integer NOT NULL,
+    identifier text NOT NULL,
+    ahead text NOT NULL
+) WITH (fillfactor = 20);
+"""
+"""What the copy of each server can prove, see `members`. Unlike what servers tell of themselves it is logged, so that
+a standby has it."""
 
 TABLES = f"""\
 CREATE SCHEMA IF NOT EXISTS headwater;
@@ -31,7 +53,8 @@ CREATE TABLE headwater.home (
     version integer NOT NULL,
     incarnation text PRIMARY KEY,
     seed numeric(20) NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    promotion text NOT NULL DEFAULT '{PROMOTIONS[0]}' CHECK (promotion IN {PROMOTIONS})
 );
 CREATE UNIQUE INDEX home_is_one ON headwater.home ((true));
 CREATE TABLE headwater.log (
@@ -56,12 +79,13 @@ CREATE TABLE headwater.lease (
     nonce bigint NOT NULL,
     until timestamptz NOT NULL,
     timeline integer NOT NULL,
-    is_synchronous boolean NOT NULL,
+    identifier text NOT NULL,
+    is_waited_for boolean NOT NULL,
     went_back text NOT NULL,
     losses integer NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
-CREATE UNLOGGED TABLE headwater.server (
+{MEMBERS}CREATE UNLOGGED TABLE headwater.server (
     process bigint PRIMARY KEY,
     name text NOT NULL,
     addresses text NOT NULL,
@@ -91,8 +115,8 @@ CREATE TABLE headwater.staged (
 );
 ALTER TABLE headwater.staged ALTER COLUMN content SET STORAGE EXTERNAL;
 INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
-INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
-VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
+INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, identifier, is_waited_for, went_back)
+VALUES ('', '{{}}', 0, 0, 'epoch', 0, {IDENTIFIER}, false, '');
 """
 """What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has.
 What servers tell of themselves is not logged: it is told again within a second, and no commit waits for it."""
@@ -106,6 +130,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
 GRANT SELECT, UPDATE ON headwater.lease TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.server TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.member TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 """
@@ -162,6 +187,18 @@ def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity
         if role:
             connection.execute(rights_of(role))
     return found
+
+
+def set_promotion(connection: Connection, value: str) -> None:
+    """Say what a standby has that is promoted, one of PROMOTIONS.
+
+    Raises StorageUnavailable: there is no home, or one of an earlier version; psycopg.Error.
+    """
+    identity_of(connection)
+    [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
+    if version < PROMOTION_SINCE:
+        raise StorageUnavailable(f"the home is of version {version}: run headwater home upgrade first")
+    connection.execute("UPDATE headwater.home SET promotion = %s", (value,))
 
 
 def identity_of(connection: Connection) -> HomeIdentity:
@@ -255,8 +292,8 @@ def _of_waiting(connection: Connection) -> Iterator[Finding]:
     elif commit != "local" and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
         text = (
             f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
-            "is promoted may lack the newest, and appends stop until headwater home accept-loss; name one standby, or "
-            "wait for all of them, as in ANY 2 (db_1, db_2)"
+            "is promoted may lack the newest, and appends stop unless copies prove that it does not; name one standby, "
+            "or wait for all of them, as in ANY 2 (db_1, db_2)"
         )
         yield Finding(False, text)
 

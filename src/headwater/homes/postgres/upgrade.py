@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import StorageUnavailable
 from . import schema, servers
+from .lease import VOUCHES
 
 if TYPE_CHECKING:
     from .schema import Connection
 
-STEPS: Mapping[int, str] = {}
-"""The statements that make the next format of each earlier one. There was none before this."""
+STEPS: Mapping[int, str] = {
+    1: f"""
+ALTER TABLE headwater.home ADD COLUMN promotion text NOT NULL DEFAULT '{schema.PROMOTIONS[0]}'
+    CHECK (promotion IN {schema.PROMOTIONS});
+ALTER TABLE headwater.lease RENAME COLUMN is_synchronous TO is_waited_for;
+ALTER TABLE headwater.lease ADD COLUMN identifier text NOT NULL DEFAULT '';
+{schema.MEMBERS}
+UPDATE headwater.home SET promotion = 'waited-for' WHERE {VOUCHES};
+""",
+}
+"""The statements that make the next format of each earlier one. A column that has another name keeps out a server of
+before, which slept meanwhile. In which cluster the home was, its journal says: see `storage.home.identifier`."""
 _VERSION = "SELECT version FROM headwater.home FOR UPDATE"
 _SET_VERSION = "UPDATE headwater.home SET version = %s"
 _END_TERM = """

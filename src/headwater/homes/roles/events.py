@@ -195,7 +195,12 @@ class HomeRollbackSeen(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class HomeChangeSeen(RoleEvent):
-    """The home writes another history than the one that was accepted, or a server marked it as gone back."""
+    """The home writes another history than the one that was accepted, or a server marked it as gone back.
+
+    It is not proved that it lacks nothing.
+    """
+
+    why: str = "the home's history is not the one that was accepted"
 
 
 @dataclass(frozen=True, slots=True)

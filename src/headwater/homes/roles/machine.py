@@ -314,7 +314,7 @@ class Roles:
 
     def _lease_lost(self, event: events.LeaseLost) -> None:
         if self._holds(event.term):
-            self._step_down("another server has the lease")
+            self._step_down("the home gives this lease no more")
 
     def _foreign_term(self, event: events.ForeignTerm) -> None:
         if self._holds(event.mine):
@@ -382,10 +382,10 @@ class Roles:
 
     # A home that went back
 
-    def _home_changed(self, _: events.HomeChangeSeen) -> None:
+    def _home_changed(self, event: events.HomeChangeSeen) -> None:
         self._ahead = None  # Whatever the reason, the home gives no lease.
         self._repeat_at = _NEVER if self.role is Role.WENT_BACK else self._repeat_at
-        self._give_up("home-changed", "the home's history is not the one that was accepted")
+        self._give_up("home-changed", event.why)
 
     def _home_went_back(self, event: events.HomeRollbackSeen) -> None:
         if self.role is Role.WENT_BACK and self._ahead is not None:
@@ -413,7 +413,9 @@ class Roles:
     def _home_accepted(self, _: events.HomeAccepted) -> None:
         if self.role is Role.WENT_BACK:
             self._ahead = None
-            self._do(actions.Tell("home-accepted", "a person accepted what the home has"))
+            self._do(
+                actions.Tell("home-accepted", "a person accepted what the home has, or it is proved to lack nothing")
+            )
             self._follow(0.0)
 
     # The home, as far as this server reaches it

@@ -273,7 +273,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.HOME_ACCEPTED,
             Scope.SERVER,
-            "An operator accepted what the shared home has.",
+            "An operator accepted what the shared home has, or copies prove that it lacks nothing.",
         ),
         _entry(
             NotificationType.HOME_NO_PRIMARY,

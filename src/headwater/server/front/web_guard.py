@@ -32,6 +32,7 @@ EXPOSED = (
     "accept-encoding",
     "allow",
     "content-disposition",
+    "headwater-ahead",
     "headwater-head",
     "headwater-incarnation",
     "headwater-primary",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ... import __version__
@@ -27,18 +28,24 @@ from ...homes.commit_feed import Committed
 from ...homes.driver import Driver
 from ...homes.last_lease import LastLease
 from ...homes.postgres.home import PostgresHome
+from ...homes.postgres.members import Member
 from ...homes.postgres.schema import SCHEMA_VERSION
 from ...homes.postgres.servers import ServerReport
 from ...homes.roles.lease import LeaseTimes
 from ...homes.roles.machine import OVER, Role
 from ...homes.status_report import Reporting
 from ...storage.disk.locks import unserved
+from ...storage.home.port import NO_HISTORY
 from ...storage.home.replicated_log import CopyOutlived
-from ...storage.maintenance.follower import shown
+from ...storage.home.witness import Witness
+from ...storage.maintenance.follower import Follower, shown
 from ..config.settings import Config
 from ..process.log_lines import fields
 from .frame_push import SECRET_RECORD
 from .replica import Replica
+
+if TYPE_CHECKING:
+    from ...storage import Engine
 
 logger = logging.getLogger("headwater.server")
 
@@ -78,6 +85,10 @@ class Membership:
         self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
         self.home = PostgresHome(config.home)
         last_lease = LastLease(config.data)
+        self.witness = Witness(config.data)
+        """What the copy of this server can prove."""
+        self._follower: Follower | None = None
+        """What compared the copy with the home last."""
         self.bus: Bus | None = None
         """Of the server that runs now: it is told of roles, and of the home."""
         self._term, self._lease_s = 0, config.home_lease_ms / 1000
@@ -91,6 +102,7 @@ class Membership:
                 self._addresses,
                 times=LeaseTimes(length_s=self._lease_s),
                 last_lease=last_lease,
+                copy_id=self._copy_id,
                 told=self._told,
             )
             self._give_back(config.data, last_lease)
@@ -105,7 +117,7 @@ class Membership:
         """How far the copy is, while another server is the primary."""
         threads = Threads()
         self.driver.start(threads)
-        self._reporting = Reporting(self.driver.asked, self._report)
+        self._reporting = Reporting(self.driver.asked, self._report, self._member)
         self._reporting.start(threads)
 
     def standing_by(self) -> str | None:
@@ -119,7 +131,7 @@ class Membership:
         if standing is None:
             return "the home was not asked yet"
         if not standing.is_vouched:
-            return f"the home changed: {standing.went_back or 'a standby of it was promoted'}; an operator must look"
+            return f"the home changed: {standing.obstacle}; an operator must look"
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
         return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
@@ -138,7 +150,7 @@ class Membership:
         standing = self.driver.standing
         return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
-    def look_at(self, store: LogStore) -> None:
+    def look_at(self, store: Engine) -> None:
         """The copy is open. Whoever has no room takes no lease, unless nobody else does.
 
         The primary gives it up if a replica listens, which has room then, and could take it.
@@ -151,6 +163,8 @@ class Membership:
             return None if is_alone else store.unready()
 
         self.driver.obstacle = obstacle
+        self._follower = store.follower
+        self._reporting.hasten()
         self.driver.opened()
 
     def hindrance(self) -> str | None:
@@ -303,6 +317,29 @@ class Membership:
             self._name, self._addresses, driver.role.value, driver.term, lag_events, lag_s, driver.ahead,
             __version__, SCHEMA_VERSION,
         )  # fmt: skip
+
+    def _member(self) -> Member | None:
+        """What the copy can prove now; None while there is none.
+
+        Raises OSError, StorageCorrupted, StorageUnavailable.
+        """
+        follower = self._follower
+        if follower is not None:
+            self.witness.see(follower.seen)
+        if (evidence := self.witness.evidence()) is None:
+            return None
+        if follower is None:
+            return Member(self._name, evidence, NO_HISTORY, self.driver.ahead)
+        return Member(self._name, evidence, follower.compared, follower.ahead or self.driver.ahead)
+
+    def _copy_id(self) -> str:
+        """Which copy this server has; empty where that cannot be known."""
+        try:
+            evidence = self.witness.evidence()
+        except (EventLogError, OSError) as error:
+            logger.warning("what the copy can prove is not known: %s", error)
+            return ""
+        return "" if evidence is None else evidence.id
 
     def _told(self, what: str, why: str) -> None:
         """An operator is to know: see `homes.roles.actions.Tell`."""

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.clocks import boot_time_s
-from ...http import Scope
+from ...http import Application, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from ...storage.maintenance.follower import Follower
 
+AHEAD = (b"headwater-ahead", b"true")
+"""The header field of an answer by a copy that has more than its home, and may lack newer events."""
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """By the first segment of a path: rooms of which a replica serves what only reads."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
@@ -51,7 +53,12 @@ class Replica:
         return len(self._follower.stuck)
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing is to be read here, or nothing of that log; None if it may be."""
+        """Why nothing is to be read here, or nothing of that log; None if it may be.
+
+        A copy that is ahead of its home may be the only one that has some events, so it is served: see `marked`.
+        """
+        if self._follower.ahead:
+            return None
         if self.lag_s <= self._stale_s_max:
             return None if log is None else self._stale_log(log)
         heard = "did not catch up with its home yet"
@@ -65,6 +72,20 @@ class Replica:
         if stuck is None or (since_s := self._clock() - stuck.since) <= self._stale_s_max:
             return None
         return f"log {name} cannot be followed here for {since_s:.0f} s: {stuck.why}; other logs are served"
+
+
+def marked(application: Application, ahead: Callable[[], str]) -> Application:
+    """The same, whose answers say so while the copy is `ahead` of its home."""
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        async def said(message: Message) -> None:
+            if message["type"] == "http.response.start" and ahead():
+                message = {**message, "headers": [*message.get("headers", ()), AHEAD]}
+            await send(message)
+
+        await application(scope, receive, said if ahead() else send)
+
+    return answered
 
 
 def only_reads(scope: Scope) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.state import StateStore
 from ..disk.system import make_directory, sync_directory
+from ..home.witness import nobody_asks
 from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from .directories import LOGS, known_logs, unknown_directories
 from .identity import known_identity, meta_of
@@ -42,8 +44,11 @@ def make_log_directory(directory: Path, meta: Meta) -> None:
     sync_directory(directory.parent)
 
 
-def make_copies(directory: Path, state: StateStore) -> None:
-    """In a data directory, make those of the logs that its home has, as empty ones, and set aside all others."""
+def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], None] = nobody_asks) -> None:
+    """In a data directory, make those of the logs that its home has, as empty ones, and set aside all others.
+
+    `on_missing` is called before a missing one is made, and says which.
+    """
     for entry in known_logs(state).values():
         log = directory / LOGS / entry.directory
         if known_identity(state, log) is None:
@@ -51,6 +56,7 @@ def make_copies(directory: Path, state: StateStore) -> None:
         if log.is_dir() and not (log / FRAMES).is_dir():
             set_aside(log, "it is not whole")  # making it was interrupted
         if not log.is_dir():
+            on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
         elif is_renewed(state, log):
             meta_of(state, log).write(log)

@@ -228,6 +228,17 @@ def write_whole(path: Path, *parts: bytes) -> Path:
 logger = logging.getLogger("headwater.storage")
 
 
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """Which start of the machine this is; empty where it does not say."""
+    try:
+        return BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
 def make_file(path: Path) -> None:
     """An empty file, if there is none. Raises OSError."""
     os.close(private_opener(str(path), os.O_CREAT | os.O_RDWR))

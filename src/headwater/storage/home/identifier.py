@@ -20,7 +20,7 @@ def refuse_moved(state: StateStore, home: Home) -> None:
     Raises HomeMoved, StorageUnavailable.
     """
     entry, found = state.get(HOME_KIND, IDENTIFIER), home.identifier()
-    if entry is not None and entry.value.decode() != found:
+    if entry is not None and entry.value.decode() != found and not home.knows_cluster():
         moved = HomeMoved(entry.value.decode(), found)
         home.mark(moved.what)
         raise moved
@@ -31,3 +31,4 @@ def record_identifier(state: StateStore, home: Home) -> None:
     found, entry = home.identifier().encode(), state.get(HOME_KIND, IDENTIFIER)
     if entry is None or entry.value != found:
         state.put(HOME_KIND, IDENTIFIER, found)
+    home.know_cluster()

@@ -37,7 +37,8 @@ class HomeWentBack(HomeChanged):
         problem = f"ends with {copy_head}, its home with {home_head}"
         if copy_head == home_head:
             problem = f"and its home have other events up to {copy_head}"
-        super().__init__(f"the home went back: the copy {log} {problem}")
+        self.problem = f"the copy {log} {problem}"
+        super().__init__(f"the home went back: {self.problem}")
 
 
 class HomeMoved(HomeChanged):
@@ -73,6 +74,26 @@ class BegunBatch(NamedTuple):
     """The bytes of each part, by its name, in pieces. Raises StorageUnavailable."""
 
 
+class History(NamedTuple):
+    """Which past a home has: another one since a standby was promoted, or a backup was restored."""
+
+    timeline: int
+    identifier: str
+    """Of its database cluster: another one after a logical restore."""
+
+
+NO_HISTORY = History(0, "")
+
+
+class KeptHeads(NamedTuple):
+    """Where all logs of a home end."""
+
+    history: History
+    """Of the home that answered."""
+    heads: dict[str, Head]
+    """By the keys of the logs."""
+
+
 class Home(Protocol):
     """Where frames are committed, by one server at a time. Safe to call from any thread."""
 
@@ -106,6 +127,12 @@ class Home(Protocol):
     def identifier(self) -> str:
         """The database cluster that it is in: another one after a logical restore. Raises StorageUnavailable."""
 
+    def knows_cluster(self) -> bool:
+        """Whether it gave the lease knowing in which cluster it was given before. Raises StorageUnavailable."""
+
+    def know_cluster(self) -> None:
+        """It is in the right one: from now on it knows. Raises StorageUnavailable."""
+
     def mark(self, what: str) -> None:
         """It lacks data that it had, or may lack it: no server appends until a person has looked.
 
@@ -118,8 +145,8 @@ class Home(Protocol):
     def head(self, key: str) -> Head | None:
         """Where a log ends; None if it is not there. Raises StorageUnavailable."""
 
-    def kept_heads(self) -> dict[str, Head]:
-        """Where all logs end, by their keys, as far as the home will not lose it: standbys it waits for have that.
+    def kept_heads(self) -> KeptHeads:
+        """Where all logs end, as far as the home will not lose it: standbys it waits for have that.
 
         Raises StorageUnavailable.
         """

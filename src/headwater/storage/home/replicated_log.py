@@ -23,6 +23,7 @@ from ..segments.recovery import SegmentScan, check_order, cut, open_segments, re
 from ..segments.segment import Ranges, Segment, segment_header, segment_paths
 from ..segments.segment_log import SegmentLog
 from .port import Home, HomeChanged, HomeWentBack
+from .witness import nobody_asks
 
 logger = logging.getLogger("headwater.storage")
 
@@ -43,6 +44,8 @@ class Homed:
     """Gets what was committed, and to which log, before it is answered: it must not take long."""
     is_following: bool = False
     """It has no term: others append, and it takes up what they did."""
+    on_gap: Callable[[str], None] = nobody_asks
+    """Gets why the copy lacks frames that it had, or that were committed, before the answer. Raises OSError."""
 
 
 class CopyOutlived(Exception):
@@ -129,7 +132,7 @@ class ReplicatedLog(SegmentLog):
 
     def catch_up(self) -> None:
         """Fetch what the home has and the copy has not. Raises what `follow` does."""
-        home_head = self.home.kept_heads().get(self.key) if self.is_following else self.home.head(self.key)
+        home_head = self.home.kept_heads().heads.get(self.key) if self.is_following else self.home.head(self.key)
         if home_head is None:
             raise StorageUnavailable(f"{self._directory}: its home has no such log ({self.key})")
         for _ in self.follow(home_head):
@@ -229,6 +232,7 @@ class ReplicatedLog(SegmentLog):
         try:
             self._keep(frames)
         except (EventLogError, OSError) as error:
+            self._homed.on_gap(f"a committed frame could not be kept: {error}")
             self._on_lost(error)
             raise NotKept(f"{self._directory}: {error}") from error
 
@@ -276,15 +280,18 @@ def open_copy(
     first_retained: int,
     gaps: Ranges,
     disk: Disk,
+    on_gap: Callable[[str], None] = nobody_asks,
 ) -> list[Segment]:
     """The segments of a copy, as `segments.recovery.open_segments` does it, up to the first frame that is not whole.
 
-    Nothing of a copy need be durable, so after a power cut later frames can be there without earlier ones.
+    Nothing of a copy need be durable, so after a power cut later frames can be there without earlier ones. `on_gap`:
+    see `Homed`.
     """
     try:
         return open_segments(directory, index_directory, log_id, clean=clean, known_durable=0,
                              first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
     except StorageCorrupted as error:
+        on_gap(str(error))
         logger.warning("%s; what is missing is fetched from the home", error)
     require_directory(directory)
     _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)

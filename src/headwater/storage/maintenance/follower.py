@@ -17,8 +17,8 @@ from ...core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupte
 from ...core.state import kinds_of_log
 from ..catalog.directories import LOG_KIND, LOGS, LogEntry, known_logs
 from ..catalog.identity import IDENTITY_KIND, known_identity
-from ..frames.frame_log import Head
-from ..home.port import JOURNAL_KEY
+from ..frames.frame_log import Head, Term
+from ..home.port import JOURNAL_KEY, NO_HISTORY, HomeWentBack
 from ..home.replicated_log import CopyOutlived, Homed
 from ..log import StoredLog
 from ..segments.meta import FRAMES, read_meta
@@ -76,6 +76,12 @@ class Follower:
         self.asked_at: float | None = None
         """When the home was asked what the copies have by now (by `boot_time_s`), but for logs that are `stuck`;
         None: they lack something."""
+        self.compared = NO_HISTORY
+        """With which history of the home all copies were compared last, and none was ahead."""
+        self.seen = Term(0, 0)
+        """The newest term that the home had when it was asked last."""
+        self.ahead = ""
+        """In which the copies were ahead of the home when it was asked last; empty if they were not."""
         self.failure: str | None = None
         """Why they could not follow when they were to, last; None: they could."""
         self.stuck: dict[str, Stuck] = {}
@@ -102,6 +108,8 @@ class Follower:
                 self.failure = None
             except (EventLogError, OSError) as error:
                 self.failure = shown(error)
+                if isinstance(error, HomeWentBack):
+                    self.ahead = error.problem
                 raise
 
     def take(self, key: str, content: bytes) -> bool:
@@ -134,9 +142,11 @@ class Follower:
 
     def _follow(self, takes_over: bool) -> None:
         asked_at = boot_time_s()
-        heads = self._homed.home.kept_heads()
+        history, heads = self._homed.home.kept_heads()
+        heads = dict(heads)
         if JOURNAL_KEY not in heads:
             raise StorageUnavailable("the home has no journal any more")
+        self.seen = max(head.term for head in heads.values())
         self._copies.state.follow(heads.pop(JOURNAL_KEY), self._unheeded)
         self._heed()
         self._ends.update((log.meta.segments_id, log.end) for log in self._copies.opened())
@@ -147,6 +157,8 @@ class Follower:
         self.stuck = {name: each for name, each in self.stuck.items() if name in self.behind}
         if self.behind.keys() <= self.stuck.keys():
             self.asked_at = asked_at
+        if not self.behind:
+            self.compared, self.ahead = history, ""
 
     def _heed(self) -> None:
         """What is new in the state is so for the logs. Where that fails it is tried again, with what comes next."""

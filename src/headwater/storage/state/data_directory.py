@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from contextlib import closing
 from pathlib import Path
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
@@ -23,9 +22,6 @@ from ..disk.ballast import BALLAST, is_ballast, make_way
 from ..disk.locks import LOCK, DirectoryUnavailable, HeldLock, InUse, LockUnseen, OwnedDisk, hold, hold_itself
 from ..disk.system import Disk, make_directory, private_opener, refusal_of, refusing
 from ..home.copy_file import home_of
-from ..home.identifier import record_identifier
-from ..home.port import Home
-from ..home.replicated_log import Homed
 from ..segments.meta import META_NAME
 from .files import ACCEPTED, STATE_NAME, files_of
 from .journal import JOURNAL, UNFINISHED
@@ -42,11 +38,11 @@ _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 """What the file of a state has in its first page; `entry` in the first versions."""
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
-    {LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "LEASE",
+    {LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "HELD", "LEASE",
      BALLAST, "state.sock", "state.new", "room.tmp", LOCATION_NAME, *(path.name for path in files_of(Path(STATE_NAME)))}
 )  # fmt: skip
 _OURS_LEFT = re.compile(
-    r"(COPY|LOCATION|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
+    r"(COPY|HELD|LOCATION|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
 )
 """What an interrupted start, or a repair, leaves."""
 
@@ -195,17 +191,3 @@ def refuse_foreign(directory: Path) -> None:
 def _may_be_of_a_log(directory: Path, name: str) -> bool:
     path = directory / LOGS / name
     return is_of_a_log(path) or (path.is_dir() and not names_in(path))
-
-
-def accept_move(home: Home, directory: Path) -> None:
-    """Enter into the journal that the home is in the cluster where it is now, and lost nothing on the way there.
-
-    `home` has begun a term; `directory` is empty, and gets a copy of the journal.
-    Raises StorageUnavailable, NotPrimary.
-    """
-
-    def refuse(problem: str) -> None:
-        raise StorageUnavailable(f"{directory}: {problem}")
-
-    with closing(open_journaled(directory, fatal=refuse, homed=Homed(home, lambda error: None))) as state:
-        record_identifier(state, home)

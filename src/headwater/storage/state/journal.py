@@ -42,7 +42,7 @@ from ..frames.encoding import Chain, encode
 from ..frames.frame import Frame
 from ..frames.frame_log import Head, HeadMoved, NotKept, Term, new_term
 from ..home.copy_file import mark_copy
-from ..home.port import JOURNAL_KEY, Home
+from ..home.port import JOURNAL_KEY, Home, HomeWentBack
 from ..home.replicated_log import Homed, ReplicatedLog, open_copy
 from ..segments.meta import FRAMES, CleanStop, Meta, read_meta
 from ..segments.recovery import SegmentScan, leave_unended, open_segments
@@ -150,6 +150,8 @@ class Journal:
         self._followed = self.frames.head
         """Everything up to that number was taken up."""
         self._is_closed = False
+        self.is_ended = False
+        """Whether it was closed, and all of it is on the disk."""
 
     @property
     def head(self) -> int:
@@ -251,6 +253,7 @@ class Journal:
             self._is_closed = True
             try:
                 self.sync()
+                self.is_ended = True
                 self._write_down_end()
             except (StorageUnavailable, OutcomeUnknown) as error:  # where it is homed
                 logger.warning("%s: changes that were not durable are lost: %s", self.directory, error)
@@ -302,11 +305,16 @@ def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: 
     """The copy, brought up to the home, and what is to be said of it: the home may have forgotten more."""
     frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
     segments = open_copy(
-        frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk
-    )
+        frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk,
+        on_gap=homed.on_gap,
+    )  # fmt: skip
     copy = ReplicatedLog(homed, JOURNAL_KEY, frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor,
                     disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
-    copy.catch_up()
+    try:
+        copy.catch_up()
+    except HomeWentBack:  # whoever follows is told, and goes on with what it has
+        if not homed.is_following:
+            raise
     meta = meta.changed(epoch=homed.home.term.number)
     if copy.segments and (first := copy.segments[0].first) > meta.first_retained:
         meta = meta.changed(first_retained=first, known_from=first, voids=[(1, first - 1)])

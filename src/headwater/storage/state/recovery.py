@@ -114,6 +114,7 @@ class _Opening:
             journal = self._copied_journal(homed)
         except (CopyOutlived, StorageCorrupted) as error:
             logger.warning("%s; the journal is fetched whole", error)
+            homed.on_gap(str(error))
             self._aside([self._journal_path])
             make_copy(self._journal_path, homed.home, self._clock)
             journal = self._copied_journal(homed)
@@ -121,9 +122,9 @@ class _Opening:
         self._renew_witness()
         proven, problems = self._proven()
         if proven is not None and proven.serial > journal.head:
-            journal.close()
             went_back = HomeWentBack(str(self._image_path), proven.serial, journal.head)
             homed.on_lost(went_back)
+            journal.close()
             raise went_back
         image = self._followed(journal, proven, problems)
         image.confirm(journal.head, image.had_users())

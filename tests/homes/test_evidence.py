@@ -1,0 +1,180 @@
+"""A home that changed is believed by what copies can prove, not by what is configured."""
+
+from __future__ import annotations
+
+import io
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headwater.cli.main import run
+from headwater.core.errors import EventLogError
+from headwater.storage.catalog.directories import RESTORE_JUMP
+
+from ..waiting import eventually
+from .postgres_server import Postgres, postgres
+from .test_servers import Member, command, reads_ahead, servers, status
+
+LEASE_MS = "4000"
+"""Long enough for databases that share two cores with others."""
+Database = Callable[..., Postgres]
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def primary(closing: ExitStack) -> Postgres:
+    """A database with a home."""
+    database = closing.enter_context(postgres())
+    command("home", "init", "--home", database.url)
+    return database
+
+
+def started(closing: ExitStack, url: str, directory: Path) -> Member:
+    member = Member(url, directory, lease_ms=LEASE_MS)
+    closing.callback(member.close)
+    return member
+
+
+def standby_of(closing: ExitStack, database: Postgres, name: str) -> Postgres:
+    found = Postgres(standby_of=database, name=name)
+    closing.callback(found.close)
+    return found
+
+
+def hosts(*databases: Postgres) -> str:
+    """The address of the one among them that takes writes."""
+    named = ",".join(f"127.0.0.1:{each.port}" for each in databases)
+    return f"postgresql://headwater@{named}/postgres?target_session_attrs=read-write"
+
+
+def has_followed(standby: Postgres, database: Postgres) -> bool:
+    with psycopg.connect(database.url, autocommit=True) as asked, psycopg.connect(standby.url, autocommit=True) as told:
+        [[written]] = asked.execute("SELECT pg_current_wal_lsn()::text").fetchall()
+        return told.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (written,)).fetchone() == (True,)
+
+
+def appended(member: Member, number: int) -> int | None:
+    """The number that an event got; None: that server did not take it."""
+    try:
+        return member.append(number)
+    except (EventLogError, OSError):
+        return None
+
+
+def accept_loss(url: str) -> str:
+    """What the command says; it accepts nothing while a server has not compared its copy lately."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        run(("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS))
+    return printed.getvalue()
+
+
+def wait_for(database: Postgres, name: str) -> None:
+    """Have each commit wait for that standby, and the home know it."""
+    database.configure(f"synchronous_standby_names = '{name}'")
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        streams = "SELECT state FROM pg_stat_replication WHERE application_name = %s"
+        eventually(lambda: connection.execute(streams, (name,)).fetchone() == ("streaming",))
+    database.reload()
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        flag = "SELECT (to_jsonb(lease) ->> 'is_waited_for')::boolean FROM headwater.lease"
+        if "is_synchronous" in str(connection.execute("SELECT to_jsonb(lease) FROM headwater.lease").fetchone()):
+            flag = "SELECT is_synchronous FROM headwater.lease"  # of version 1
+        eventually(lambda: connection.execute(flag).fetchone() == (True,))
+
+
+def test_a_promoted_standby_that_no_setting_named_is_not_believed_while_a_copy_is_missing(
+    closing: ExitStack, primary: Postgres, tmp_path: Path
+) -> None:
+    named, unlisted = standby_of(closing, primary, "db_2"), standby_of(closing, primary, "db_3")
+    url = hosts(primary, named, unlisted)
+    one = started(closing, url, tmp_path / "a")
+    one.comes()
+    wait_for(primary, "db_2")
+    two = started(closing, url, tmp_path / "b")
+    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
+    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
+    assert two.end(signal.SIGTERM) == 0
+    eventually(lambda: has_followed(unlisted, primary))
+    unlisted.stop()
+    assert [one.append(number) for number in range(5, 10)] == [6, 7, 8, 9, 10]
+    one.end(signal.SIGKILL)  # with its database, and the standby that has all
+    primary.kill()
+    named.kill()
+    unlisted.start()
+    unlisted.promote()
+    two = started(closing, url, tmp_path / "b")
+    eventually(lambda: two.is_primary() or two.says("has not compared its copy"))
+    assert not two.is_primary(), "events 6 to 10 were acknowledged, and their numbers would be given again"
+    one = started(closing, url, tmp_path / "a")
+    eventually(lambda: "ends with 10, the home with 5" in status(url)["obstacle"])
+    assert not two.is_primary()
+    eventually(lambda: len(reads_ahead(one)) == 10)  # they may be nowhere else
+    assert one.process.poll() is None
+
+
+def test_a_promoted_standby_is_believed_when_every_copy_was_compared_whatever_was_set(
+    closing: ExitStack, primary: Postgres, tmp_path: Path
+) -> None:
+    standby = standby_of(closing, primary, "any")
+    url = hosts(primary, standby)
+    one = started(closing, url, tmp_path / "a")
+    one.comes()
+    two = started(closing, url, tmp_path / "b")
+    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
+    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
+    eventually(lambda: len(status(url)["members"]) == 2)
+    eventually(lambda: has_followed(standby, primary))
+    primary.kill()
+    standby.promote()
+    eventually(lambda: appended(one, 5) == 6 or appended(two, 5) == 6)
+    assert all(each["compared"]["timeline"] == 2 for each in status(url)["members"])
+
+
+def test_a_home_that_was_dumped_after_an_orderly_stop_is_believed_in_another_cluster(
+    closing: ExitStack, primary: Postgres, tmp_path: Path
+) -> None:
+    elsewhere = closing.enter_context(postgres())
+    one = started(closing, primary.url, tmp_path / "a")
+    one.comes()
+    assert one.append(0) == 1
+    assert one.end(signal.SIGTERM) == 0
+    primary.copy_to(elsewhere)
+    one = started(closing, elsewhere.url, tmp_path / "a")
+    one.comes()
+    assert one.append(1) == 2
+
+
+def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primary: Postgres, tmp_path: Path) -> None:
+    elsewhere = closing.enter_context(postgres())
+    one = started(closing, primary.url, tmp_path / "a")
+    one.comes()
+    assert one.append(0) == 1
+    primary.copy_to(elsewhere)
+    assert one.append(1) == 2
+    assert one.end(signal.SIGTERM) == 0
+    two = started(closing, elsewhere.url, tmp_path / "b")
+    eventually(lambda: two.is_primary() or two.says("has not compared its copy with this database"))
+    assert not two.is_primary()
+    of_one, of_two = f"{socket.gethostname()}:{one.port}", f"{socket.gethostname()}:{two.port}"
+    assert f"the server {of_two} runs" in command("home", "forget", of_two, "--home", elsewhere.url, expected=4)
+    assert "members are: " in command("home", "forget", "nobody", "--home", elsewhere.url, expected=4)
+    with psycopg.connect(elsewhere.url, autocommit=True) as connection:
+        connection.execute("DELETE FROM headwater.server WHERE name = %s", (of_one,))  # the dump has that it ran
+    assert "its copy is ignored" in command("home", "forget", of_one, "--home", elsewhere.url)
+    eventually(lambda: two.says("no copy is known that has all of term"))  # it was the last primary
+    assert not two.is_primary()
+    eventually(lambda: servers(elsewhere.url)[two.url]["lag_s"] is not None)
+    eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere.url))
+    eventually(two.is_primary)
+    assert two.append(1) > RESTORE_JUMP
