@@ -55,11 +55,25 @@ class LeaseRow(NamedTuple):
     length: float
 
 
+class MemberRow(NamedTuple):
+    """What the copy of a server can prove."""
+
+    copy: int
+    seen: Term
+    held: Term
+    timeline: int
+    """Of the history with which it was compared last."""
+    is_ahead: bool
+
+
 class Found(NamedTuple):
     """What a poll or a catch-up finds: where logs end, and what comes after the copy's."""
 
     incarnation: int
-    is_changed: bool
+    is_refused: bool
+    """Nobody gets the lease, and no comparison of copies changes that."""
+    is_believed: bool
+    timeline: int
     heads: dict[str, Head]
     frames: list[Frame]
     asked: dict[str, tuple[int, int]]
@@ -86,6 +100,8 @@ class ModelHome:
         self.frames: dict[str, list[Frame]] = {STATE: [], "a": [], "b": []}
         self.nonces: dict[int, Frame] = {}
         self.floors: dict[str, int] = {}
+        self.members: dict[tuple[str, int], MemberRow] = {}
+        """By server and copy."""
         self.timeline = 1
         self.accepted: dict[str, int] = {"": 1}
         self.incarnation = 1
@@ -114,15 +130,52 @@ class ModelHome:
         accepted = self.accepted[""]
         return accepted == _MARKED or (accepted != self.timeline and "no-timeline" not in self.broken)
 
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether something is known to be missing."""
+        number, rows = self.lease[""].term[0], self.members.values()
+        has_term = "terms-unasked" not in self.broken and any(row.seen[0] > number for row in rows)
+        return has_term or ("ahead-unasked" not in self.broken and any(row.is_ahead for row in rows))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nobody gets the lease until a person has looked."""
+        return self.accepted[""] == _MARKED or self.is_contradicted
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether this has all that was committed, as far as is known."""
+        return not self.is_refused and (not self.is_changed or self._is_proved())
+
+    def _is_proved(self) -> bool:
+        newest = max(row.term for row in self.heads.values())
+        rows = self.members.values()
+        is_whole = any(row.held == newest for row in rows) or "holder-unasked" in self.broken
+        return is_whole and ("missing-unasked" in self.broken or all(row.timeline == self.timeline for row in rows))
+
+    def enter_member(self, server: str, row: MemberRow) -> tuple[Any, ...]:
+        if not self.is_changed or "replaced-when-changed" in self.broken:
+            for other in [each for each in self.members if each[0] == server and each[1] != row.copy]:
+                self._remove(self.members, other)
+        if self.members.get((server, row.copy)) != row:
+            self._set(self.members, (server, row.copy), row)
+        return ("entered",)
+
+    def _remove(self, table: dict[Any, Any], key: Any) -> None:
+        self._changes.append((self._true_time(), table, key, table[key]))
+        del table[key]
+
     def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         self._changes.append((self._true_time(), table, key, table.get(key)))
         table[key] = value
 
     # The lease
 
-    def try_lease(self, server: str, nonce: int) -> tuple[Any, ...]:
-        if self.is_changed:
-            return ("changed",)
+    def try_lease(self, server: str, nonce: int, copy: int) -> tuple[Any, ...]:
+        if not self.is_believed:
+            return ("changed",) if self.is_refused else ("unproved",)
+        if (server, copy) not in self.members:
+            return ("refused", "", 0.0)
         row, now = self.lease[""], self.clock()
         free = row.until <= now if "any-until" in self.broken else self.times.is_free(row.until, now)
         is_mine = row.holder == server and (row.term[1] in (nonce, 0) or "lease-by-name" in self.broken)
@@ -130,11 +183,12 @@ class ModelHome:
             return ("refused", row.holder, row.until - now)
         term = row.term if is_mine and row.term[1] == nonce else (row.term[0] + 1, nonce)
         self._set(self.lease, "", LeaseRow(server, term, now + self.times.length_s, self.times.length_s))
+        self._set(self.accepted, "", self.timeline)
         return ("got", term, self.timeline)
 
     def renew_lease(self, term: Term) -> tuple[Any, ...]:
         if self.is_changed:
-            return ("changed",)
+            return ("changed",) if self.is_refused else ("lost",)
         row = self.lease[""]
         if row.term != term:
             return ("lost",)
@@ -280,7 +334,9 @@ class ModelHome:
             frames = [frame for frame in frames if self._unconfirmed.get(frame.log) is not frame]
             for log, frame in self._unconfirmed.items():
                 heads[log] = Head(frame.first - 1, frame.prev, frame.term)
-        found = Found(self.incarnation, self.is_changed, heads, frames, dict(ends), forked)
+        found = Found(
+            self.incarnation, self.is_refused, self.is_believed, self.timeline, heads, frames, dict(ends), forked
+        )
         return ("found", found)
 
     def mark(self) -> tuple[Any, ...]:
@@ -334,7 +390,11 @@ class ModelHome:
         """A person accepts what is there: a new incarnation, above every number that was given, a lease later."""
         self.incarnation += 1
         self.accepted[""] = self.timeline
-        number = max([row.term[0] for row in self.heads.values()] + [self.lease[""].term[0]]) + 1000
+        known = [row.seen[0] for row in self.members.values()] + [row.term[0] for row in self.heads.values()]
+        number = max([self.lease[""].term[0], *known]) + 1000
+        for name, member in list(self.members.items()):
+            if member.is_ahead or member.timeline != self.timeline:
+                del self.members[name]
         # Who had the lease in the other history may still count on it.
         wait = 0.0 if "accepted-at-once" in self.broken else self.times.length_s
         self.lease[""] = LeaseRow("", (number, nonce), self.clock() + wait, self.times.length_s)

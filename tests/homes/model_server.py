@@ -15,13 +15,15 @@ from headwater.homes.roles.lease import Term
 from headwater.homes.roles.machine import Role, Roles
 
 from .copies import Copy
-from .model_home import STATE, Found, Frame, Head, Part
+from .model_home import NOBODY, STATE, Found, Frame, Head, MemberRow, Part
 
 if TYPE_CHECKING:
     from .simulator import World
 
 PATIENCE = 0.7
 POLL = 1.0
+REPORT = 1.0
+LOOK = 0.2
 ACT = 0.4
 WATCH = 0.1
 """So often a server looks whether it is the primary still."""
@@ -76,6 +78,9 @@ class ModelServer:
         """Until then it does not reach its home."""
         self.copy = Copy(1, world.judge.seen)
         self.local_positions: dict[str, int] = {}
+        self.copy_id = self.rng.getrandbits(62)
+        self.held = self.seen = NOBODY
+        """What the copy keeps in its own files: the term of which it has all, and the newest that it saw."""
 
     # Its lives
 
@@ -102,16 +107,25 @@ class ModelServer:
         self.catching_up: Term | None = None
         self.memory: dict[str, tuple[int, int]] = {}
         self.is_compared = False
+        self.compared = 0
+        """The timeline of the home with which the copy was compared last."""
+        self.is_ahead = False
+        self.unproved_since: float | None = None
         self._tick_at = float("inf")
         self.tell(events.CopyOpened())
         self._poll()
+        self._report()
 
     def crash(self, keeps_copy: bool) -> None:
         self.is_up = False
         self.life += 1
         if keeps_copy:
             self.copy = self.copy.cut(lambda: self.rng.random() < 0.7)
+            if "held-through-crashes" not in self.broken:
+                self.held = NOBODY
         else:
+            if "wiped-unnoticed" not in self.broken:
+                self.copy_id, self.held, self.seen = self.rng.getrandbits(62), NOBODY, NOBODY
             self.copy = Copy(1, self.world.judge.seen)
             self.local_positions = {}
 
@@ -198,10 +212,24 @@ class ModelServer:
                 self.tell(events.LeaseGot(more[0], more[1], action.sent_at))
             elif what == "refused":
                 self.tell(events.LeaseRefused(more[0], more[1]))
+            elif what == "unproved" and self._waits_for_proof():
+                self.tell(events.LeaseRefused("", LOOK))
             else:
                 self.tell(events.HomeChangeSeen())
 
-        self.ask(answered, self.world.home.try_lease, self.name, action.nonce)
+        self.ask(answered, self.world.home.try_lease, self.name, action.nonce, self.copy_id)
+
+    def _waits_for_proof(self) -> bool:
+        """Copies are compared for a while before a person is told."""
+        now = self.now()
+        self.unproved_since = self.unproved_since or now
+        return now <= self.unproved_since + self.roles.times.length_s
+
+    def _report(self) -> None:
+        """Tell the home what the copy can prove."""
+        row = MemberRow(self.copy_id, max(self.seen, self.held), self.held, self.compared, self.is_ahead)
+        self.ask(lambda _: None, self.world.home.enter_member, self.name, row)
+        self.after(REPORT, self._report)
 
     def _renew_lease(self, action: actions.RenewLease) -> None:
         def answered(what: str) -> None:
@@ -261,6 +289,7 @@ class ModelServer:
 
     def _accept(self, action: actions.AcceptAppends) -> None:
         self.term, self.timeline = action.term, action.timeline
+        self.held = action.term
         self.known = dict(self.copy.ends)
         if "no-catch-up" in self.broken:
             self.known.update({log: (row.number, row.crc) for log, row in self.fence.items()})
@@ -342,19 +371,30 @@ class ModelServer:
         if found.incarnation > self.copy.incarnation:
             self.copy = Copy(found.incarnation, self.world.judge.seen)
             self.known = {}
+            self.copy_id, self.held, self.is_ahead = self.rng.getrandbits(62), NOBODY, False
             found = found._replace(asked={}, forked=[])
             self.tell(events.HomeAccepted())
-        elif found.is_changed:
+        elif found.is_refused:
             self.tell(events.HomeChangeSeen())
+        elif found.is_believed:
+            self.unproved_since = None
+            if self.roles.role is Role.WENT_BACK:
+                self.tell(events.HomeAccepted())
+        self.seen = max(self.seen, *(row.term for row in found.heads.values()))
         if "went-back-unseen" not in self.broken:
             asked = self.copy.ends if "compares-with-now" in self.broken else found.asked
             for log, (number, _crc) in asked.items():
                 there = found.heads.get(log)
                 if (there is None and number) or (there is not None and there.number < number) or log in found.forked:
+                    self.is_ahead = "went-back-untold" not in self.broken
                     self.tell(events.HomeRollbackSeen(log, number, there.number if there else 0))
                     break
         for frame in found.frames:
             self.copy.add(frame)
+        ends = self.copy.ends
+        is_level = all(ends.get(log, (0, 0)) == (row.number, row.crc) for log, row in found.heads.items())
+        if is_level and not any(ends[log][0] for log in ends.keys() - found.heads.keys()):
+            self.compared, self.is_ahead = found.timeline, False
 
     def pushed(self, incarnation: int, frames: tuple[Frame, ...]) -> None:
         """The primary committed these just now."""

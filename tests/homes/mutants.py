@@ -22,6 +22,8 @@ class Mutant(NamedTuple):
     """What the judge finds."""
     kind: str = ""
     """Of schedules: any, or those with a home that forgets."""
+    since: int = 0
+    """It is seen seldom: look from that seed on."""
 
 
 MUTANTS = {
@@ -46,7 +48,7 @@ MUTANTS = {
     "commit-on-any-timeline": Mutant("a commit does not ask which history it lands in", "fenced", "forgets"),
     "went-back-unseen": Mutant("a copy does not see that it is ahead of its home", "forgotten in silence", "silent"),
     "accepted-at-once": Mutant(
-        "a loss is accepted without waiting for the other history's lease", "overlap", "forgets"
+        "a loss is accepted without waiting for the other history's lease", "overlap", "forgets", 3000
     ),
     "full-lease": Mutant("the holder counts on the whole lease, by its own clock", "overlap"),
     "counts-from-answer": Mutant("the holder counts from the answer to its renewal", "overlap"),
@@ -57,6 +59,17 @@ MUTANTS = {
     "any-clock": Mutant("a server whose clock is off takes the lease", "time"),
     "clock-once": Mutant("clocks are compared before the first lease, and not again", "time"),
     "judges-unasked": Mutant("appends are judged without asking before whether the server may", "time"),
+    "missing-unasked": Mutant("a home is believed though a copy was not compared with it", "one order", "witness"),
+    "holder-unasked": Mutant("a home is believed without the copy of its last primary", "one order", "witness"),
+    "held-through-crashes": Mutant("a copy that lost frames in a crash goes on as a witness", "one order", "witness"),
+    "wiped-unnoticed": Mutant(
+        "a copy that begins again goes on as the witness that it replaces", "one order", "witness"
+    ),
+    "replaced-when-changed": Mutant(
+        "another copy of a server takes the place of its row in a home that changed", "", "witness"
+    ),
+    "ahead-unasked": Mutant("a home is believed though a copy is ahead of it", "", "forgets"),
+    "terms-unasked": Mutant("a home is believed that does not know a term which a copy has seen", "fenced", "silent"),
     "no-mark": Mutant("who is ahead of its home does not say so in the home", "", "silent"),
     "lease-by-name": Mutant("the home knows the holder by its server's name, not by the nonce", ""),
     "reached-by-any-answer": Mutant(
@@ -83,7 +96,7 @@ def count(name: str, schedules: int) -> tuple[int, int | None, Counter[str]]:
 
 def main(schedules: int, names: list[str]) -> None:
     """Print a line for each."""
-    for name in names or ["forgets", "silent", *MUTANTS]:
+    for name in names or ["forgets", "silent", "witness", *MUTANTS]:
         failed, first, found = count(name, schedules)
         what = ", ".join(f"{rule} {times}" for rule, times in found.most_common())
         print(f"{name}: {failed} of {schedules}, first {first}: {what}", flush=True)

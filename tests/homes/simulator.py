@@ -30,6 +30,8 @@ ROUND_TRIPS_MAX = 10
 COMPARED = ("try_lease", "renew_lease", "read")
 """Answers that tell the home's time."""
 FENCES = ("fence_journal", "fence_logs")
+FIRST_TERM = 5.0
+"""Seconds after which every member knows of a term. A home that forgets more was never one, as far as it shows."""
 PERSON_TAKES = 20.0
 CALLS_MAX = 6
 RATES = (0.8, 1.25)
@@ -52,7 +54,9 @@ class World:
     """Time, the network, and everybody in it."""
 
     def __init__(self, seed: int, broken: frozenset[str] = frozenset(), kind: str = "") -> None:
-        """The kind may be `forgets`: its standby is asynchronous; or `silent`: and it looks the same after that."""
+        """The kind may be `forgets`: its standby is asynchronous; `silent`: and it looks the same after that; or
+        `witness`: only its primary has what is forgotten, and crashes in that moment.
+        """
         self.seed = seed
         self.rng = rng = random.Random(seed)
         self.broken = broken
@@ -73,6 +77,9 @@ class World:
         self.slow_reads = rng.choice((0.0, 0.0, 0.0, 4.0))
         """Seconds that an answer takes at most which brings frames: a copy is behind meanwhile."""
         self.push_loss = rng.choice((0.0, 0.0, 0.0, 0.7))
+        self.only_primary_knows = kind == "witness"
+        if self.only_primary_knows:
+            self.push_loss = 1.0
         forgets = rng.random() < 0.35 or kind != ""
         self.silent = kind == "silent"
         self.home = ModelHome(lambda: self.now, self.times, broken, keeps_all=not forgets)
@@ -294,11 +301,15 @@ class World:
 
     def _promote(self) -> None:
         lag = self.rng.choice((0.02, 0.3, 2.0, 6.0, 10.0))
-        if self.rng.random() < 0.6:
+        if self.only_primary_knows:
+            lag = self.rng.choice((0.1, 0.3, 1.0))
+            self._crash(self._primary())
+        elif self.rng.random() < 0.6:
             # What takes the home takes servers as well.
             for server in self.servers.values():
                 if self.rng.random() < 0.5:
                     self.rng.choice((self._pause, self._crash, self._cut, self._cut))(server)
+        lag = min(lag, self.now - FIRST_TERM)
         if self.silent:
             self.home.restart()
             self.home.go_back(lag)
@@ -327,6 +338,8 @@ class World:
         if not self._person:
             return
         self._person = False
+        if self.home.is_believed:
+            return  # it was proved meanwhile that nothing is missing
         self.home.accept_loss(self.rng.getrandbits(62))
 
     # The schedule
