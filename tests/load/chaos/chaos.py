@@ -159,10 +159,10 @@ class Chaos(Run):
             standby = self._database.standby
             assert standby is not None
             self.until(lambda: self._standby_has(kept), GOES_ON_S, "the standby to have it")
-            standby.pause()
+            standby.kill()  # one that is only paused has the newest in its socket
             ahead = [log.append([Event("Good", b"lost")]).first for _ in range(LOST)]
         self._database.primary.kill()
-        standby.go_on()
+        standby.start()
         self._database.promote()
         self._scene.use()
         time.sleep(3 * LEASE_S)
