@@ -47,6 +47,10 @@ class Wire(asyncio.Transport):
         self.written: list[bytes] = []
         self.is_reading = True
         self.is_closed = self.is_aborted = False
+        self.protocol: asyncio.BaseProtocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
@@ -111,6 +115,7 @@ class Peer:
     def __init__(self, application: Application, *more: Field) -> None:
         self.state, self.wire = ServerState(application, Admission(1)), Wire()
         self.protocol = WebSocketProtocol(self.state)
+        self.wire.set_protocol(self.protocol)
         self.protocol.share.belong(self.state.memory.owner("known"))
         self.protocol.connection_made(self.wire)
         self.protocol.begin(b"GET", TARGET, [*FIELDS, *more], scope_of(self.wire))
@@ -137,7 +142,7 @@ class Peer:
             await asyncio.sleep(0)
 
     async def leave(self) -> None:
-        self.protocol.connection_lost(None)
+        self.wire.protocol.connection_lost(None)
         assert await self.state.emptied(10)
 
 

@@ -189,6 +189,19 @@ def test_what_is_sent_when_the_peer_has_left_raises_oserror() -> None:
     asyncio.run(scenario())
 
 
+def test_one_whose_peer_broke_the_protocol_holds_nothing_while_the_peer_may_read_why() -> None:
+    async def scenario() -> None:
+        application, peer, _ = await opened()
+        await peer.says(b"\xff" * 20)
+        await asyncio.sleep(0)
+        assert len(peer.state.lingering) == 1 and not peer.state.connections
+        assert peer.take().startswith(b"\x88") and peer.wire.is_reading and not peer.wire.is_closed
+        await application.end()
+        await peer.leave()
+
+    asyncio.run(scenario())
+
+
 def test_what_the_application_sends_out_of_order_is_its_mistake() -> None:
     async def scenario() -> None:
         application, peer = await asked()

@@ -10,7 +10,8 @@ The connection ends in one of three ways, each within a bounded time:
 
 - *closed* by the application: the peer has `CLOSE_S` to answer the close, and to read all messages before it;
 - *hung up*: the peer closed, or no WebSocket came of it; the last bytes have `CLOSE_S` to leave;
-- *failed* by a peer that breaks the protocol or a bound: it has `LINGER_S` to read why.
+- *failed* by a peer that breaks the protocol or a bound: it can read why, while what it still sends is thrown away
+  (`core.loop.linger`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from websockets.server import ServerProtocol
 from ...core.loop.deadline import Deadline
 from ...core.loop.memory import Share
 from ...core.loop.slices import Slices
+from ...core.shared_bytes import FREE_BYTES
 from ...http import Message, Scope
 from ...http.asgi import HELD, MEMORY, WRITER
 from ...http.body_memory import largest_within, memory_of
@@ -52,8 +54,6 @@ PING_BYTES = 4
 """Of the payload of a ping, by which its answer is known."""
 CLOSE_S = 10.0
 """How long a peer may take to answer a close, and to read all messages before it."""
-LINGER_S = 2.0
-"""How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
 
 REASON_BYTES_MAX = 123
 """Of a reason for which a connection is closed (RFC 6455, 5.5)."""
@@ -431,20 +431,24 @@ class WebSocketProtocol(PeerConnection):
         self._linger()
 
     def _linger(self) -> None:
-        """Throw away what still comes: the system resets a connection that is closed with data unread, and the peer
-        would never get to know why (1009 for a message that is too long, 1007, 1002).
-        """
+        """Let the peer read why (1009 for a message that is too long, 1007, 1002)."""
         close = self._library.close_sent
         assert close is not None
         self._cycle.end(close.code, close.reason)
         self._write_out()
         self._is_ending = self._is_lingering = True
         self._let_go()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self._holds_reading = False
-        self.transport.resume_reading()
-        self._patience.set(LINGER_S)
+        self.loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Nothing that it holds is needed any more, unless that is so much that it has to be counted still."""
+        if self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size() > FREE_BYTES:
+            self._hang_up()
+            return
+        self.connection_lost(None)
+        self._state.lingering.add(self.transport)
 
     def _lose_patience(self) -> None:
         if self._is_ending:
