@@ -206,7 +206,8 @@ FRAMES = {
 
 _OF_FLIGHT = Line("bytes of the request", "another process", "test_flight.py::test_whatever_is_asked")
 CALLS = {
-    **dict.fromkeys(("authenticate", "user", "authorize", "check_position", "sent", "damaged"), _ONE),
+    **dict.fromkeys(("authenticate", "user", "authorize", "check_position", "sent", "damaged",
+                    "connections_ended"), _ONE),
     "place": Line("a log that is not open", "thread"),
     "append": Line("bytes of the batch", "thread"),
     "act": Line("what the action does", "thread"),

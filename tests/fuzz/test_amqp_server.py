@@ -243,7 +243,8 @@ class Wire(asyncio.Transport):
 
     def __init__(self, protocol: Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
-        self._protocol, self._loop = protocol, loop
+        self._protocol: asyncio.BaseProtocol = protocol
+        self._loop = loop
         self.is_paused = self._is_closing = self.is_lost = False
         self.written = 0
         protocol.connection_made(self)
@@ -253,6 +254,12 @@ class Wire(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def can_write_eof(self) -> bool:
+        return False
 
     def write(self, data: Any) -> None:
         self.written += len(data)

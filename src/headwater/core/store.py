@@ -31,7 +31,7 @@ class LogStore(Protocol):
         """The logs that are open at the moment, in order of name; opens none."""
 
     def settings_of(self, name: str) -> LogSettings:
-        """The settings of a log; opens none. Raises LogNotFound."""
+        """The settings of a log; opens none. Raises LogNotFound, StorageCorrupted: it is stopped."""
 
     def incarnation_of(self, name: str) -> str:
         """The incarnation of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""

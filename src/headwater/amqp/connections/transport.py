@@ -370,7 +370,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def flush_soon(self) -> None:
         """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
-        if self.engine.bytes_to_send > self.share.piece_bytes:
+        if self.engine.bytes_to_send > min(WRITE_BYTES_MAX, self.share.piece_bytes):
             self.flush()
         elif not self._is_flushing:
             self._is_flushing = True

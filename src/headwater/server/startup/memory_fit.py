@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ...core.errors import LogNotFound
+from ...core.errors import LogNotFound, StorageCorrupted
 from ...core.loop.memory import MemoryAccount
 from ...core.settings import is_own
 from ...core.store import LogStore
@@ -39,7 +39,7 @@ def watch_logs(bus: Bus, store: LogStore, memory: MemoryAccount) -> Callable[[],
     """
 
     def look_at(name: str) -> None:
-        with suppress(LogNotFound):  # deleted at this moment
+        with suppress(LogNotFound, StorageCorrupted):  # deleted at this moment, or stopped
             if not is_own(name):
                 warn_of_misfit(f"logs.{name}.event_bytes_max", store.settings_of(name).event_bytes_max, memory)
 
