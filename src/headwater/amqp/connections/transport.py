@@ -580,7 +580,8 @@ class Transport(asyncio.BufferedProtocol):
         """Answer an attach, in slices of the loop's time if there are many."""
         try:
             await self._slices.pause()
-            await self._attach(self, link)
+            if not link.is_over:  # its connection may have ended meanwhile
+                await self._attach(self, link)
         except ConnectionFault as fault:
             self.shared.statistics.links_refused += 1
             self.close(fault.condition, fault.description, fault.info)
