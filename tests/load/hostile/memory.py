@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import anonymous_bytes, children
+from benchmarks.measure import anonymous_bytes, children, own_anonymous_bytes
 
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER
 from headwater.core.event import Event
@@ -40,7 +40,8 @@ STRANGERS_BYTES = 16 * MIB
 """So much more all peers before their login may take."""
 CONNECTION_BYTES = 64 * 1024
 WORKER_BYTES = 60 * MIB
-"""Of the stated base: the process that makes index files comes and goes."""
+"""Of the stated base: the process that makes index files comes and goes, and grows with its work; it counts so much at
+least."""
 LEFT_BYTES, LEFT_S = 32 * MIB, 10.0
 """So much more may be left so long after the peers have gone."""
 HOLD_S_MAX = 0.05 * GENEROSITY
@@ -158,7 +159,7 @@ class Watched(Street):
 
     def put(self, name: str, load: Load) -> Outcome:
         """Let the peers do what they can, and judge."""
-        base = self._held() + WORKER_BYTES * max(PROCESSES - self._processes(), 0)
+        base = self._held()
         self.hold_s()
         self._peak = base
         began = time.monotonic()
@@ -208,8 +209,14 @@ class Watched(Street):
 
     def _held(self) -> int:
         """Anonymous bytes of all processes of the server; 0 where one has just ended."""
+        if not self.server.pids:
+            return 0
+        its = self.server.pids.server
         try:
-            return anonymous_bytes(self.server.pids.server) if self.server.pids else 0
+            workers = [
+                pid for pid in children(its) if b"maintenance.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
+            return anonymous_bytes(its) + max(WORKER_BYTES - sum(map(own_anonymous_bytes, workers)), 0)
         except (OSError, StopIteration):
             return 0
 
