@@ -106,7 +106,7 @@ class Shared:
         self.statistics = AmqpStatistics()
         self.lingering = LingeringConnections()
         """Connections that are over, whose peer may still send."""
-        self.reads = TurnReads(self.loop)
+        self.reads = TurnReads()
         self._filters = FairSemaphore(1)
         """For large filters. A thread takes as much of the interpreter's time as the loop has, so there is one."""
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}

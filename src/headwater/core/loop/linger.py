@@ -31,8 +31,7 @@ class LingeringConnections:
     def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         """`on_end` is called whenever one has ended."""
         self._connections: dict[_Lingering, None] = {}
-        self._reads: TurnReads | None = None
-        """From the first one on."""
+        self._reads = TurnReads()
         self._on_end = on_end
 
     def __len__(self) -> int:
@@ -40,7 +39,6 @@ class LingeringConnections:
 
     def add(self, transport: asyncio.Transport) -> None:
         """Close it after the sent bytes, and when the peer could read that. It gets a protocol of its own here."""
-        self._reads = self._reads or TurnReads(asyncio.get_running_loop())
         lingering = _Lingering(transport, self._reads, self._end)
         self._connections[lingering] = None
         transport.pause_reading()  # what read into a buffer of the protocol before does not any more

@@ -17,10 +17,10 @@ to read so much, and to look at it.
 class TurnReads:
     """The full reads of some connections of one event loop."""
 
-    __slots__ = ("_bytes", "_loop", "turn_bytes")
+    __slots__ = ("_bytes", "turn_bytes")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._bytes = loop, 0
+    def __init__(self) -> None:
+        self._bytes = 0
         self.turn_bytes = TURN_BYTES
 
     def are_over(self, size: int) -> bool:
@@ -28,7 +28,7 @@ class TurnReads:
         if size < READ_BYTES:
             return False
         if not self._bytes:
-            self._loop.call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._begin)
         self._bytes += size
         return self._bytes > self.turn_bytes
 

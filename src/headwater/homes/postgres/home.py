@@ -214,7 +214,7 @@ class PostgresHome(Home):
         """
         with self._statements.asking() as connection:
             lease.accept(connection.psycopg, pause_s)
-            forgotten = members.forget_others(connection.psycopg) if lease.version(connection.psycopg) > 1 else []
+            forgotten = members.forget_others(connection.psycopg) if lease.has_members(connection.psycopg) else []
             self._statements.confirm(connection)
         return forgotten
 
@@ -248,18 +248,18 @@ class PostgresHome(Home):
         Raises StorageUnavailable.
         """
         with self._statements.asking() as connection:
-            if lease.version(connection.psycopg) > 1 and members.enter(connection.psycopg, member):
+            if lease.has_members(connection.psycopg) and members.enter(connection.psycopg, member):
                 self._statements.confirm_if_needed(connection)
 
     def members(self) -> list[Member]:
         """What the copies of the servers can prove, by name. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            return members.members(connection.psycopg) if lease.version(connection.psycopg) > 1 else []
+            return members.members(connection.psycopg) if lease.has_members(connection.psycopg) else []
 
     def forget_member(self, name: str) -> bool:
         """A server is gone for ever; answers whether it was a member. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            is_known = lease.version(connection.psycopg) > 1 and members.forget(connection.psycopg, name)
+            is_known = lease.has_members(connection.psycopg) and members.forget(connection.psycopg, name)
             self._statements.confirm_if_needed(connection)
         return is_known
 

@@ -280,13 +280,18 @@ def identifier(connection: Connection) -> str:
 
 def knows_cluster(connection: Connection) -> bool:
     """Whether the lease says in which cluster it was given last: a home of before version 2 learns that later."""
-    return version(connection) > 1 and connection.execute(_KNOWS_CLUSTER).fetchone() == (True,)
+    return has_members(connection) and connection.execute(_KNOWS_CLUSTER).fetchone() == (True,)
 
 
 def know_cluster(connection: Connection) -> None:
     """From now on it does."""
-    if version(connection) > 1:
+    if has_members(connection):
         connection.execute(_KNOW_CLUSTER)
+
+
+def has_members(connection: Connection) -> bool:
+    """Whether the home is of a version that has members: from 2 on."""
+    return version(connection) > 1
 
 
 def version(connection: Connection) -> int:

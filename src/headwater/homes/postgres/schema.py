@@ -27,7 +27,7 @@ POSTGRES_MIN, POSTGRES_MAX = 14, 18
 
 PROMOTION_SINCE = 2
 PROMOTIONS = ("ask", "waited-for", "managed")
-"""What the owner of a home says of its standbys: see `lease.BELIEVED`."""
+"""What the owner of a home says of its standbys: see `lease`."""
 MEMBERS = """\
 CREATE TABLE headwater.member (
     id text PRIMARY KEY,

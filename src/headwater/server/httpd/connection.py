@@ -507,10 +507,4 @@ class HttpConnection(PeerConnection):
         if not self._is_leaving:
             self._is_leaving = True
             self.pipeline.clear()
-            self.loop.call_soon(self._linger)
-
-    def _linger(self) -> None:
-        """Hand the connection over: nothing that it holds is needed any more."""
-        if not self.transport.is_closing():
-            self.connection_lost(None)
-            self._state.lingering.add(self.transport)
+            self.loop.call_soon(self._hand_over)

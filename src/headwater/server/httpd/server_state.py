@@ -168,6 +168,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         """See `core.loop.memory.Reader`. It reads nothing, so it gets no reason; its request ends with it."""
         self.transport.abort()
 
+    def _hand_over(self) -> None:
+        """Nothing that it holds is needed any more: what still comes is thrown away, so that the peer can read why."""
+        if not self.transport.is_closing():
+            self.connection_lost(None)
+            self._state.lingering.add(self.transport)
+
     def _has_room_for_unread(self, size: int | None = None) -> bool:
         """Count unread data as held: all, or `size`. If there is no room, it is forgotten, and the answer is False."""
         more = (len(self._unread) if size is None else size) - self._unread_taken

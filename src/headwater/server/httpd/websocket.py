@@ -441,14 +441,10 @@ class WebSocketProtocol(PeerConnection):
         self.loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        """Nothing that it holds is needed any more, unless that is so much that it has to be counted still."""
-        if self.transport.is_closing():
-            return
-        if self.transport.get_write_buffer_size() > FREE_BYTES:
-            self._hang_up()
-            return
-        self.connection_lost(None)
-        self._state.lingering.add(self.transport)
+        if self.transport.get_write_buffer_size() > FREE_BYTES and not self.transport.is_closing():
+            self._hang_up()  # it has to be counted still
+        else:
+            super()._hand_over()
 
     def _lose_patience(self) -> None:
         if self._is_ending:

@@ -21,7 +21,7 @@ from ...formats.newer import WrittenByNewer
 from ..disk.checked_file import CheckedFile
 from ..disk.system import boot_id, sync_directory
 from ..frames.frame_log import Term
-from .copy_file import mark_copy, read_mark, write_mark
+from .copy_file import CopyMark, mark_copy, read_mark, write_mark
 
 logger = logging.getLogger("headwater.storage")
 
@@ -87,8 +87,8 @@ class Witness:
             if mark is None:
                 return
             if not mark.is_at(self._directory):
-                mark_copy(self._directory, mark.home)
-            held = self._held()
+                mark = mark_copy(self._directory, mark.home)
+            held = self._held(mark)
             try:
                 if held is not None:
                     _FILE.write(self._directory, msgspec.structs.replace(held, boot=boot_id(), is_closed=False))
@@ -127,7 +127,7 @@ class Witness:
     def close(self) -> None:
         """The copy was synced, and does not change until `open`. Raises OSError."""
         with self._lock:
-            if (held := self._held()) is not None:
+            if (held := self._held(read_mark(self._directory))) is not None:
                 _FILE.write(self._directory, msgspec.structs.replace(held, is_closed=True))
 
     def evidence(self) -> Evidence | None:
@@ -139,14 +139,13 @@ class Witness:
             mark = read_mark(self._directory)
             if mark is None or not mark.is_at(self._directory):
                 return None
-            held = self._held()
+            held = self._held(mark)
             return Evidence(
                 mark.id, mark.inode, mark.device, boot_id(), mark.seen, Term(0, 0) if held is None else held.term
             )
 
-    def _held(self) -> _Held | None:
-        """What HELD says, if that is valid."""
-        mark = read_mark(self._directory)
+    def _held(self, mark: CopyMark | None) -> _Held | None:
+        """What HELD says, if that is valid for the copy of that mark."""
         try:
             held = _FILE.read(self._directory)
         except FileNotFoundError:
