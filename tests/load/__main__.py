@@ -17,7 +17,7 @@ from rich.table import Table as Drawn
 from tests.homes.postgres_server import fast_folder
 
 from .chaos.chaos import Chaos
-from .hostile import memory
+from .hostile import loads, memory
 from .hostile.street import Street
 from .place import LOG, Place
 from .readers import READERS
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=int, default=4, help="of the street: how much of everything at once")
     for name in ("http", "amqp", "flight", "user"):
         parser.add_argument(f"--{name}", help="steady: of the server; the password is in HEADWATER_PASSWORD")
-    parser.add_argument("--only", action="append", metavar="NAME", help=f"hostile: {', '.join(memory.LOADS)}")
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"hostile: {', '.join(loads.LOADS)}")
     given = parser.parse_args(arguments)
     if given.kind == "hostile":
         return 1 if memory.run_all(given.only, told) else 0

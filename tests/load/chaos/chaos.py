@@ -119,6 +119,8 @@ class Chaos(Run):
         super().finish()
         self._compare_copies()
         self._go_back()
+        said = ((member.name, member.said().partition("Traceback")) for member in self.members)
+        self.faults += [f"server {name} broke: {stack[:2000]}" for name, (_, found, stack) in said if found]
 
     def compare(self, stored: Mapping[int, str]) -> None:
         """And what rivals were told."""

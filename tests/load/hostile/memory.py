@@ -13,24 +13,22 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import anonymous_bytes, children, own_anonymous_bytes
 
-from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER
 from headwater.core.event import Event
 from headwater.core.settings import LogSettings
 from tests.cost.measuring import GENEROSITY
 
 from .. import losses
-from ..place import LOG, Place
 from ..run import Faulty, Repeating, Told
 from ..server import MortalServer
-from . import peers
-from .peers import MIB, Crowd, Peer
+from .loads import HUGE, LARGE, LOADS
+from .peers import MIB
 from .street import Street, Waits
 
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -47,28 +45,11 @@ LEFT_BYTES, LEFT_S = 32 * MIB, 10.0
 HOLD_S_MAX = 0.05 * GENEROSITY
 """50 ms on a core without neighbours."""
 SAMPLE_S = 0.05
-PUSH_S, STAY_S = 60.0, 2.0
-"""Peers send for so long at most, and stay for so long without taking anything."""
+STAY_S = 2.0
+"""Peers that have done what they can stay for so long without taking anything."""
 WARM_S, WARM_S_MAX = 4.0, 40.0
 """Memory is at its base when it has stayed as it is for so long."""
 PROCESSES = 3
-LARGE, HUGE = "large", "huge"
-"""The log of 60 events of 1 MB, and the one with an event of 64 MiB."""
-_ALL = b'{"query": "all"}'
-FORMS = {
-    "ndjson": "application/x-ndjson",
-    "json": "application/json",
-    "messagepack": "application/vnd.msgpack",
-    "cloudevents": "application/cloudevents-batch+json",
-    "arrow": "application/vnd.apache.arrow.stream",
-}
-
-
-class Load(NamedTuple):
-    """Peers that come together."""
-
-    make: Callable[[Place], Iterable[Peer]]
-    are_strangers: bool = False
 
 
 class Outcome(NamedTuple):
@@ -99,51 +80,6 @@ HEADINGS = f"""\
 {"|---" * 9}|"""
 
 
-def _strangers(make: Callable[[Place], Peer]) -> Load:
-    return Load(lambda place: [make(place)] * 100, are_strangers=True)
-
-
-def _readers(count: int, log: str, form: str) -> Load:
-    def make(place: Place) -> Iterable[Peer]:
-        if form == "sse":
-            path = f"/logs/{log}/subscribe?query=all&after=0"
-            return [peers.http(place, path, accept="text/event-stream", method="GET")] * count
-        if form == "push":
-            return [peers.push(place, log, f"Bad{number}") for number in range(count)]
-        if form == "amqp":
-            return [peers.receiver(place, log) for _ in range(count)]
-        return [peers.http(place, f"/logs/{log}/read", accept=FORMS[form], body=_ALL)] * count
-
-    return Load(make)
-
-
-def _halves(make: Callable[[Place], Peer]) -> Load:
-    return Load(lambda place: [make(place) for _ in range(100)])
-
-
-LOADS: dict[str, Load] = {
-    "nobody": Load(lambda place: []),
-    "strangers-http": _strangers(lambda place: peers.http(place, f"/logs/{LOG}/append", is_known=False)),
-    "strangers-futoin": _strangers(lambda place: peers.http(place, f"/futoin/{LOG}", is_known=False)),
-    "strangers-websocket": _strangers(lambda place: peers.websocket(place, LOG, is_known=False)),
-    "strangers-sasl": _strangers(lambda place: peers.amqp_stranger(place, SASL_HEADER, 1)),
-    "strangers-amqp": _strangers(lambda place: peers.amqp_stranger(place, AMQP_HEADER, 0)),
-    "strangers-flight": _strangers(lambda place: peers.flight(place, is_known=False)),
-    **{f"readers-{form}": _readers(150, LARGE, form) for form in (*FORMS, "sse", "push")},
-    "readers-amqp": _readers(20, LARGE, "amqp"),
-    **{f"huge-{form}": _readers(50, HUGE, form) for form in (*FORMS, "sse", "push")},
-    "huge-amqp": _readers(20, HUGE, "amqp"),
-    "half-bodies": _halves(lambda place: peers.http(place, "/logs/noise/append")),
-    "half-calls": _halves(lambda place: peers.http(place, "/futoin/noise")),
-    "half-messages": _halves(lambda place: peers.websocket(place, "noise")),
-    "half-frames": _halves(peers.half_frames),
-    "half-batches": _halves(lambda place: peers.flight(place, is_known=True)),
-}
-LOADS["all"] = Load(lambda place: [peer for load in list(LOADS.values())[:-1] for peer in list(load.make(place))[::5]])
-DAILY = ("readers-ndjson", "strangers-websocket", "strangers-flight", "half-messages", "huge-amqp", "half-bodies")
-"""One of each protocol, for every day."""
-
-
 class Watched(Street):
     """Neighbours, and the server's memory while peers come and go."""
 
@@ -157,18 +93,17 @@ class Watched(Street):
         self.servers.enter_context(Repeating(self._sample, SAMPLE_S))
         self._warm_up()
 
-    def put(self, name: str, load: Load) -> Outcome:
-        """Let the peers do what they can, and judge."""
+    def put(self, name: str) -> Outcome:
+        """Let the peers of a load do what they can, and judge."""
         base = self._held()
         self.hold_s()
         self._peak = base
         began = time.monotonic()
-        with Crowd(list(load.make(self.bad))) as crowd:
-            crowd.push(PUSH_S)
+        with self.hostile("loads", name) as told:
             time.sleep(STAY_S)
-            more = STRANGERS_BYTES if load.are_strangers else BUDGET_BYTES + CONNECTION_BYTES * len(crowd.connections)
-            opened, sent = crowd.open, crowd.sent
             self.measure(name, began)
+        tried, opened, sent = told["tried"], told["open"], told["sent"]
+        more = STRANGERS_BYTES if LOADS[name].are_strangers else BUDGET_BYTES + CONNECTION_BYTES * tried
         after = self._left(base)
         hold_s, peak = self.hold_s(), self._peak
         with suppress(Faulty):
@@ -271,7 +206,7 @@ class Prepared:
                 watched.begin()
                 watched.calm(quiet_s)
                 for name in names:
-                    yield watched.put(name, LOADS[name])
+                    yield watched.put(name)
                 with suppress(Faulty):
                     watched.finish()
                 self.faults, self.waits = watched.all_faults(), watched.waits

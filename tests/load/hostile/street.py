@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,23 +88,29 @@ class Street(OneServer):
     def attack(self, protocol: str) -> dict[str, int]:
         """One client misbehaves for a while, and dies. Answers how often it did what."""
         began = time.monotonic()
-        command = [sys.executable, "-m", "tests.load.hostile.attacks", protocol, str(self.scale), json.dumps(self.bad)]
-        path = os.pathsep.join((str(ROOT), environment()["PYTHONPATH"]))
-        variables = environment(PYTHONPATH=path, ATTACK_SEED=str(self.seed))
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(command, cwd=ROOT, env=variables, **pipes) as attacker:
-            assert attacker.stdout is not None
-            try:
-                assert attacker.stdout.readline() == AT_IT, f"the hostile client of {protocol} did not get at it"
-                time.sleep(self.seconds)  # from there on: how long a process takes to start is the machine's affair
-                attacker.terminate()
-                told, _ = attacker.communicate(timeout=30)
-            finally:
-                attacker.kill()
+        with self.hostile("attacks", protocol, str(self.scale)) as done:
+            time.sleep(self.seconds)  # from there on: how long a process takes to start is the machine's affair
         self.settle()
         self.measure(protocol, began)
-        done: dict[str, int] = json.loads(told)
         return done
+
+    @contextmanager
+    def hostile(self, module: str, *arguments: str) -> Iterator[dict[str, int]]:
+        """A hostile process that is at it; in the end it says how often it did what, and dies."""
+        done: dict[str, int] = {}
+        command = [sys.executable, "-m", f"tests.load.hostile.{module}", *arguments, json.dumps(self.bad)]
+        path = os.pathsep.join((str(ROOT), environment()["PYTHONPATH"]))
+        variables = environment(PYTHONPATH=path, ATTACK_SEED=str(self.seed))
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, cwd=ROOT, env=variables, **pipes) as process:
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == AT_IT, f"{module} {arguments} did not get at it"
+                yield done
+                told, _ = process.communicate(timeout=30)  # it ends when its stdin does
+                done |= json.loads(told)
+            finally:
+                process.kill()
 
     def settle(self) -> None:
         """Each neighbour gets something done that it begins now: it is not shut out for good. Raises Faulty."""

@@ -16,7 +16,8 @@ from tests.night import night
 
 from ..server import MortalServer
 from . import memory
-from .memory import DAILY, HOLD_S_MAX, HUGE, LARGE, LOADS, MIB, Cage, Prepared, unkept
+from .loads import DAILY, HUGE, LARGE, LOADS
+from .memory import HOLD_S_MAX, MIB, Cage, Prepared, unkept
 from .peers import Crowd
 
 
