@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +23,34 @@ WRITER = "headwater.writer"
 
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 """Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""
+
+
+class Later:
+    """What is awaited later, or never: nothing of it runs before, and nothing complains if it is not."""
+
+    __slots__ = ("_begin",)
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._begin = begin
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._begin().__await__()
+
+
+class _Done:
+    """What is awaited where nothing is to be waited for: a coroutine costs more than many a message."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return _NOTHING
+
+
+def _nothing() -> Generator[None, None, None]:
+    return
+    yield
+
+
+_NOTHING = _nothing()
+DONE = _Done()
 
 
 def raw_path(scope: Scope) -> str:

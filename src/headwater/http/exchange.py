@@ -15,7 +15,7 @@ import msgspec
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.loop.memory import MemoryAccount, Share
 from ..formats.problem import MEDIA_TYPE, Problem
-from .asgi import HELD, MEMORY, Header, Receive, Scope, Send
+from .asgi import DONE, HELD, MEMORY, Header, Receive, Scope, Send
 from .body_memory import SMALL_BYTES, largest_within, memory_of
 from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
 
@@ -332,21 +332,22 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
             raise Disconnected
 
-    async def send(self, chunk: bytes) -> None:
-        """Send a piece of a streamed answer; waits until the client takes more. The next one is made after that.
+    def send(self, chunk: bytes) -> Awaitable[None]:
+        """Send a piece of a streamed answer, before anything is awaited; the answer waits until the client takes more.
+        The next piece is made after that.
 
         Raises HttpVersionTooOld for too long an answer to HTTP/1.0, NoMemory where there is no room to collect it.
         """
         if self._collected is None:
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-        else:
-            await self._collect(self._collected, chunk)
+            return self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self._collect(self._collected, chunk)
+        return DONE
 
     async def finish(self, chunk: bytes = b"") -> None:
         """The last piece of a streamed answer. Raises as `send`."""
         collected, self._collected = self._collected, None
         if collected is not None:
-            await self._collect(collected, chunk)
+            self._collect(collected, chunk)
             self.has_started = True
             fields = [*collected.fields, (b"content-length", b"%d" % collected.size)]
             await self._send({"type": "http.response.start", "status": 200, "headers": fields})
@@ -355,7 +356,7 @@ class Exchange:
             chunk = b""
         await self._send({"type": "http.response.body", "body": chunk})
 
-    async def _collect(self, collected: _Collected, chunk: bytes) -> None:
+    def _collect(self, collected: _Collected, chunk: bytes) -> None:
         try:
             collected.add(chunk)
         except BaseException:

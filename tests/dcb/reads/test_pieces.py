@@ -7,7 +7,8 @@ import base64
 import gc
 import json
 import weakref
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ import pytest
 from headwater.core import ALL, Event, LogSettings, OpenGuard
 from headwater.core.log import PAGE_BYTES
 from headwater.core.loop.memory import PIECE_BYTES_MAX, MemoryAccount, Share
+from headwater.core.loop.scheduler import BUDGET_S, FairScheduler
 from headwater.core.loop.traffic import Traffic
 from headwater.core.reading import read_pages
 from headwater.dcb import Application
 from headwater.dcb.events import ndjson
 from headwater.dcb.reads.pieces import AnswerPieces
 from headwater.formats.packed import PageParser
-from headwater.http.asgi import MEMORY
+from headwater.http.asgi import DONE, MEMORY
 from headwater.storage import Engine
 
-from ..conftest import Client
+from ..conftest import Client, Connection
 
 MIB = 2**20
 TEXT = ('é"\\\x01' * 200_000).encode()
@@ -194,3 +196,34 @@ def test_an_answer_that_is_broken_off_in_a_large_event_is_freed_without_a_collec
             assert is_there() is None
         finally:
             gc.enable()
+
+
+def test_to_write_a_piece_counts_for_the_turn_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty readers whose pieces take long to write: not all are written in one turn of the loop."""
+    clock, turn, written = [0.0], [0], Counter[int]()
+
+    def send(connection: Connection, message: dict[str, Any]) -> Awaitable[None]:
+        if len(message.get("body", b"")) >= MIB // 8:
+            clock[0] += 2 * BUDGET_S
+            written[turn[0]] += 1
+        return DONE
+
+    async def read_all(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+
+        def count() -> None:
+            turn[0] += 1
+            loop.call_soon(count)
+
+        count()
+        readers = [client.connect("POST", "/logs/courses/read", {"query": "all"}) for _ in range(20)]
+        await asyncio.gather(*(reader.task for reader in readers))
+
+    monkeypatch.setattr(Connection, "_send", send)
+    turns = FairScheduler(cpu=lambda: clock[0], wall=lambda: clock[0])
+    with Engine(tmp_path / "data", maintains=False, reserve_bytes=0) as engine:
+        engine.create("courses").append([Event("T", b"x" * MIB)] * 3)
+        client = Client(Application(engine, OpenGuard(), turns=turns))
+        client.run(read_all(client))
+        client.close()
+    assert written.total() > 20 and max(written.values()) <= 2, written

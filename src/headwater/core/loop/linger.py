@@ -20,6 +20,8 @@ UNSENT_PAUSE_S = 60.0
 """How long it may take nothing of an answer that waits to be written."""
 LINGERING_MAX = 512
 """Connections of one server that end so at a time; of more, the first one ends at once."""
+TURN_BYTES = 1024 * 1024
+"""Of what is thrown away in one turn of the loop: others wait for less than a millisecond."""
 _LOOK_S = 1.0
 _thrown_away = memoryview(bytearray(READ_BYTES))
 """Where bytes are read to, of whichever connection."""
@@ -31,7 +33,7 @@ class LingeringConnections:
     def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         """`on_end` is called whenever one has ended."""
         self._connections: dict[_Lingering, None] = {}
-        self._reads = TurnReads()
+        self._reads = TurnReads(TURN_BYTES)
         self._on_end = on_end
 
     def __len__(self) -> int:

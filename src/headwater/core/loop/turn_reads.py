@@ -19,9 +19,10 @@ class TurnReads:
 
     __slots__ = ("_bytes", "turn_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, turn_bytes: int = 0) -> None:
+        """`turn_bytes`: other than TURN_BYTES."""
         self._bytes = 0
-        self.turn_bytes = TURN_BYTES
+        self.turn_bytes = turn_bytes or TURN_BYTES
 
     def are_over(self, size: int) -> bool:
         """A connection has read so many bytes: whether it is to stop until the next turn."""

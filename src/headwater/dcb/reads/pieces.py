@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from ...core.log import Page
 from ...core.loop.memory import Share
+from ...core.loop.scheduler import Flow
 from ...core.loop.traffic import Traffic
 from ...http import Exchange
 from ...http.errors import Disconnected
@@ -63,21 +65,35 @@ class AnswerPieces:
 
 
 async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], bytes | None]) -> None:
-    """Send each piece when the client has taken the one before; each is a step of the user's. None ends it.
+    """Send each piece when the client has taken the one before; None ends it.
 
     Raises Disconnected as soon as the client is gone.
     """
     gone = asyncio.ensure_future(exchange.disconnected())
-    turns, flow, share = host.turns, host.flow(exchange), exchange.share
+    flow, share = host.flow(exchange), exchange.share
     share.begin_answer()
     try:
-        while (text := await turns.do(flow, next_piece)) is not None:
-            if text:
-                await exchange.send(text)
-            del text
+        while await send_piece(host, exchange, flow, next_piece):
             await asyncio.sleep(0)
             if gone.done():
                 raise Disconnected
     finally:
         share.end_answer()
         gone.cancel()
+
+
+async def send_piece(host: Host, exchange: Exchange, flow: Flow, next_piece: Callable[[], bytes | None]) -> bool:
+    """Make a piece and write it, as one step of the user's, and wait until the client takes more; False: it was None.
+
+    To write 256 KiB takes the loop longer than to make them, so both count for the user's turn.
+    """
+    sent = await host.turns.do(flow, partial(_sent, exchange, next_piece))
+    if sent is None:
+        return False
+    await sent
+    return True
+
+
+def _sent(exchange: Exchange, next_piece: Callable[[], bytes | None]) -> Awaitable[None] | None:
+    piece = next_piece()
+    return None if piece is None else exchange.send(piece)

@@ -29,6 +29,7 @@ from ..events import envelope_texts, large_envelope
 from ..host import Host, Opened
 from ..queries import is_in_seed_form, query_of
 from ..wire import QueryIn
+from .pieces import send_piece
 from .read import check_data_bytes_max
 
 HEARTBEAT_S = 15.0
@@ -190,12 +191,12 @@ async def _stream(
                 if page.large is None:
                     step = partial(texts.blocks, page, is_idle)
                     del page
-                    await exchange.send(await host.turns.do(flow, step))
+                    await send_piece(host, exchange, flow, step)
                     del step
                 else:
                     slices = texts.slices(page.large, lambda: share.piece_bytes)
-                    while (piece := await host.turns.do(flow, partial(next, slices, None))) is not None:
-                        await exchange.send(piece)
+                    while await send_piece(host, exchange, flow, partial(next, slices, None)):
+                        pass
                 share.end_answer()
                 reader.waits(Waiting.EVENTS)
                 told_at = loop.time()

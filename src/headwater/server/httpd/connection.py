@@ -455,7 +455,7 @@ class HttpConnection(PeerConnection):
         self._state.remove(self)
         websocket.begin(self._parser.get_method(), self._target, self._fields, self.scope_base)
         self._forget_parser()
-        self.transport.set_protocol(websocket)
+        self._give_to(websocket)
 
     def _forget_parser(self) -> None:
         """Forget the parser. It refers back to this: the part of a head would stay in memory until a collection."""

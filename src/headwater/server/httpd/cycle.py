@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
 from ...http import Application, Message, Scope
-from ...http.asgi import HELD, MEMORY
+from ...http.asgi import DONE, HELD, MEMORY, Later
 from .heads import Head
 
 logger = logging.getLogger("headwater.server")
@@ -63,22 +64,6 @@ class CycleConnection(Protocol):
 
     def answered(self, keeps_alive: bool) -> None:
         """The answer was given; whether the connection may stay open after it."""
-
-
-class _Done:
-    """What is awaited where nothing is to be waited for: a coroutine costs more than many a message."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return _NOTHING
-
-
-def _nothing() -> Generator[None, None, None]:
-    return
-    yield
-
-
-_NOTHING = _nothing()
-_DONE = _Done()
 
 
 class HttpCycle:
@@ -181,11 +166,11 @@ class HttpCycle:
         than it said.
         """
         if self._connection.is_full:
-            return self._send_when_drained(message)
+            return Later(partial(self._send_when_drained, message))
         self._send(message)
         if self._connection.is_full and message.get("more_body", False):
-            return self._connection.drained()
-        return _DONE
+            return Later(self._connection.drained)
+        return DONE
 
     async def _send_when_drained(self, message: Message) -> None:
         await self._connection.drained()

@@ -13,9 +13,9 @@ from ...core.loop.memory import MemoryAccount, Share
 from ...http import Application, Scope
 from .admission import Admission
 
-READ_BYTES, STRANGER_READ_BYTES = 256 * 1024, 16 * 1024
-"""What one read takes from a socket at most; the second of a peer that is not known, whose connection has 64 KiB in all
-with the head of its request."""
+STRANGER_READ_BYTES = 16 * 1024
+"""What one read takes from a socket at most while the peer is not known: its connection has 64 KiB in all with the head
+of its request. Later reads are as large as the event loop makes them (256 KiB)."""
 
 
 class ServerState:
@@ -37,10 +37,8 @@ class ServerState:
         self.lingering = LingeringConnections(self._tell)
         """Those whose last answer was given, and whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.buffer = memoryview(bytearray(READ_BYTES))
-        """Where the next read of a connection goes: all connections have one buffer, for no read waits in it."""
-        self.short_buffer = self.buffer[:STRANGER_READ_BYTES]
-        """Its beginning, for peers that are not known."""
+        self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
+        """Where the next read of a connection goes whose peer is not known. All share it, for no read waits in it."""
         self._emptied: asyncio.Event | None = None
         """Set when no connection is open or ends, and no task runs; `emptied` makes it."""
         self._dated_at = 0
@@ -89,6 +87,17 @@ class ServerState:
             self._emptied.set()
 
 
+class _Known(asyncio.Protocol):
+    """A connection whose peer is known: a read is one call of it, without one for a buffer."""
+
+    def __init__(self, connection: PeerConnection) -> None:
+        self.data_received = connection.data_received  # type: ignore[method-assign]
+        self.eof_received = connection.eof_received  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+
+
 class PeerConnection(asyncio.BufferedProtocol):
     """A connection, with the data that its peer sent and that is not parsed yet."""
 
@@ -128,11 +137,14 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return self._state.short_buffer if self.share.owner is None else self._state.buffer
+        return self._state.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        self.data_received(self._state.buffer[:nbytes].tobytes())
+        data = self._state.buffer[:nbytes].tobytes()
+        if self.share.owner is not None:
+            self._give_to(_Known(self))
+        self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         """Data has come."""
@@ -167,6 +179,12 @@ class PeerConnection(asyncio.BufferedProtocol):
     def end_stalled(self, reason: str) -> None:
         """See `core.loop.memory.Reader`. It reads nothing, so it gets no reason; its request ends with it."""
         self.transport.abort()
+
+    def _give_to(self, protocol: asyncio.BaseProtocol) -> None:
+        """From now on that is the transport's protocol: reads begin again, and go where it wants them."""
+        self.transport.pause_reading()
+        self.transport.set_protocol(protocol)
+        self.transport.resume_reading()
 
     def _hand_over(self) -> None:
         """Nothing that it holds is needed any more: what still comes is thrown away, so that the peer can read why."""
