@@ -1,19 +1,14 @@
-"""Who is at the server while it is killed: logs made, changed and deleted, a log trimmed, visits by each protocol."""
+"""Who is at the server while it is killed: logs made, changed and deleted, and a log trimmed."""
 
 from __future__ import annotations
 
 import itertools
-import socket
 from collections import Counter
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
-
-from headwater.flight.client import Ticket
-from tests.amqp.asking import EARLIEST
 
 from .clients import TRIMMED, Client
-from .place import LOG, TIMEOUT_S, Place, ask, push_calls
+from .place import Place
 from .readers import FutoinTrimmed
 from .writers import Filler
 
@@ -127,85 +122,3 @@ class Trimmer(Client):
         self.first_retained = first_retained
         upto = self.consumer.acknowledged
         assert first_retained <= upto + 1, f"trimmed below {first_retained}, acknowledged is {upto}"
-
-
-class Passer(Client):
-    """Comes and goes, politely or not, by one protocol after the other."""
-
-    name = "passer"
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self.visits: Counter[str] = Counter()
-
-    def _work(self) -> None:
-        for turn in itertools.count():
-            for visit in VISITS:
-                if self._ending.is_set():
-                    return
-                visit(self.place, turn % 2 == 0)
-                self.visits[visit.__name__] += 1
-
-
-# Visits: something is asked for, and the connection is left, politely or not.
-
-
-def amqp(place: Place, is_polite: bool) -> None:
-    """A sender and a receiver, with messages on their way."""
-    with place.amqp_client() as client:
-        client.sender(LOG)
-        client.receiver(LOG, filter=EARLIEST).take(1)
-        if not is_polite:
-            client.drop()
-
-
-def management(place: Place, is_polite: bool) -> None:
-    """A listener, and a question."""
-    with place.amqp_client() as client:
-        client.receiver("$events")
-        assert client.manage("READ", type=LOG_TYPE, name=LOG).status == 200
-        if not is_polite:
-            client.drop()
-
-
-def http(place: Place, is_polite: bool) -> None:
-    with place.client(retry_s=0) as server:
-        reading = server.log(LOG).read(limit=10)
-        if is_polite:
-            list(reading)
-
-
-def subscription(place: Place, is_polite: bool) -> None:
-    """Server-Sent Events from the first on, of which a part is taken."""
-    parts = urlsplit(place.http)
-    with socket.create_connection((parts.hostname, parts.port), TIMEOUT_S) as connection:
-        connection.sendall(place.head(f"GET /logs/{LOG}/subscribe?query=all&after=0"))
-        assert connection.recv(1024).startswith(b"HTTP/1.1 200")
-        if is_polite:
-            connection.shutdown(socket.SHUT_WR)
-
-
-def futoin(place: Place, is_polite: bool) -> None:
-    """What happens from now on, over a WebSocket."""
-    with place.websocket(LOG, max_size=None, close_timeout=1) as connection:
-        for message in push_calls("LIVE"):
-            connection.send(message)
-            connection.recv(timeout=TIMEOUT_S)
-        if not is_polite:
-            connection.socket.shutdown(socket.SHUT_RDWR)
-
-
-def cne(place: Place, _is_polite: bool) -> None:
-    ask(place, "GET", "/ocloudNotifications/v2/subscriptions")
-
-
-def flight(place: Place, is_polite: bool) -> None:
-    """A bulk read: of a few events, or of all, of which a part is taken."""
-    with place.bulk_client(retries=0) as client:
-        upto = 100 if is_polite else None
-        for _batch in client.read(Ticket(LOG, upto=upto, columns=("sequence_number", "data"))):
-            if not is_polite:
-                return
-
-
-VISITS = (amqp, management, http, subscription, futoin, cne, flight)

@@ -1,26 +1,26 @@
-"""All kinds of clients on one server, which is left alone, then visited, then killed; and what they have in the end."""
+"""All kinds of clients on one server, which is left alone, and then killed; and what they have in the end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import disk_bytes, own_anonymous_bytes
+from benchmarks.measure import own_anonymous_bytes
 
 from .clients import TRIMMED
-from .operators import Listener, Manager, Passer, Trimmer
+from .operators import Listener, Manager, Trimmer
 from .place import LOG, current_state
 from .readers import READERS, READERS_AGAIN, FutoinTrimmed
-from .run import CATCH_UP_S, Repeating, Table, Told, end, start
+from .run import CATCH_UP_S, Repeating, Table, Told, start
 from .server import MortalServer, OneServer, open_files
 from .writers import STAGED_WRITER, WRITERS, Filler, Staged
 
 MIB = 2**20
-CALM, VISITS = 1 / 3, 1 / 8
-"""Parts of the time; the rest is for kills."""
+CALM = 0.4
+"""A part of the time; the rest is for kills."""
 WARM_UP_EVENTS = 50_000
 """By then threads have started, caches are full and the first segments have doubled: memory stays from here on."""
 WARM_UP = 0.6
@@ -62,16 +62,15 @@ class Stretch(NamedTuple):
     So what comes and goes does not count, only what stays.
     """
 
-    name: str
     first: Vitals
     last: Vitals
 
     @classmethod
-    def of(cls, name: str, samples: Sequence[Vitals]) -> Stretch:
+    def of(cls, samples: Sequence[Vitals]) -> Stretch:
         """The stretch in which these samples of one process were taken."""
         third = max(1, len(samples) // 3)
         parts = (samples[:third], samples[-third:])
-        return cls(name, *(Vitals(*(min(values) for values in zip(*part, strict=True))) for part in parts))
+        return cls(*(Vitals(*(min(values) for values in zip(*part, strict=True))) for part in parts))
 
     def faults(self, bounds: Bounds) -> list[str]:
         """Whether the process stayed as it was."""
@@ -83,7 +82,7 @@ class Stretch(NamedTuple):
         }
         changes = [(its, getattr(self.first, its), getattr(self.last, its), more) for its, more in allowed.items()]
         return [
-            f"{self.first.role} process, {self.name}: {its} went from {first:.1f} to {last:.1f} over {events:,} "
+            f"{self.first.role} process: {its} went from {first:.1f} to {last:.1f} over {events:,} "
             f"events, {more:.1f} more are allowed"
             for its, first, last, more in changes
             if last > first + more
@@ -108,7 +107,6 @@ HTTP. Files: a segment has one, and two of its index; segments double from 4 MiB
 class Soak(OneServer):
     def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
         super().__init__(MortalServer(folder), seconds, seed, told)
-        self._folder = folder
         self.growth: list[str] = []
         """Faults that do not end the run."""
         self.stretches: list[Stretch] = []
@@ -117,7 +115,6 @@ class Soak(OneServer):
         self.trimmer = Trimmer(self.place, self.writers[-1], self.readers[0])
         self.manager, self.listener = Manager(self.place), Listener(self.place)
         self.others = self.adopt(self.trimmer, self.manager, self.listener)
-        self.passers: list[Passer] = []
         self.samples: list[Vitals] = []
 
     def run(self) -> list[str]:
@@ -132,37 +129,25 @@ class Soak(OneServer):
                 self.samples.append(Vitals(time.monotonic(), role, *its))
 
     def live(self) -> None:
-        """The server is left alone, visited, and killed."""
+        """The server is left alone, and killed."""
         self._told("nobody is killed: memory and open files")
         calm_until = time.monotonic() + self.seconds * CALM
         warm_until = time.monotonic() + self.seconds * CALM * WARM_UP
         while time.monotonic() < warm_until and self.acknowledged() < WARM_UP_EVENTS:
             self.wait(0.5)
-        self._judge_stretch("load", lambda: self.wait(calm_until - time.monotonic()))
-        self._told("others come and go")
-        self.passers = self.adopt(Passer(self.place), Passer(self.place))
-        self._judge_stretch("load, and visits", self._be_visited)
+        began = time.monotonic()
+        self.wait(calm_until - began)
+        self._judge(began)
         for client in self.everybody:
             if client.losses:
                 self.faults.append(f"{type(client).__name__} lost its connection, and nobody was killed")
         self._told("the server is killed")
-        self._kill_again_and_again(time.monotonic() + self.seconds * (1 - CALM - VISITS))
+        self._kill_again_and_again(time.monotonic() + self.seconds * (1 - CALM))
 
-    def _be_visited(self) -> None:
-        """Visitors come in the middle: before and after, as many connections are open."""
-        self.wait(min(5.0, self.seconds * VISITS / 4))
-        self.others += self.passers
-        start(self.passers)
-        self.wait(self.seconds * VISITS / 2)
-        end(self.passers)
-        self.wait(min(5.0, self.seconds * VISITS / 4))
-
-    def _judge_stretch(self, name: str, live: Callable[[], object]) -> None:
-        began = time.monotonic()
-        live()
+    def _judge(self, began: float) -> None:
         for role, bounds in BOUNDS.items():
             its = [sample for sample in self.samples if sample.at >= began and sample.role == role]
-            self.stretches.append(stretch := Stretch.of(name, its))
+            self.stretches.append(stretch := Stretch.of(its))
             if stretch.first.events < WARM_UP_EVENTS:
                 bounds = bounds._replace(rss_mib=MEMORY_MIB_COLD)
             self.growth += stretch.faults(bounds)
@@ -209,30 +194,14 @@ class Soak(OneServer):
         if (state and (state.batch, state.is_complete)) != ((batches - 1, True) if batches else None):
             self.faults.append(f"the exactly-once writer is at {state}, {batches} batches are acknowledged")
 
-    def progress(self) -> str:
-        """With the newest vitals, and the ends of the server."""
-        newest = {sample.role: sample for sample in self.samples[-4:]}
-        vitals = [f"{role} {its.rss_mib:.0f} MiB, {its.connections}+{its.files} open" for role, its in newest.items()]
-        return "; ".join([super().progress(), ", ".join(vitals), self._ends()])
-
     def report(self) -> Iterator[Table | str]:
-        """With memory and open files, and what operators did."""
+        """With memory and open files."""
         rows = [
-            (first.role, name, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
+            (first.role, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
              f"{first.connections} to {last.connections}", f"{first.files} to {last.files}")
-            for name, first, last in self.stretches
+            for first, last in self.stretches
         ]  # fmt: skip
-        headings = ("process", "stretch", "events", "RssAnon MiB", "connections", "files")
+        headings = ("process", "events", "RssAnon MiB", "connections", "files")
         yield Table("Memory and open files, without kills", headings, rows)
-        yield f"ends: {self._ends()}; visits: {[dict(passer.visits) for passer in self.passers]}"
-        yield f"managed: {dict(self.manager.answers)}, connections lost: {self.manager.losses}"
-        yield f"heard: {dict(self.listener.heard)}, lost: {self.listener.lost}"
-        holder, filler, trimmer = self.trimmer.consumer, self.trimmer.writer, self.trimmer
-        yield (
-            f"trimmed: up to event {trimmer.first_retained:,} of {len(filler.acknowledged):,}, in {trimmer.trims} "
-            f"steps; consumer at {holder.acknowledged:,}; {disk_bytes(self._folder) / MIB:.0f} MiB on disk"
-        )
+        yield f"ends: {dict(self.server.ends)}; managed: {dict(self.manager.answers)}; {self.trimmer.trims} trims"
         yield from super().report()
-
-    def _ends(self) -> str:
-        return ", ".join(f"{count} {how}" for how, count in self.server.ends.items()) or "no kill yet"

@@ -26,7 +26,6 @@ def test_what_any_protocol_acknowledged_is_there_once_in_order_for_all_whatever_
     assert all(row.events for row in rows.values()), rows
     assert soak.server.ends.total() >= KILLS_MIN
     assert soak.trimmer.trims and soak.manager.answers and soak.listener.heard
-    assert all(count for passer in soak.passers for count in passer.visits.values())
 
 
 def test_a_trim_past_what_is_acknowledged_and_one_that_is_forgotten_would_be_noticed() -> None:
@@ -45,9 +44,9 @@ def test_a_trim_past_what_is_acknowledged_and_one_that_is_forgotten_would_be_not
 def test_growth_would_be_noticed_and_what_comes_and_goes_would_not() -> None:
     def faults(*rss_mib: float) -> list[str]:
         samples = [Vitals(at, "server", mib, 10, 5, at * 1000) for at, mib in enumerate(rss_mib)]
-        return Stretch.of("load", samples).faults(Bounds(5, 100, 0, 0))
+        return Stretch.of(samples).faults(Bounds(5, 100, 0, 0))
 
     assert faults(50, 90, 50, 90, 50, 90) == []
     assert faults(50, 60, 70, 80, 90, 100) == [
-        "server process, load: rss_mib went from 50.0 to 90.0 over 4,000 events, 9.0 more are allowed"
+        "server process: rss_mib went from 50.0 to 90.0 over 4,000 events, 9.0 more are allowed"
     ]

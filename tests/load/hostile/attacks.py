@@ -2,8 +2,8 @@
 
     python -m tests.load.hostile.attacks PROTOCOL SCALE PLACE
 
-It is a process of its own, a user with rights of its own, and its death is abrupt. It says so (a line on stdout) when
-it has tried all that it does, and something of it was taken. When its stdin ends it says how often it did what (JSON).
+It is a process and a user of its own, and dies abruptly. It says so (a line on stdout) when it has tried all that it
+does, and something of it was taken; and how often it did what (JSON) when its stdin ends.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Load(NamedTuple):
     are_strangers: bool = False
 
 
-def _strangers(make: Callable[[Place], Peer]) -> Load:
-    return Load(lambda place: [make(place)] * 100, are_strangers=True)
+def _hundred(make: Callable[[Place], Peer], *, are_strangers: bool = False) -> Load:
+    return Load(lambda place: [make(place) for _ in range(100)], are_strangers)
 
 
 def _readers(count: int, log: str, form: str) -> Load:
@@ -58,27 +58,26 @@ def _readers(count: int, log: str, form: str) -> Load:
     return Load(make)
 
 
-def _halves(make: Callable[[Place], Peer]) -> Load:
-    return Load(lambda place: [make(place) for _ in range(100)])
-
-
+_STRANGERS: dict[str, Callable[[Place], Peer]] = {
+    "http": lambda place: peers.http(place, f"/logs/{LOG}/append", is_known=False),
+    "futoin": lambda place: peers.http(place, f"/futoin/{LOG}", is_known=False),
+    "websocket": lambda place: peers.websocket(place, LOG, is_known=False),
+    "sasl": lambda place: peers.amqp_stranger(place, SASL_HEADER, 1),
+    "amqp": lambda place: peers.amqp_stranger(place, AMQP_HEADER, 0),
+    "flight": lambda place: peers.flight(place, is_known=False),
+}
 LOADS: dict[str, Load] = {
     "nobody": Load(lambda place: []),
-    "strangers-http": _strangers(lambda place: peers.http(place, f"/logs/{LOG}/append", is_known=False)),
-    "strangers-futoin": _strangers(lambda place: peers.http(place, f"/futoin/{LOG}", is_known=False)),
-    "strangers-websocket": _strangers(lambda place: peers.websocket(place, LOG, is_known=False)),
-    "strangers-sasl": _strangers(lambda place: peers.amqp_stranger(place, SASL_HEADER, 1)),
-    "strangers-amqp": _strangers(lambda place: peers.amqp_stranger(place, AMQP_HEADER, 0)),
-    "strangers-flight": _strangers(lambda place: peers.flight(place, is_known=False)),
+    **{f"strangers-{name}": _hundred(make, are_strangers=True) for name, make in _STRANGERS.items()},
     **{f"readers-{form}": _readers(150, LARGE, form) for form in (*FORMS, "sse", "push")},
     "readers-amqp": _readers(20, LARGE, "amqp"),
     **{f"huge-{form}": _readers(50, HUGE, form) for form in (*FORMS, "sse", "push")},
     "huge-amqp": _readers(20, HUGE, "amqp"),
-    "half-bodies": _halves(lambda place: peers.http(place, "/logs/noise/append")),
-    "half-calls": _halves(lambda place: peers.http(place, "/futoin/noise")),
-    "half-messages": _halves(lambda place: peers.websocket(place, "noise")),
-    "half-frames": _halves(peers.half_frames),
-    "half-batches": _halves(lambda place: peers.flight(place, is_known=True)),
+    "half-bodies": _hundred(lambda place: peers.http(place, "/logs/noise/append")),
+    "half-calls": _hundred(lambda place: peers.http(place, "/futoin/noise")),
+    "half-messages": _hundred(lambda place: peers.websocket(place, "noise")),
+    "half-frames": _hundred(peers.half_frames),
+    "half-batches": _hundred(lambda place: peers.flight(place, is_known=True)),
 }
 LOADS["all"] = Load(lambda place: [peer for load in list(LOADS.values())[:-1] for peer in list(load.make(place))[::5]])
 DAILY = ("readers-ndjson", "strangers-websocket", "strangers-flight", "half-messages", "huge-amqp", "half-bodies")

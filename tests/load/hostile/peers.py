@@ -29,19 +29,18 @@ MIB = 2**20
 ANNOUNCED = 8 * MIB
 """What a peer announces, and sends but for one byte."""
 STILL_S = 2.0
-"""Peers have done what they can when nothing more is taken from any of them for so long."""
+"""Peers have done what they can when nothing more is taken from any for so long."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 JSON = "content-type: application/json"
 UPGRADE = (
     *("upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13"),
     "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
 )
-_BODY = bytes(ANNOUNCED)
+_BODY = bytes(ANNOUNCED - 1)
 _containers = itertools.count()
 _EARLIEST: dict[object, object] = {Symbol(key): value for key, value in EARLIEST.items()}
 _WINDOWS: dict[str, Any] = {"next_outgoing_id": 0, "incoming_window": 2**31 - 1, "outgoing_window": 2**31 - 1}
 SENT_BYTES = 16 * 1024
-"""Of a piece at a time."""
 _ACKNOWLEDGED = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"
 _SETTINGS, _WINDOW_UPDATE, _INITIAL_WINDOW = 4, 8, 4
 
@@ -68,14 +67,14 @@ def http(
     start = place.head(f"{method} {path}", JSON, *more, is_known=is_known)
     if body or method == "GET":
         return Peer(place.http, (start + body,), reads=True)
-    return Peer(place.http, (start, _BODY[:-1]))
+    return Peer(place.http, (start, _BODY))
 
 
 def websocket(place: Place, log: str, *messages: bytes, is_known: bool = True) -> Peer:
     """A FutoIn connection; without messages one that lacks its last byte."""
     start = place.head(f"GET /futoin/{log}", *UPGRADE, is_known=is_known)
     if not messages:
-        return Peer(place.http, (start, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY[:-1]), waits=True)
+        return Peer(place.http, (start, b"\x82\xff" + ANNOUNCED.to_bytes(8) + bytes(4) + _BODY), waits=True)
     assert all(len(message) < 126 for message in messages)
     framed = (bytes((0x82, 0x80 | len(message))) + bytes(4) + message for message in messages)
     return Peer(place.http, (start, *framed), waits=True, reads=True)
@@ -111,12 +110,12 @@ def half_frames(place: Place) -> Peer:
     ends: dict[str, Any] = {"source": Source(), "target": Target(address=NOISE)}
     attach = Attach(name="link", handle=0, role=False, initial_delivery_count=0, **ends)
     transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"1", message_format=0, more=True)
-    return amqp(place, attach, transfer, payload=_BODY[:-1])
+    return amqp(place, attach, transfer, payload=_BODY)
 
 
 def amqp_stranger(place: Place, header: bytes, kind: int) -> Peer:
     """One frame that lacks its last byte, before any login."""
-    return Peer(place.amqp, (header, struct.pack(">IBBH", ANNOUNCED, 2, kind, 0) + _BODY[8:-1]))
+    return Peer(place.amqp, (header, struct.pack(">IBBH", ANNOUNCED, 2, kind, 0) + _BODY[8:]))
 
 
 def flight(place: Place, *, is_known: bool) -> Peer:
@@ -129,7 +128,7 @@ def flight(place: Place, *, is_known: bool) -> Peer:
         fields["authorization"] = place.authorization
     block = b"".join(b"\x00" + _prefixed(name) + _prefixed(value) for name, value in fields.items())
     head = PREFACE + len(block).to_bytes(3) + b"\x01\x04" + (1).to_bytes(4) + block
-    return Peer(place.flight, (head, b"\x00" + ANNOUNCED.to_bytes(4) + _BODY[:-1]), has_windows=True)
+    return Peer(place.flight, (head, b"\x00" + ANNOUNCED.to_bytes(4) + _BODY), has_windows=True)
 
 
 def _prefixed(text: str) -> bytes:

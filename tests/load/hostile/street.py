@@ -24,8 +24,7 @@ from ..server import MortalServer, OneServer
 from .attacks import AT_IT, ATTACKS
 
 PATIENCE_S = 240.0
-"""How long something may take that must come to pass in the end: for ever, but that a test must end. On a busy machine,
-what a hostile client has left behind may take a minute to be dealt with."""
+"""How long something may take that must come to pass: a busy machine needs a minute for what is left behind."""
 PAUSE_S = 0.02
 """Between two appends of a neighbour: it is no load."""
 FILES_MORE = 60
@@ -44,8 +43,6 @@ class Waits(NamedTuple):
     median_ms: float
     last_percent_ms: float
     most_ms: float
-    seen_median_ms: float
-    """From sending an event to its being seen by the reader of the same protocol."""
 
 
 class Street(OneServer):
@@ -127,18 +124,15 @@ class Street(OneServer):
     def report(self) -> Iterator[Table | str]:
         """With how long neighbours waited."""
         rows = [(*its[:2], f"{its.appends:,}", *(f"{each:.1f}" for each in its[3:])) for its in self.waits]
-        headings = ("hostile", "neighbour", "appends", "median ms", "99% ms", "most ms", "seen, median ms")
+        headings = ("hostile", "neighbour", "appends", "median ms", "99% ms", "most ms")
         yield Table("How long neighbours waited", headings, rows)
         yield from super().report()
 
     def measure(self, name: str, began: float) -> None:
         """Note how long neighbours have waited since then."""
-        for writer, reader in zip(self.writers, self.readers, strict=True):
+        for writer in self.writers:
             waits = sorted(1000 * took for at, took in writer.latencies if at >= began)
-            sent, seen = writer.acknowledged.copy().items(), reader.seen_at
-            delays = sorted(1000 * (seen[marker] - at) for marker, at in sent if at >= began and marker in seen)
-            parts = (_part(waits, 0.5), _part(waits, 0.99), _part(waits, 1), _part(delays, 0.5))
-            self.waits.append(Waits(name, writer.name, len(waits), *parts))
+            self.waits.append(Waits(name, writer.name, len(waits), *(_part(waits, part) for part in (0.5, 0.99, 1))))
 
 
 def _part(ordered: Sequence[float], part: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
 
 import pytest
@@ -28,12 +27,10 @@ def test_an_event_that_a_neighbour_missed_or_lost_would_be_noticed(tmp_path: Pat
         street.finish()
         stored = stored_in(street.server.place)
         for reader in street.readers:
-            seen, reader.page.numbers = reader.page.numbers, reader.page.numbers[1:]
-            street.compare(stored)
-            assert [fault for fault in street.faults if f"{reader.page.name} missed 1 events" in fault], reader.name
-            street.faults, reader.page.numbers = [], array("q", seen)
+            del reader.page.numbers[0]
         del stored[max(stored)]
         street.compare(stored)
         with pytest.raises(Faulty):
             street.check()
         assert any("acknowledged and not there" in fault for fault in street.faults)
+        assert sum("missed 1 events" in fault for fault in street.faults) == len(street.readers)
