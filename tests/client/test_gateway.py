@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -454,20 +454,31 @@ def test_a_stream_that_a_proxy_ends_before_the_first_heartbeat_has_worked(
 
 
 def _is_idle(gateway: Gateway, **terms: float) -> None:
-    """A subscription to a log that gets nothing waits, by a thread and by a task, until it is closed."""
+    """A subscription to a log that gets nothing waits, by a thread and by a task at once, until it is closed."""
 
-    async def scenario() -> None:
+    def by_a_thread() -> None:
+        with connect(gateway.url, **terms) as client, client.log("orders").subscribe() as subscription:
+            closing = threading.Timer(IDLE_S, subscription.close)
+            closing.start()
+            assert list(subscription) == []
+            closing.join()
+
+    async def by_a_task() -> None:
         async with aio.connect(gateway.url, **terms) as client:
             subscription = await client.log("orders").subscribe()
             asyncio.get_running_loop().call_later(IDLE_S, subscription.close)
             assert [event async for event in subscription] == []
 
-    with connect(gateway.url, **terms) as client, client.log("orders").subscribe() as subscription:
-        closing = threading.Timer(IDLE_S, subscription.close)
-        closing.start()
-        assert list(subscription) == []
-        closing.join()
-    asyncio.run(scenario())
+    _together(by_a_thread, by_a_task)
+
+
+def _together(by_a_thread: Callable[[], None], by_a_task: Callable[[], Awaitable[None]]) -> None:
+    """Both wait for time more than they work."""
+
+    async def both() -> None:
+        await asyncio.gather(asyncio.to_thread(by_a_thread), by_a_task())
+
+    asyncio.run(both())
 
 
 @pytest.mark.usefixtures("log")
@@ -497,23 +508,27 @@ def test_it_goes_on_where_its_server_is_not_told_how_often_it_wants_a_heartbeat(
 def test_comments_without_a_number_are_no_sign_of_life(
     gateway: Gateway, log: RemoteLog, monkeypatch: pytest.MonkeyPatch, endless: bytes
 ) -> None:
-    async def scenario() -> None:
+    told = "neither events nor heartbeats"
+
+    def by_a_thread() -> None:
+        with connect(gateway.url, timeout_s=1, retry_s=0) as client, client.log("orders").subscribe() as subscription:
+            closing = threading.Timer(10, subscription.close)
+            closing.start()
+            with pytest.raises(ServerUnreachable, match=told):
+                next(iter(subscription))
+            closing.cancel()
+
+    async def by_a_task() -> None:
         async with aio.connect(gateway.url, timeout_s=1, retry_s=0) as client:
             subscription = await client.log("orders").subscribe()
             asyncio.get_running_loop().call_later(10, subscription.close)
-            with pytest.raises(ServerUnreachable, match="neither events nor heartbeats"):
+            with pytest.raises(ServerUnreachable, match=told):
                 await anext(aiter(subscription))
 
     monkeypatch.setattr(follow, "HEARTBEAT_S_MIN", 0.1)
     monkeypatch.setattr(follow, "UNASKED_SILENCE_S", 0.0)
     gateway.to_streams_for_ever = endless
-    with connect(gateway.url, timeout_s=1, retry_s=0) as client, client.log("orders").subscribe() as subscription:
-        closing = threading.Timer(10, subscription.close)
-        closing.start()
-        with pytest.raises(ServerUnreachable, match="neither events nor heartbeats"):
-            next(iter(subscription))
-        closing.cancel()
-    asyncio.run(scenario())
+    _together(by_a_thread, by_a_task)
 
 
 @pytest.mark.usefixtures("log")

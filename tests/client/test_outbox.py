@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.client.databases import DATABASES, address_of, execute
+from tests.night import IS_NIGHT
 from tests.server.running import RunningServer, environment, headwater
 from tests.server.starting import PROGRAM, Process, start
 from tests.waiting import eventually
@@ -27,6 +28,7 @@ from headwater.core.errors import InvalidInput, Overloaded
 from headwater.storage.memory import MemoryLog
 
 pytestmark = pytest.mark.timeout(400)
+KILLS = 6 if IS_NIGHT else 3
 
 
 @pytest.fixture(params=DATABASES)
@@ -241,9 +243,9 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
     writer.start()
     server, running = serve(), relay()
     try:
-        for _ in range(6):
+        for turn in range(KILLS):
             time.sleep(chance.uniform(0.3, 1.2))
-            if chance.random() < 0.5:
+            if turn % 2:
                 running.send_signal(signal.SIGKILL)
                 running.wait()
                 running = relay()

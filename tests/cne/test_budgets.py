@@ -177,6 +177,7 @@ def test_a_drip_ends_in_time(run: Any) -> None:
     async def serve(writer: asyncio.StreamWriter) -> None:
         for byte in OK:
             writer.write(bytes([byte]))
+            await writer.drain()  # ends this where the other side has closed
             await asyncio.sleep(0.2)
 
     assert "no answer within" in run(answer_of(serve)).problem

@@ -22,6 +22,7 @@ from headwater.cne.server import Application
 from headwater.cne.settings import Settings
 from headwater.core import Event, OpenGuard
 from headwater.storage.memory import MemoryStore
+from tests.night import IS_NIGHT
 
 from .builders import NODE_SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 from .world import V1, V2, World
@@ -52,7 +53,13 @@ CHECKS = [
 
 
 @schema.parametrize()
-@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=20 if IS_NIGHT else 10,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 def test_answers_keep_the_document(case):
     case.call_and_validate(checks=CHECKS)
 

@@ -13,7 +13,7 @@ from tests.every import every
 from .measuring import ObservedServer
 from .shapes import ANY_JSON, Shape, cloudevents, filled, json_list
 
-SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
+SIZE_MAX = 512 * 1024
 VERSIONS = ("v1", "v2")
 ROUTES = [
     (method, route.path)
@@ -71,7 +71,9 @@ def test_json_that_nobody_asked_for(server: ObservedServer, version: str, route:
     method, path = route
     target = f"/ocloudNotifications/{version}/{path.format(id='1')}"
     server.check_growth(
-        f"{method} {target}, {shape}", lambda size: server.exchange(method, target, ANY_JSON[shape](size), JSON), SIZES
+        f"{method} {target}, {shape}",
+        lambda size: server.exchange(method, target, ANY_JSON[shape](size), JSON),
+        SIZE_MAX,
     )
 
 
@@ -81,7 +83,7 @@ def test_too_much_of_what_is_asked_for(server: ObservedServer, version: str, nam
     media_type, shape = ASKED_FOR[name]
     target = f"/ocloudNotifications/{version}/{EVENT}"
     server.check_growth(
-        f"{target}, {name}", lambda size: server.exchange("POST", target, shape(size), media_type), SIZES
+        f"{target}, {name}", lambda size: server.exchange("POST", target, shape(size), media_type), SIZE_MAX
     )
 
 
@@ -90,4 +92,4 @@ def test_the_resource_of_a_current_state(server: ObservedServer, version: str) -
     def ask(size: int) -> None:
         server.exchange("GET", f"/ocloudNotifications/{version}/{'a/' * (size // 2)}CurrentState", b"", JSON)
 
-    server.check_growth("CurrentState", ask, (8 * 1024, 16 * 1024, 32 * 1024))
+    server.check_growth("CurrentState", ask, 32 * 1024)

@@ -14,8 +14,8 @@ from headwater.storage import Engine
 from .crowds import CNE, RESOURCES, crowded, publish, publishers, subscriptions, webhooks, write_records
 from .measuring import ObservedServer
 
-NODES = (500, 1_000, 2_000)
-CROWDS = (2_500, 10_000)
+NODES = (500, 2_000)
+CROWD = 10_000
 JSON = "application/json"
 
 
@@ -37,7 +37,7 @@ def test_current_states_of_many_nodes(states: ObservedServer, version: str, patt
         path = f"/ocloudNotifications/{version}{pattern.format(count)}/CurrentState"
         statuses.add(states.exchange("GET", path, b"", ""))
 
-    states.check_growth(f"CurrentState of {pattern}", ask, NODES)
+    states.check_growth(f"CurrentState of {pattern}", ask, NODES[-1])
     assert statuses == {200}
 
 
@@ -69,11 +69,10 @@ def test_greeting_of_a_subscription_and_a_ping(states: ObservedServer) -> None:
     assert statuses == {201, 202}
 
 
-@pytest.mark.parametrize("count", CROWDS)
-def test_lists_and_deleting_of_all_of_an_owner(tmp_path: Path, count: int) -> None:
+def test_lists_and_deleting_of_all_of_an_owner(tmp_path: Path) -> None:
     def fill(engine: Engine) -> None:
-        write_records(engine, "subscription", subscriptions(count, "http://127.0.0.1:9/{}"))
-        write_records(engine, "publisher", publishers(count))
+        write_records(engine, "subscription", subscriptions(CROWD, "http://127.0.0.1:9/{}"))
+        write_records(engine, "publisher", publishers(CROWD))
 
     with crowded(tmp_path, fill) as server:
         for what in ("subscriptions", "publishers"):
@@ -91,12 +90,11 @@ def test_lists_and_deleting_of_all_of_an_owner(tmp_path: Path, count: int) -> No
         assert server.exchange("GET", f"{CNE}/subscriptions", b"", "") == 200
 
 
-@pytest.mark.parametrize("count", CROWDS)
-def test_start_with_many_subscriptions(tmp_path: Path, count: int) -> None:
+def test_start_with_many_subscriptions(tmp_path: Path) -> None:
     """Their log is deleted, and made anew: delivery ends, and begins again."""
     with (
         webhooks() as uri,
-        crowded(tmp_path, lambda engine: write_records(engine, "subscription", subscriptions(count, uri))) as server,
+        crowded(tmp_path, lambda engine: write_records(engine, "subscription", subscriptions(CROWD, uri))) as server,
     ):
         publish(server, ["/c/first/sync/x"])
 
@@ -107,13 +105,12 @@ def test_start_with_many_subscriptions(tmp_path: Path, count: int) -> None:
         server.check_holds("delivery begins", begin_again)
 
 
-@pytest.mark.parametrize("count", CROWDS)
 @pytest.mark.parametrize("resource", ["/./n{}/sync", "/sync"])
-def test_routing_to_many_subscriptions(tmp_path: Path, count: int, resource: str) -> None:
+def test_routing_to_many_subscriptions(tmp_path: Path, resource: str) -> None:
     with (
         webhooks() as uri,
         crowded(
-            tmp_path, lambda engine: write_records(engine, "subscription", subscriptions(count, uri, resource))
+            tmp_path, lambda engine: write_records(engine, "subscription", subscriptions(CROWD, uri, resource))
         ) as server,
     ):
         publish(server, ["/c/first/sync/x"])

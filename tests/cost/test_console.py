@@ -9,7 +9,7 @@ from tests.every import every
 from .measuring import ObservedServer
 from .shapes import ANY_JSON
 
-SIZES = (4 * 1024, 8 * 1024, 16 * 1024)
+SIZE_MAX = 16 * 1024
 COOKIE = "headwater-80"
 COOKIES = {
     "many": lambda size: "; ".join([f"{COOKIE}=x"] * (size // (len(COOKIE) + 4))),
@@ -25,7 +25,7 @@ def test_a_login_with_json_that_nobody_asked_for(guarded: ObservedServer, shape:
         lambda size: guarded.exchange(
             "POST", "/console/session", ANY_JSON[shape](size), "application/json", **{"headwater-console": "1"}
         ),
-        SIZES,
+        SIZE_MAX,
     )
 
 
@@ -37,5 +37,5 @@ def test_cookies_that_are_none(guarded: ObservedServer, shape: str) -> None:
         fields = {"headwater-console": "1", "sec-fetch-site": "same-origin", "cookie": COOKIES[shape](size)}
         statuses.add(guarded.exchange("GET", "/logs", b"", "application/json", **fields))
 
-    guarded.check_growth(f"cookies, {shape}", ask, (50_000, 100_000, 200_000))
+    guarded.check_growth(f"cookies, {shape}", ask, 200_000)
     assert statuses <= {401, 431}, statuses

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from headwater.storage import Engine
 from .crowds import crowded
 from .measuring import ObservedServer
 
-CONSUMERS = (2_500, 10_000)
+CONSUMERS = 10_000
 LOGS = 200
 NOW_MS = 1_790_000_000_000
 JSON = "application/json"
@@ -27,21 +26,20 @@ QUERIES = (
 )
 
 
-def fill(engine: Engine, consumers: int) -> None:
-    """Logs, of which one has as many consumers."""
+def fill(engine: Engine) -> None:
+    """Logs, of which one has the consumers."""
     for number in range(LOGS):
         engine.create(f"l{number}")
     kind = f"consumer/{engine.incarnation_of('l0')}"
-    for number in range(consumers):
+    for number in range(CONSUMERS):
         consumer = Consumer("o", f"c{number}", acknowledged=0, epoch=1, registered_at=NOW_MS, seen_at=NOW_MS)
         engine.state.put(kind, f"o\nc{number}", json.dumps(asdict(consumer)).encode(), is_durable=False)
     engine.state.flush()
 
 
-@pytest.fixture(scope="module", params=CONSUMERS)
-def crowd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
-    path: Path = tmp_path_factory.mktemp("crowd")
-    with crowded(path, lambda engine: fill(engine, request.param)) as server:
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
+    with crowded(tmp_path_factory.mktemp("crowd"), fill) as server:
         for number in range(LOGS):
             assert server.exchange("GET", f"/logs/l{number}/head", b"", JSON) == 200
         yield server

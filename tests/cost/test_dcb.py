@@ -28,12 +28,12 @@ ROUTES = [
     for method, path in Application(MemoryStore(), OpenGuard()).routes.patterns
     if method in ("POST", "PUT", "PATCH")
 ]
-ANY_SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
-SIZES = (2**20, 2**21, 2**22)
 MIB = 1024 * 1024
-LONGEST = (22 * MIB, 44 * MIB, 88 * MIB)
-LONGEST_ARROW = (12 * MIB, 24 * MIB, 48 * MIB)
-MILLIONS_OF_TAGS = (3 * MIB, 6 * MIB, 12 * MIB)
+ANY_SIZE_MAX = 512 * 1024
+SIZE_MAX = 4 * MIB
+LONGEST = 88 * MIB
+LONGEST_ARROW = 48 * MIB
+MILLIONS_OF_TAGS = 12 * MIB
 JSON = "application/json"
 PACKED = "application/vnd.msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -69,7 +69,7 @@ def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, st
     server.check_growth(
         f"{method} {path}, {shape}",
         lambda size: server.exchange(method, target, ANY_JSON[shape](size), JSON),
-        ANY_SIZES,
+        ANY_SIZE_MAX,
     )
 
 
@@ -77,7 +77,7 @@ def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, st
 def test_too_much_of_what_is_asked_for(server: ObservedServer, name: str) -> None:
     path, media_type, shape = ASKED_FOR[name]
     server.check_growth(
-        f"{path}, {name}", lambda size: server.exchange("POST", path.format(log="l"), shape(size), media_type), SIZES
+        f"{path}, {name}", lambda size: server.exchange("POST", path.format(log="l"), shape(size), media_type), SIZE_MAX
     )
 
 
@@ -140,4 +140,4 @@ def test_a_condition_in_the_path_is_as_bounded_as_one_in_the_body(server: Observ
         path = f"/logs/l/append?condition=%7B%22failIfEventsMatch%22:%7B%22items%22:[%7B%22tags%22:[{tags}]%7D]%7D%7D"
         assert server.exchange("POST", path, ARROW_BODIES["data"][0](1000), ARROW) in (400, 431)
 
-    server.check_growth("a condition in the path", append, (50_000, 100_000, 200_000))
+    server.check_growth("a condition in the path", append, 200_000)

@@ -17,12 +17,12 @@ import pytest
 
 from headwater.flight.wire import ACTIONS, COMMAND_BYTES_MAX
 from tests.every import every
+from tests.night import pairs
 from tests.server.bulk.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .measuring import Cost, ObservedServer
 from .shapes import ANY_JSON, ITEM, Shape, json_list
 
-SIZES = (COMMAND_BYTES_MAX // 4, COMMAND_BYTES_MAX // 2, COMMAND_BYTES_MAX)
 SHAPES: dict[str, Shape] = {
     **ANY_JSON,
     "items of a query": json_list('{"log":"l","query":{"items":[', ITEM, "]}}"),
@@ -73,11 +73,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightServer]:
             yield running
 
 
-@every("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", CALLS)
+@every("name, shape", pairs(CALLS, list(SHAPES)), ids=str)
 def test_whatever_is_asked(server: FlightServer, name: str, shape: str) -> None:
     def ask(size: int) -> None:
         with suppress(flight.FlightError, pa.ArrowException):
             CALLS[name](server.client, SHAPES[shape](size))
 
-    server.check_growth(f"{name}, {shape}", ask, SIZES)
+    server.check_growth(f"{name}, {shape}", ask, COMMAND_BYTES_MAX)

@@ -12,7 +12,7 @@ import pytest
 from .measuring import ObservedServer
 
 MIB = 1024 * 1024
-SIZES = (8 * MIB, 32 * MIB, 60 * MIB)
+SIZES = (8 * MIB, 60 * MIB)
 """Of the data."""
 JSON, PACKED = "application/json", "application/vnd.msgpack"
 CLOUDEVENT, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"

@@ -26,6 +26,7 @@ from headwater.server.startup.event_forms import event_forms
 from headwater.storage.memory import MemoryStore
 from tests.console.hosting import console_host
 from tests.management.asking import Node
+from tests.night import IS_NIGHT
 
 DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()
 
@@ -64,7 +65,13 @@ CHECKS = [
 
 
 @schema.exclude(operation_id=["subscribe", "stream", "deleteLog", "deleteEntity"]).parametrize()
-@settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=30 if IS_NIGHT else 10,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 def test_answers_keep_the_document(case):
     """`subscribe` and `stream` do not end; `deleteLog` and `deleteEntity` would take the logs from the others. They
     have their own tests."""

@@ -59,7 +59,7 @@ spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 BLOCK_S_MAX = 600
 STOP_S_MAX = 60
-FOLLOW_S = 5
+FOLLOW_S = 3
 """After so long Ctrl-C is pressed."""
 
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)

@@ -44,26 +44,28 @@ MUTANTS = {
     "found-without-waiting": Mutant("who finds its own frame at the home takes it for committed at once", "lost"),
     "serves-unconfirmed": Mutant("a copy takes what no standby is known to have", "false alarm"),
     "compares-with-now": Mutant("a copy is compared with an answer to what it asked before it grew", "false alarm"),
-    "no-timeline": Mutant("a home whose history changed gives leases", "fenced", "forgets"),
-    "commit-on-any-timeline": Mutant("a commit does not ask which history it lands in", "fenced", "forgets"),
+    "no-timeline": Mutant("a home whose history changed gives leases", "fenced", "forgets", 270),
+    "commit-on-any-timeline": Mutant("a commit does not ask which history it lands in", "fenced", "forgets", 230),
     "went-back-unseen": Mutant("a copy does not see that it is ahead of its home", "forgotten in silence", "silent"),
     "accepted-at-once": Mutant(
-        "a loss is accepted without waiting for the other history's lease", "overlap", "forgets", 3000
+        "a loss is accepted without waiting for the other history's lease", "overlap", "forgets", 3740
     ),
     "full-lease": Mutant("the holder counts on the whole lease, by its own clock", "overlap"),
     "counts-from-answer": Mutant("the holder counts from the answer to its renewal", "overlap"),
     "acts-unasked": Mutant("a coordinator does not ask before each act whether it may", "overlap"),
     "ends-untold": Mutant("a server whose time is over ends by itself, and its role goes on", ""),
-    "release-of-any-term": Mutant("a release does not say of which term", "overlap"),
+    "release-of-any-term": Mutant("a release does not say of which term", "overlap", since=760),
     "any-until": Mutant("a lease that would last longer than any lease is believed", "live"),
     "any-clock": Mutant("a server whose clock is off takes the lease", "time"),
     "clock-once": Mutant("clocks are compared before the first lease, and not again", "time"),
-    "judges-unasked": Mutant("appends are judged without asking before whether the server may", "time"),
+    "judges-unasked": Mutant("appends are judged without asking before whether the server may", "time", since=130),
     "missing-unasked": Mutant("a home is believed though a copy was not compared with it", "one order", "witness"),
-    "holder-unasked": Mutant("a home is believed without the copy of its last primary", "one order", "witness"),
-    "held-through-crashes": Mutant("a copy that lost frames in a crash goes on as a witness", "one order", "witness"),
+    "holder-unasked": Mutant("a home is believed without the copy of its last primary", "one order", "witness", 180),
+    "held-through-crashes": Mutant(
+        "a copy that lost frames in a crash goes on as a witness", "one order", "witness", 180
+    ),
     "wiped-unnoticed": Mutant(
-        "a copy that begins again goes on as the witness that it replaces", "one order", "witness"
+        "a copy that begins again goes on as the witness that it replaces", "one order", "witness", 130
     ),
     "replaced-when-changed": Mutant(
         "another copy of a server takes the place of its row in a home that changed", "", "witness"

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -37,9 +38,13 @@ from .proxy import Proxy
 
 LEASE_MS = "1500"
 PATIENCE_S = 60
-"""The real command, as it is installed."""
-
-
+IMPATIENT = [
+    sys.executable,
+    "-c",
+    "from headwater.cli.main import main; from headwater.homes.postgres.home import PostgresHome; "
+    "PostgresHome.__init__.__kwdefaults__.update(overdue_s=1.0, silence_s=2.0); main()",
+]
+"""A server that waits less for a home which does not answer."""
 SERVE = ("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false")
 """On ports that are free."""
 
@@ -388,7 +393,8 @@ def test_a_change_whose_outcome_is_not_known_is_told_so_within_its_patience(
     url: str, database: Postgres, tmp_path: Path
 ) -> None:
     proxy = Proxy(database.port)
-    server = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "a", lease_ms="60000")
+    through = url.replace(f":{database.port}/", f":{proxy.port}/")
+    server = Member(through, tmp_path / "a", lease_ms="60000", program=IMPATIENT)
     try:
         assert server.comes()
         assert put(server, "/logs/orders/consumers/who/it", {})[0] == 201
@@ -511,14 +517,14 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
 
 
 _SLOW = """
-CREATE FUNCTION headwater.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END';
+CREATE FUNCTION headwater.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.7); RETURN NULL; END';
 CREATE TRIGGER slow AFTER UPDATE ON headwater.lease FOR EACH STATEMENT EXECUTE FUNCTION headwater.wait();
 CREATE TRIGGER slow AFTER UPDATE ON headwater.log FOR EACH STATEMENT EXECUTE FUNCTION headwater.wait();
 """
 
 
 def test_a_primary_goes_on_whose_home_takes_its_time_for_each_commit(url: str, tmp_path: Path) -> None:
-    lease_s = 9
+    lease_s = 4
     member = Member(url, tmp_path / "a", lease_ms=f"{lease_s}000")
     try:
         member.comes()

@@ -6,7 +6,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -179,9 +179,9 @@ class World:
 
 
 @contextlib.contextmanager
-def served(directory: Path, *arguments: str) -> Iterator[World]:
+def served(directory: Path, *arguments: str, program: Sequence[str] | None = None) -> Iterator[World]:
     """A world of its own."""
-    with RunningServer(*ARGUMENTS, *arguments, cwd=directory) as server:
+    with RunningServer(*ARGUMENTS, *arguments, cwd=directory, program=program) as server:
         world = World(server)
         try:
             yield world

@@ -20,6 +20,7 @@ from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Accepted, Open, Rejected, encode_performative
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Credentials, TooManyLogins, User
+from headwater.core.loop import linger
 from headwater.server.process import sockets
 from headwater.server.users.accounts import Account, AccountDirectory, read_grant
 from headwater.server.users.guard import AccountGuard
@@ -374,7 +375,11 @@ def test_without_a_certificate_external_is_not_offered(secured: Served, certific
     refused_login(secured, certificates, None)
 
 
-def test_a_certificate_speaks_for_its_own_name_only(secured: Served, certificates: Certificates) -> None:
+def test_a_certificate_speaks_for_its_own_name_only(
+    secured: Served, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linger, "_LOOK_S", 0.05)
+    monkeypatch.setattr(linger, "LINGER_PAUSE_S", 0.0)
     context = certificates.authority.context(certificates.mallory)
     connection = context.wrap_socket(connected(secured), server_hostname="127.0.0.1")
     connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("EXTERNAL", b"alice")))

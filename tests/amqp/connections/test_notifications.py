@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headwater.amqp import server
 from headwater.amqp.client import Client, Receiver
 from headwater.amqp.protocol import conditions, sasl
 from headwater.amqp.protocol.conditions import AmqpError
@@ -91,7 +92,10 @@ def test_a_connection_that_was_lost_is_told_with_its_links_first(served: Served,
     assert told.types((ATTACHED, DETACHED, CLOSED)) == [ATTACHED, ATTACHED, DETACHED, DETACHED, CLOSED]
 
 
-def test_a_connection_that_the_server_ends_is_told_with_the_reason(served: Served, told: Told) -> None:
+def test_a_connection_that_the_server_ends_is_told_with_the_reason(
+    served: Served, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "FINISH_S", 0.1)  # the client does not answer a close until it is asked for something
     client = client_of(served)
     told.wait_for(OPENED)
     served.stop()

@@ -110,8 +110,12 @@ def test_after_a_death_it_starts_without_a_client(server: RunningServer) -> None
         eventually(lambda: bulk.head("orders").head == 0)
 
 
-def test_stop_while_it_starts(server: RunningServer) -> None:
-    with socket.create_connection(place_of(server.further_url("grpc"))) as client:
+def test_stop_while_it_starts(tmp_path: Path) -> None:
+    soon = ("--data", "data", *WITH_FLIGHT, "--limits-stop-ms", "1s")
+    with (
+        RunningServer(*soon, cwd=tmp_path) as server,
+        socket.create_connection(place_of(server.further_url("grpc"))) as client,
+    ):
         client.sendall(b"PRI")
         server.wait_for("is started for its first client")
         started = children(server)

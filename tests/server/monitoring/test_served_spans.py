@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,11 @@ UNSAMPLED = "00-33333333333333333333333333333333-4444444444444444-00"
 EVENTS = json.dumps({"events": [{"type": "A", "data": "{}"}]}).encode()
 JSON = {"content-type": "application/json"}
 APPEND = f"/logs/{LOG}/append"
+PROGRAM = [
+    sys.executable, "-c", "from headwater.cli.main import main; from headwater.server.monitoring import span_exporter; "
+    "span_exporter.EXPORT_EVERY_MS = 20; main()",
+]  # fmt: skip
+"""Exports at once: each test waits for it twice."""
 _numbers = count()
 
 
@@ -42,7 +48,7 @@ class Traced(NamedTuple):
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     with Collector() as collector:
         given = ("--tracing-endpoint", collector.url, "--tracing-service-name", "log-1")
-        with served(tmp_path_factory.mktemp("traced"), *given) as world:
+        with served(tmp_path_factory.mktemp("traced"), *given, program=PROGRAM) as world:
             world.listen()
             yield Traced(world, collector)
 
@@ -198,7 +204,7 @@ def test_what_was_not_exported_yet_is_when_the_server_stops(tmp_path: Path) -> N
 def test_a_collector_that_is_not_there_keeps_nobody_from_being_answered(tmp_path: Path) -> None:
     with Collector() as gone:
         url = gone.url
-    with RunningServer("--tracing-endpoint", url, "--log", LOG, cwd=tmp_path) as server:
+    with RunningServer("--tracing-endpoint", url, "--log", LOG, cwd=tmp_path, program=PROGRAM) as server:
         assert [server.ask(APPEND, EVENTS)[0] for _ in range(3)] == [200] * 3
         server.wait_for("logger=opentelemetry")
         server.terminate()

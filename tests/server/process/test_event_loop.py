@@ -364,6 +364,7 @@ def test_of_too_many_handshakes_the_oldest_of_the_place_that_has_most_is_dropped
     bound: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_loop, "OPENING_MAX", 10)
+    monkeypatch.setattr(event_loop, "HANDSHAKE_S", 0.1)
     handshakes = Handshakes(bound, tmp_path)
 
     async def scenario() -> None:

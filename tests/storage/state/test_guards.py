@@ -14,7 +14,7 @@ import pytest
 from headwater.core import StateEntry
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import SqliteState, accept_state_loss, check_directory
-from headwater.storage.state import files
+from headwater.storage.state import data_directory, files
 from headwater.storage.state import sqlite_state as state_module
 from headwater.storage.state.data_directory import lock_directory, open_state
 from headwater.storage.state.last_confirmed import SLOT_DISTANCE, make_witness, read_witness
@@ -287,10 +287,13 @@ def test_a_copy_of_a_state_of_0_1_0_leaves_the_original_to_its_server(tmp_path: 
         assert copy.get("user", "alice") == StateEntry(b"1", 3)
 
 
-def test_a_state_of_0_1_0_is_left_to_the_server_that_runs_on_it(tmp_path: Path) -> None:
+def test_a_state_of_0_1_0_is_left_to_the_server_that_runs_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_directory, "STARTING_S", 0.0)
     plain(tmp_path / NAME)
     with closing(lock_directory(tmp_path)), pytest.raises(StorageUnavailable, match="in use by another process"):
-        open_state(tmp_path)  # it waits a while for its server to answer
+        open_state(tmp_path)
     with closing(open_state(tmp_path)) as state:
         assert state.get("user", "alice") == StateEntry(b"1", 3)
         assert state.had_users()
