@@ -236,6 +236,16 @@ def test_changes_that_are_not_durable_go_with_the_next_that_are(serve: Serve, tm
     assert len(list(second.engine.state.items("kind"))) == 22
 
 
+def test_what_a_consumer_acknowledged_is_at_the_home_when_it_is_answered(serve: Serve) -> None:
+    first = serve("a")
+    add(first.orders, 3)
+    first.orders.register_consumer("me", "here", after=0)
+    assert first.orders.acknowledge("me", "here", 2).acknowledged == 2
+    second = serve("b")  # as if the first were killed now
+    assert (found := second.orders.consumer("me", "here")) is not None
+    assert found.acknowledged == 2
+
+
 @pytest.mark.parametrize("what", ["frames", "journal", "image", "META.json", "witness", "index", "all frames"])
 def test_a_spoilt_copy_is_mended_from_the_home(serve: Serve, tmp_path: Path, what: str) -> None:
     first = serve("a")
