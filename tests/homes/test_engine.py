@@ -692,6 +692,18 @@ def test_who_slept_through_its_turn_trims_nothing(serve: Serve) -> None:
     assert log.first_retained == 3
 
 
+def test_a_primary_whose_lease_has_ended_reads_nothing(serve: Serve) -> None:
+    one = serve("a")
+    add(one.orders, 3)
+    log = one.orders
+    one.home.has_lapsed = lambda: True
+    for read in (log.read, log.subscribe):
+        with pytest.raises(NotPrimary, match="another server appends to log 'orders' now"):
+            next(iter(read()))
+    one.home.has_lapsed = lambda: False
+    assert numbers(log.read()) == [1, 2, 3]
+
+
 def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effect_when_it_is_made(
     serve: Serve, url: str
 ) -> None:

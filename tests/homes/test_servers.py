@@ -18,7 +18,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as websocket
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
 from headwater.cli.main import run
 from headwater.client import connect
 from headwater.core import Event
@@ -31,6 +35,7 @@ from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.ports import free_ports
 from tests.server.starting import start
 
+from ..amqp.asking import EARLIEST, drained, numbers
 from ..waiting import eventually
 from .postgres_server import Postgres, postgres
 from .proxy import Proxy
@@ -294,6 +299,37 @@ def test_a_primary_that_slept_answers_no_read_with_what_was_there_before(join: J
             while piece := each.recv(65536):
                 answer += piece
             assert answer.split()[1] in (b"503", b"421"), answer
+
+
+def test_a_primary_that_slept_answers_nothing_old_on_connections_that_stayed_open(join: Join) -> None:
+    first = join("a")
+    first.comes()
+    assert first.append(0) == 1
+    second = join("b")
+    eventually(second.answers)
+    polling = {"component": "LIVE"}
+    poll = json.dumps({"f": "futoin.evt.poll:1.1:pollEvents", "p": polling, "rid": "C1"})
+    with (
+        Client(first.amqp, timeout_s=PATIENCE_S) as client,
+        websocket(f"ws://127.0.0.1:{first.port}/futoin/orders") as socket,
+    ):
+        receiver = client.receiver("orders", credit=0, filter=EARLIEST)
+        assert numbers(drained(client, receiver)) == [0]
+        socket.send(poll)
+        answered = json.loads(socket.recv(PATIENCE_S))
+        assert len(answered.get("r", ())) == 1, answered
+        first.process.send_signal(signal.SIGSTOP)
+        receiver.link.grant(10, drain=True)
+        client.flush()
+        socket.send(poll)
+        eventually(second.is_primary)
+        assert second.append(1) == 2
+        first.process.send_signal(signal.SIGCONT)
+        with suppress(AmqpError, OSError):  # it closes the connection
+            client.wait(lambda: receiver.error is not None or receiver.link.credit == 0)
+            assert receiver.error is not None, "it said that there is no more"
+        with suppress(ConnectionClosed):
+            assert "r" not in json.loads(socket.recv(PATIENCE_S)), "it answered what it had"
 
 
 def kept_roles(member: Member) -> list[tuple[str, int]]:
