@@ -332,6 +332,45 @@ def test_a_primary_that_slept_answers_nothing_old_on_connections_that_stayed_ope
             assert "r" not in json.loads(socket.recv(PATIENCE_S)), "it answered what it had"
 
 
+def is_served(url: str) -> bool:
+    try:
+        return bool(read(url))
+    except OSError:
+        return False
+
+
+def test_no_client_is_refused_while_a_primary_becomes_a_replica(join: Join) -> None:
+    first = join("a")
+    first.comes()
+    second = join("b")
+    eventually(second.answers)
+    refused: list[int] = []
+    is_over = threading.Event()
+
+    def connect_to(port: int) -> None:
+        while not is_over.wait(0.01):
+            try:
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
+            except ConnectionRefusedError:
+                refused.append(port)
+
+    callers = [
+        threading.Thread(target=connect_to, args=(port,)) for port in (first.port, first.amqp_port, first.read_port)
+    ]
+    first.process.send_signal(signal.SIGSTOP)
+    eventually(second.is_primary)
+    for each in callers:
+        each.start()
+    first.process.send_signal(signal.SIGCONT)
+    try:
+        eventually(lambda: is_served(f"{first.url}/logs/orders"))
+    finally:
+        is_over.set()
+        for each in callers:
+            each.join(PATIENCE_S)
+    assert not refused
+
+
 def kept_roles(member: Member) -> list[tuple[str, int]]:
     """The roles and terms of the notifications that a server has kept."""
     roles = Query.where(types=[NotificationType.SERVER_ROLE_CHANGED])
