@@ -6,8 +6,14 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from headwater.core import LogSettings
+from headwater.core import LogSettings, OpenGuard
+from headwater.core.errors import StorageUnavailable
+from headwater.dcb import Application
 from headwater.formats.settings.logs import SettingsJson
+
+from ..builders import fill
+from ..volatile import VolatileStore
+from .conftest import Client
 
 SPARK = "/logs/courses/consumers/spark/archiver"
 
@@ -166,3 +172,18 @@ def test_other_method_is_told_which_are_allowed(client):
     answer = client.post("/logs/courses")
     assert (answer.status, answer.code) == (405, "method_not_allowed")
     assert answer.headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"
+
+
+def test_an_acknowledgement_is_durable_when_it_is_answered():
+    store = VolatileStore()
+    fill(store.create("courses"), 2)
+    client = Client(Application(store, OpenGuard()))
+    try:
+        client.put(SPARK, {"after": 0})
+        assert client.post(f"{SPARK}/acknowledge", {"sequence_number": 2}).json["acknowledged"] == 2
+        assert b'"acknowledged": 2' in store.volatile.kept_values("consumer")[0]
+        store.volatile.failure = StorageUnavailable("the home does not answer")
+        answer = client.post(f"{SPARK}/acknowledge", {"sequence_number": 2})
+        assert (answer.status, answer.code) == (503, "storage_unavailable")
+    finally:
+        client.close()

@@ -236,6 +236,16 @@ def test_changes_that_are_not_durable_go_with_the_next_that_are(serve: Serve, tm
     assert len(list(second.engine.state.items("kind"))) == 22
 
 
+def test_what_a_consumer_acknowledged_is_at_the_home_when_it_is_answered(serve: Serve) -> None:
+    first = serve("a")
+    add(first.orders, 3)
+    first.orders.register_consumer("me", "here", after=0)
+    assert first.orders.acknowledge("me", "here", 2).acknowledged == 2
+    second = serve("b")  # as if the first were killed now
+    assert (found := second.orders.consumer("me", "here")) is not None
+    assert found.acknowledged == 2
+
+
 @pytest.mark.parametrize("what", ["frames", "journal", "image", "META.json", "witness", "index", "all frames"])
 def test_a_spoilt_copy_is_mended_from_the_home(serve: Serve, tmp_path: Path, what: str) -> None:
     first = serve("a")
@@ -680,6 +690,18 @@ def test_who_slept_through_its_turn_trims_nothing(serve: Serve) -> None:
     server.home.may_act = lambda: True
     server.engine.maintain()
     assert log.first_retained == 3
+
+
+def test_a_primary_whose_lease_has_ended_reads_nothing(serve: Serve) -> None:
+    one = serve("a")
+    add(one.orders, 3)
+    log = one.orders
+    one.home.has_lapsed = lambda: True
+    for read in (log.read, log.subscribe):
+        with pytest.raises(NotPrimary, match="another server appends to log 'orders' now"):
+            next(iter(read()))
+    one.home.has_lapsed = lambda: False
+    assert numbers(log.read()) == [1, 2, 3]
 
 
 def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effect_when_it_is_made(

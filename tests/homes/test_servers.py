@@ -19,7 +19,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as websocket
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
 from headwater.cli.main import run
 from headwater.client import connect
 from headwater.core import Event
@@ -32,6 +36,7 @@ from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.ports import free_ports
 from tests.server.starting import start
 
+from ..amqp.asking import EARLIEST, drained, numbers
 from ..waiting import eventually
 from .postgres_server import Postgres, postgres
 from .proxy import Proxy
@@ -299,6 +304,76 @@ def test_a_primary_that_slept_answers_no_read_with_what_was_there_before(join: J
             while piece := each.recv(65536):
                 answer += piece
             assert answer.split()[1] in (b"503", b"421"), answer
+
+
+def test_a_primary_that_slept_answers_nothing_old_on_connections_that_stayed_open(join: Join) -> None:
+    first = join("a")
+    first.comes()
+    assert first.append(0) == 1
+    second = join("b")
+    eventually(second.answers)
+    polling = {"component": "LIVE"}
+    poll = json.dumps({"f": "futoin.evt.poll:1.1:pollEvents", "p": polling, "rid": "C1"})
+    with (
+        Client(first.amqp, timeout_s=PATIENCE_S) as client,
+        websocket(f"ws://127.0.0.1:{first.port}/futoin/orders") as socket,
+    ):
+        receiver = client.receiver("orders", credit=0, filter=EARLIEST)
+        assert numbers(drained(client, receiver)) == [0]
+        socket.send(poll)
+        answered = json.loads(socket.recv(PATIENCE_S))
+        assert len(answered.get("r", ())) == 1, answered
+        first.process.send_signal(signal.SIGSTOP)
+        receiver.link.grant(10, drain=True)
+        client.flush()
+        socket.send(poll)
+        eventually(second.is_primary)
+        assert second.append(1) == 2
+        first.process.send_signal(signal.SIGCONT)
+        with suppress(AmqpError, OSError):  # it closes the connection
+            client.wait(lambda: receiver.error is not None or receiver.link.credit == 0)
+            assert receiver.error is not None, "it said that there is no more"
+        with suppress(ConnectionClosed):
+            assert "r" not in json.loads(socket.recv(PATIENCE_S)), "it answered what it had"
+
+
+def is_served(url: str) -> bool:
+    try:
+        return bool(read(url))
+    except OSError:
+        return False
+
+
+def test_no_client_is_refused_while_a_primary_becomes_a_replica(join: Join) -> None:
+    first = join("a")
+    first.comes()
+    second = join("b")
+    eventually(second.answers)
+    refused: list[int] = []
+    is_over = threading.Event()
+
+    def connect_to(port: int) -> None:
+        while not is_over.wait(0.01):
+            try:
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
+            except ConnectionRefusedError:
+                refused.append(port)
+
+    callers = [
+        threading.Thread(target=connect_to, args=(port,)) for port in (first.port, first.amqp_port, first.read_port)
+    ]
+    first.process.send_signal(signal.SIGSTOP)
+    eventually(second.is_primary)
+    for each in callers:
+        each.start()
+    first.process.send_signal(signal.SIGCONT)
+    try:
+        eventually(lambda: is_served(f"{first.url}/logs/orders"))
+    finally:
+        is_over.set()
+        for each in callers:
+            each.join(PATIENCE_S)
+    assert not refused
 
 
 def kept_roles(member: Member) -> list[tuple[str, int]]:

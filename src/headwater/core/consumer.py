@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 from .actor import acting
-from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
+from .errors import ConsumerFenced, ConsumerNotFound, EventLogError, InvalidInput, InvalidPosition
 from .limits import _UNFIT, show
 from .state import StateStore
 from .watch.bus import Bus
@@ -34,6 +35,16 @@ class Consumer:
     """ms since 1970 UTC."""
     seen_at: int
     """When it last registered or acknowledged, ms since 1970 UTC."""
+
+
+class Acknowledgement(NamedTuple):
+    """What a consumer says that it is done with."""
+
+    owner: str
+    component: str
+    sequence_number: int
+    """Everything up to this number."""
+    epoch: int | None = None
 
 
 def check_consumer_key(owner: str, component: str) -> None:
@@ -82,14 +93,24 @@ class ConsumerRegistry:
             self._notify(NotificationType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
             return consumer
 
-    def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
-        """See EventLog.acknowledge."""
-        with self._lock:
-            known = self._known(owner, component)
-            if epoch is not None and epoch != known.epoch:
-                raise ConsumerFenced(owner, component, epoch, known.epoch)
-            moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
-            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
+    def acknowledge_all(self, given: Sequence[Acknowledgement]) -> list[Consumer | EventLogError]:
+        """See LocalLog.acknowledge_all."""
+        outcomes = [self._acknowledge(each) for each in given]
+        if any(isinstance(each, Consumer) for each in outcomes):
+            self._state.flush()
+        return outcomes
+
+    def _acknowledge(self, given: Acknowledgement) -> Consumer | EventLogError:
+        owner, component, sequence_number, epoch = given
+        try:
+            with self._lock:
+                known = self._known(owner, component)
+                if epoch is not None and epoch != known.epoch:
+                    raise ConsumerFenced(owner, component, epoch, known.epoch)
+                moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
+                return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
+        except EventLogError as error:  # it is the outcome of this one alone
+            return error
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
         """See EventLog.reset_consumer."""
@@ -145,7 +166,7 @@ class ConsumerRegistry:
             raise ConsumerNotFound(owner, component) from None
 
     def _store(self, consumer: Consumer, *, is_durable: bool = True) -> Consumer:
-        """An acknowledgement need not wait for the disk: the log makes it durable before it forgets an event."""
+        """Acknowledgements are not durable one by one: `acknowledge_all` commits them together."""
         key = _key(consumer.owner, consumer.component)
         self._state.put(self._kind, key, json.dumps(asdict(consumer)).encode(), is_durable=is_durable)
         self._consumers[consumer.owner, consumer.component] = consumer

@@ -9,9 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .actor import acting
 from .condition import AppendCondition, check_condition
-from .consumer import Consumer, ConsumerRegistry
+from .consumer import Acknowledgement, Consumer, ConsumerRegistry
 from .counting import Counted, TermKind
-from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation, WouldDrop
+from .errors import (
+    DuplicateEventId,
+    EventLogError,
+    InvalidEvent,
+    InvalidPosition,
+    Overloaded,
+    PositionOfOtherIncarnation,
+    WouldDrop,
+)
 from .event import Event
 from .extent import HELD_MAX, Drop, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import APPEND_BYTES_MAX, SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
@@ -128,7 +136,17 @@ class LocalLog(PagedLog):
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
         """See EventLog."""
-        return self.registry.acknowledge(owner, component, sequence_number, epoch)
+        [outcome] = self.acknowledge_all([Acknowledgement(owner, component, sequence_number, epoch)])
+        if isinstance(outcome, EventLogError):
+            raise outcome
+        return outcome
+
+    def acknowledge_all(self, given: Sequence[Acknowledgement]) -> list[Consumer | EventLogError]:
+        """As `acknowledge`, with one commit for all: for each the consumer, or why that one was refused.
+
+        Raises what the commit raises: StorageUnavailable, DiskFull, NotPrimary, OutcomeUnknown. They may be repeated.
+        """
+        return self.registry.acknowledge_all(given)
 
     def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
         """See EventLog."""

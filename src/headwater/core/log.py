@@ -277,7 +277,7 @@ class EventLog(Protocol):
         """
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
-        """Everything up to that number is done with. A lower number than before changes nothing.
+        """Everything up to that number is done with, durably. A lower number than before changes nothing.
 
         Raises ConsumerNotFound, ConsumerFenced, InvalidPosition (above the head).
         """

@@ -86,9 +86,10 @@ class Workers(Protocol):
     async def acknowledge(
         self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
     ) -> HeldPartition:
-        """Everything up to a number is done with in a partition; with `gives_up` the worker holds it no more.
+        """Everything up to a number is done with in a partition, durably; with `gives_up` the worker holds it no more.
 
-        Raises ConsumerFenced where it does not hold the partition under that epoch (any more), InvalidPosition.
+        Raises ConsumerFenced where it does not hold the partition under that epoch (any more), InvalidPosition; and
+        what the state raises where it cannot be stored now.
         """
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Coroutine
 
 import msgspec
 
@@ -38,9 +38,8 @@ async def register(host: Host, exchange: Exchange) -> None:
     drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = jsontext.decode(_register_decoder, await exchange.json_body() or b"{}")
     register_consumer = opened.log.register_consumer
-    consumer = await _moved(
-        "after", lambda: register_consumer(owner, component, after=given.after, drops_at_most=drops)
-    )
+    registering = asyncio.to_thread(register_consumer, owner, component, after=given.after, drops_at_most=drops)
+    consumer = await _moved("after", registering)
     await exchange.answer_json(201 if consumer.epoch == 1 else 200, consumer)
 
 
@@ -49,8 +48,8 @@ async def acknowledge(host: Host, exchange: Exchange) -> None:
     opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
     given = jsontext.decode(_acknowledge_decoder, await exchange.json_body())
-    move = opened.log.acknowledge
-    consumer = await _moved("sequence_number", lambda: move(owner, component, given.sequence_number, epoch=given.epoch))
+    acknowledge = opened.asynchronous.acknowledge
+    consumer = await _moved("sequence_number", acknowledge(owner, component, given.sequence_number, epoch=given.epoch))
     await exchange.answer_json(200, consumer)
 
 
@@ -60,8 +59,8 @@ async def reset(host: Host, exchange: Exchange) -> None:
     _, owner, component = exchange.arguments
     drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = jsontext.decode(_reset_decoder, await exchange.json_body())
-    reset_consumer = opened.log.reset_consumer
-    consumer = await _moved("after", lambda: reset_consumer(owner, component, given.after, drops_at_most=drops))
+    moving = asyncio.to_thread(opened.log.reset_consumer, owner, component, given.after, drops_at_most=drops)
+    consumer = await _moved("after", moving)
     await exchange.answer_json(200, consumer)
 
 
@@ -74,13 +73,13 @@ async def unregister(host: Host, exchange: Exchange) -> None:
     await exchange.answer_empty(204)
 
 
-async def _moved(field: str, move: Callable[[], Consumer]) -> Consumer:
-    """The consumer after a move, which is durable and so happens in a thread.
+async def _moved(field: str, moving: Coroutine[None, None, Consumer]) -> Consumer:
+    """The consumer after a move, which is durable.
 
     A bad position is said of the body's `field`, a bad owner or component of the path's parameter.
     """
     try:
-        return await asyncio.to_thread(move)
+        return await moving
     except InvalidPosition as error:
         raise InvalidPosition(error.problem, field) from None
     except InvalidInput as error:

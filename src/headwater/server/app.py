@@ -89,7 +89,7 @@ from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
 from .startup.open_files import raise_open_files
-from .startup.ports import Ports
+from .startup.ports import BoundPorts, Ports
 from .users.accounts import EVERYBODY, AccountDirectory
 from .users.guard import AccountGuard
 from .users.oidc.tokens import TokenLogins
@@ -149,12 +149,12 @@ def _serve_home(
     """The same for a server that shares a home: it begins again whenever its turn is over."""
     from .process.event_loop import EventLoop
 
-    membership = Membership(config, waiting)
+    membership, bound = Membership(config, waiting), BoundPorts()
     try:
         while membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
-                    runner.run(ServerRun(config, announce, hangups, manager, waiting, membership).run())
+                    runner.run(ServerRun(config, announce, hangups, manager, waiting, membership, bound).run())
             except (
                 HomeUnavailable,
                 HomeMoved,
@@ -169,6 +169,7 @@ def _serve_home(
             else:
                 membership.listen()
     finally:
+        bound.close()
         membership.close()
 
 
@@ -238,8 +239,10 @@ class ServerRun:
         manager: ServiceManager,
         waiting: SharedBytes,
         membership: Membership | None = None,
+        bound: BoundPorts | None = None,
     ) -> None:
-        """`waiting`: what threads may hold for peers."""
+        """`waiting`: what threads may hold for peers; `bound`: ports that stay open when another run follows."""
+        self._bound = bound
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         self._manager, self._waiting = manager, waiting
         self._shares = MemoryShares.of(config.memory)
@@ -276,7 +279,7 @@ class ServerRun:
 
     async def _run(self, stop: asyncio.Event) -> None:
         is_told = _on_signals(stop)
-        ports, membership = Ports(self._config), self._membership
+        ports, membership = Ports(self._config, self._bound), self._membership
         if membership is not None and not membership.goes_on:  # a signal came just before
             stop.set()
         async with AsyncExitStack() as ending:
@@ -584,12 +587,18 @@ class ServerRun:
         return front_ends
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
-        """Refuse what is new, end subscriptions, and let what runs finish."""
+        """Refuse what is new, end subscriptions, and let what runs finish.
+
+        Where another run follows, connections that are new hear of it, or wait for that.
+        """
         self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
         if self._live is not None:
             self._live.cancel()
-        http.refuse_connections()
+        if self._membership is None or not self._membership.goes_on:
+            if self._bound is not None:
+                self._bound.close()
+            http.refuse_connections()
         for front_end in front_ends:
             front_end.stop()
         if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):

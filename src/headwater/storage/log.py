@@ -311,7 +311,9 @@ class StoredLog(LocalLog):
         packs: bool = False,
         is_bounded: bool = False,
     ) -> Page:
-        """See LocalLog. Raises StorageCorrupted, Closed."""
+        """See LocalLog. Raises StorageCorrupted, Closed; NotPrimary: see `Home.has_lapsed`."""
+        if self._homed is not None and self._homed.home.has_lapsed():
+            raise NotPrimary(self.name)
         head, lowest = self.head(), self._numbering.first_retained
         if backwards:
             low, high = max(upto or 0, lowest), min(after - 1, head)

@@ -9,10 +9,12 @@ import pytest
 
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.workers import WORKERS_MAX, WORKERS_OF_USER_MAX, GroupWorkers
-from headwater.core.errors import ConsumerFenced, InvalidInput, LogNotFound, Overloaded
+from headwater.core.errors import ConsumerFenced, InvalidInput, LogNotFound, Overloaded, StorageUnavailable
 from headwater.core.workers import Holding, WorkerKey
 from headwater.http.problems import problem_of
 
+from ...builders import fill
+from ...volatile import VolatileStore
 from ..served import Served
 
 
@@ -161,3 +163,35 @@ def test_a_beat_that_waits_ends_with_its_log(served: Served, is_made_anew: bool)
         assert not any(node.groups.owners("g"))
 
     served.run(check)
+
+
+def test_what_a_worker_acknowledged_is_kept_and_answered_by_one_commit_for_all() -> None:
+    store = VolatileStore()
+    state = store.volatile
+
+    async def check(served: Served) -> None:
+        workers = GroupWorkers(served.container.nodes)
+        keys = [WorkerKey("orders", f"g{number}", "", "w") for number in range(5)]
+        for key in keys:
+            holding = await workers.beat(key, lease_ms=600_000, begins_earliest=True)
+            while not holding.partitions:
+                holding = await workers.beat(key, lease_ms=600_000, wait_ms=10_000, version=holding.version)
+        flushes = state.flushes
+        state.hold()
+        first, *others = [asyncio.ensure_future(workers.acknowledge(key, 0, 1, 2)) for key in keys]
+        await asyncio.to_thread(state.is_flushing.wait, 10)
+        assert not first.done()
+        state.let_go()
+        assert [held.after for held in await asyncio.gather(first, *others)] == [2] * 5
+        assert state.kept_values("reader").count(b'{"after": 2}') == 5
+        assert state.flushes <= flushes + 2
+        state.failure = StorageUnavailable("the home does not answer")
+        with pytest.raises(StorageUnavailable):
+            await workers.acknowledge(keys[0], 0, 1, 3)
+        state.failure = None
+        assert (await workers.acknowledge(keys[0], 0, 1, 3)).after == 3
+        assert b'{"after": 3}' in state.kept_values("reader")
+
+    with Served(store=store) as served:
+        fill(served.log("orders"), 3)
+        served.run(lambda: check(served))

@@ -13,12 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
-from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent, Overloaded
+from headwater.core.errors import (
+    AppendConditionFailed,
+    Closed,
+    ConsumerNotFound,
+    InvalidEvent,
+    Overloaded,
+    StorageUnavailable,
+)
 from headwater.core.loop.scheduler import FairScheduler
 from headwater.storage.memory import MemoryLog
 
 from ...builders import event, fill, numbers, unless
 from ...interleaved import interleave
+from ...volatile import VolatileStore
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -451,3 +459,48 @@ def test_the_proof_finds_a_wake_that_is_lost() -> None:
     """The loop takes the future, the commit goes on for so long, the loop takes the next one and looks, and so on."""
     assert any(lost_wakes(ClearingLate, [0, 40, length, 100]) for length in range(80))
     assert not any(lost_wakes(AsyncLog, [0, 40, length, 100]) for length in range(80))
+
+
+def test_acknowledgements_are_answered_by_the_commit_that_carries_them_and_share_it() -> None:
+    async def test() -> None:
+        store = VolatileStore()
+        log, state = store.create("orders"), store.volatile
+        fill(log, 9)
+        for name in "abcdef":
+            log.register_consumer("me", name, after=0)
+        face = AsyncLog(log)
+        state.hold()
+        first = asyncio.ensure_future(face.acknowledge("me", "a", 1))
+        await asyncio.to_thread(state.is_flushing.wait, 10)
+        others = [asyncio.ensure_future(face.acknowledge("me", name, 2)) for name in "bcdef"]
+        unknown = asyncio.ensure_future(face.acknowledge("me", "nobody", 2))
+        await asyncio.sleep(0)
+        assert not first.done() and not any(each.done() for each in others)
+        state.let_go()
+        assert (await first).acknowledged == 1
+        assert [each.acknowledged for each in await asyncio.gather(*others)] == [2] * 5
+        with pytest.raises(ConsumerNotFound, match="nobody"):
+            await unknown
+        assert state.flushes == 2
+        assert sum(b'"acknowledged": 2' in each for each in state.kept_values("consumer")) == 5
+
+    run(test)
+
+
+def test_an_acknowledgement_that_cannot_be_committed_fails_and_may_be_repeated() -> None:
+    async def test() -> None:
+        store = VolatileStore()
+        log, state = store.create("orders"), store.volatile
+        fill(log, 3)
+        log.register_consumer("me", "a", after=0)
+        face = AsyncLog(log)
+        state.failure = StorageUnavailable("the home does not answer")
+        with pytest.raises(StorageUnavailable):
+            await face.acknowledge("me", "a", 2)
+        with pytest.raises(StorageUnavailable):
+            log.acknowledge("me", "a", 2)
+        state.failure = None
+        assert (await face.acknowledge("me", "a", 2)).acknowledged == 2
+        assert b'"acknowledged": 2' in state.kept_values("consumer")[0]
+
+    run(test)

@@ -12,6 +12,9 @@ import pytest
 from headwater.core import Event
 from headwater.core.errors import LogNotFound
 
+from ...volatile import VolatileStore
+from ..conftest import LOG
+
 
 def test_a_new_consumer_starts_at_the_oldest_event_that_is_kept(peer: Any) -> None:
     peer.add("A", "B", "C")
@@ -164,3 +167,13 @@ def test_32_adders_and_one_reliable_consumer_lose_nothing_and_repeat_nothing(pee
             last_id = page[-1]["id"] if page else last_id
     assert [int(event["id"]) for event in received] == list(range(1, each * adders + 1))
     assert len({event["data"] for event in received}) == each * adders
+
+
+def test_what_a_poll_acknowledges_is_durable_when_it_is_answered(peer_of: Any) -> None:
+    store = VolatileStore()
+    store.create(LOG)
+    peer = peer_of(store=store)
+    peer.add("A", "B", "C")
+    peer.register()
+    assert peer.polled(last_id="2") == [3]
+    assert b'"acknowledged": 2' in store.volatile.kept_values("consumer")[0]

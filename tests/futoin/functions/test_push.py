@@ -15,6 +15,7 @@ from headwater.futoin.settings import Settings
 from headwater.futoin.websocket import FutoinConnection
 from headwater.storage.memory import MemoryStore
 
+from ...volatile import VolatileStore
 from ..conftest import LOG
 
 PUSH = "futoin.evt.push:1.1"
@@ -605,5 +606,23 @@ def test_who_slept_through_its_turn_pushes_nothing_and_ends_the_connection(
             while (frame := await socket.frame())["type"] != "websocket.close":
                 assert "onEvents" not in str(frame)
         assert frame["reason"] == "another server pushes by now"
+
+    peer.run(scenario())
+
+
+def test_what_a_push_acknowledges_is_durable_before_the_next_group(peer_of: Any) -> None:
+    store = VolatileStore()
+    store.create(LOG)
+    peer = peer_of(settings=Settings(reliable_group_events=2), store=store)
+    append(peer, "A", "B", "C")
+
+    async def scenario() -> None:
+        socket = await ready(peer)
+        _, ids, rid = await pushed(socket)
+        assert ids == [1, 2]
+        socket.say({"r": True, "rid": rid})
+        assert (await pushed(socket))[1] == [3]
+        assert b'"acknowledged": 2' in store.volatile.kept_values("consumer")[0]
+        socket.leave()
 
     peer.run(scenario())

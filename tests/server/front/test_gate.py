@@ -34,6 +34,14 @@ def new_gate() -> Gate:
     return Gate(health, {"/health/live"}, RequestMeter())
 
 
+def test_nothing_is_fresh_at_a_primary_whose_lease_has_ended() -> None:
+    gate, why = new_gate(), "the lease was not renewed in time"
+    gate.open(FrontEnd())
+    assert gate.stale() is None and gate.stale("orders") is None
+    gate.standing_by = lambda: why
+    assert gate.stale() == gate.stale("orders") == why
+
+
 def test_only_health_passes_before_the_gate_opens_and_after_it_stops() -> None:
     async def scenario() -> None:
         gate, front_end = new_gate(), FrontEnd()

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.local import LocalLog
 from ..protocol.performatives import DeliveryState
+from ..protocol.settlement import Settlement
 from ..protocol.types import Described
 
 
@@ -51,6 +52,9 @@ class LinkEnd:
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
         """The receiver has given what was sent an outcome; `contexts` were given to `Sender.send`."""
+
+    def on_settlement(self, settlement: Settlement) -> None:
+        """Of a link whose owner settles: the outcomes that have just come are to be settled, soon."""
 
     def on_ready(self) -> None:
         """Credit has come, or the session's window or the connection has room again: more may be sent."""

@@ -537,6 +537,8 @@ class Transport(asyncio.BufferedProtocol):
             elif kind is OutcomesReceived:
                 if (end := event.link.context) is not None:  # type: ignore[attr-defined]
                     end.on_outcomes(event.contexts, event.state)  # type: ignore[attr-defined]
+                    if event.settlement is not None:  # type: ignore[attr-defined]
+                        end.on_settlement(event.settlement)  # type: ignore[attr-defined]
             elif kind is CreditChanged:
                 if (end := event.link.context) is not None:  # type: ignore[attr-defined]
                     end.on_ready()

@@ -150,7 +150,7 @@ async def positions_of(container: Container, log: str) -> Positions:
 
 async def check_stored(node: EventLogNode) -> None:
     """Have a change stored before it is answered. Raises OperationRefused where that fails."""
-    if not await node.stored():
+    if await node.store_all() is not None:
         problem = "the change is made, and lost if the server ends now: it cannot be stored at present; see its log"
         raise OperationRefused(Status.OUTCOME_UNKNOWN, problem)
 

@@ -16,6 +16,7 @@ from .types import Described
 if TYPE_CHECKING:
     from .link import Link, Receiver, Sender
     from .session import Session
+    from .settlement import Settlement
 
 
 @dataclass(slots=True)
@@ -143,12 +144,14 @@ class MessagesReceived(Event):
 class OutcomesReceived(Event):
     """The receiver's word on deliveries that this side sent: their contexts, in order of sending.
 
-    `state` is terminal, or None (settled without a word). They are settled on both sides when this comes.
+    `state` is terminal, or None (settled without a word). They are settled on both sides when this comes, unless there
+    is a settlement: then the owner of the link settles them by that.
     """
 
     link: Sender
     contexts: list[Any]
     state: DeliveryState | Described | None
+    settlement: Settlement | None = None
 
 
 @dataclass(slots=True)

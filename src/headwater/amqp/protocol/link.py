@@ -163,7 +163,9 @@ class Sender(Link):
         self.credit = 0
         self.is_draining = False
         self.unsettled = 0
-        """How many deliveries the receiver has not settled yet."""
+        """How many deliveries are not settled yet."""
+        self.owner_settles = False
+        """Whether outcomes that the receiver leaves to this side to settle wait for the owner: see `Settlement`."""
         self._owes_drained = False
         """A drain is over when the delivery is sent whole that is being sent."""
         self._head = TransferHead(session.channel, handle)

@@ -28,6 +28,7 @@ from .performatives import (
     Transfer,
 )
 from .runs import handle_of, read_run
+from .settlement import Settlement
 from .types import Described
 from .wire import DispositionFields, TransferFields
 
@@ -410,10 +411,16 @@ class Session:
                 by_link.setdefault(link, []).append(context)
         if self._covered - len(self._sent) > _SURPLUS:
             self._uncover()
+        owing = () if is_settled else [link for link in by_link if link.owner_settles]
+        waiting = {link: len(by_link[link]) for link in owing}
+        settlement = Settlement(self, first, last, state, waiting) if waiting else None
         for link, contexts in by_link.items():
+            if link in waiting:
+                self.tell(OutcomesReceived(link, contexts, state, settlement))
+                continue
             link.unsettled -= len(contexts)
             self.tell(OutcomesReceived(link, contexts, state))
-        if by_link and not is_settled:
+        if by_link and not is_settled and settlement is None:
             self.send(Disposition(role=False, first=first, last=last, settled=True, state=state))
 
     def _on_settled(self, first: int, last: int) -> None:

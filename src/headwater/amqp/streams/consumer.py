@@ -27,6 +27,7 @@ from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
+from ..protocol.settlement import Settlement
 from ..protocol.types import Described, Symbol
 from .node import EventLogNode
 
@@ -160,6 +161,10 @@ class ConsumerLink(LinkEnd):
             self.position.give_back(contexts, has_failed=has_failed, now=self._node.now())
         self._node.is_changed = True
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
+
+    def on_settlement(self, settlement: Settlement) -> None:
+        """See LinkEnd."""
+        settle_when_stored(self, self._link, self._node, self._transport, settlement)
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True
@@ -397,6 +402,20 @@ class ConsumerLink(LinkEnd):
             self._transfer(message, number, number, is_settled=self._is_presettled, rest=rest)
         else:
             self._transfer(message, number, number, is_settled=self._is_presettled)
+
+
+def settle_when_stored(
+    end: LinkEnd, link: Sender, node: EventLogNode, transport: Transport, settlement: Settlement
+) -> None:
+    """Answer outcomes when the position that they moved is durable; then there may be room for more."""
+
+    def settle() -> None:
+        settlement.settle(link)
+        if not link.is_over:
+            end.on_ready()
+        transport.flush_soon()
+
+    node.when_stored(settle)
 
 
 def _nowhere(*_: object, **__: object) -> None:

@@ -147,6 +147,7 @@ async def attach_consumer(
     binding = binding_of(attaching.remote.properties)
     partition = bound_partition(binding, node.partitions)
     if binding.group is not None:
+        link.owner_settles = True
         member = GroupMember(attaching, binding)
         transport.adopt(link, member)
         node.perform(node.groups.attach(binding.group, member, transport.number, node.now(), partition, binding.epoch))
@@ -167,6 +168,7 @@ async def attach_consumer(
             source=encoded_source(source),
             is_another=is_another,
         )
+        link.owner_settles = remembered.is_durable
         _settle_recovered(remembered.position, attaching.remote)
         node.is_changed = True
     asks = source.durable == UNSETTLED_STATE and attaching.remote.unsettled is not None

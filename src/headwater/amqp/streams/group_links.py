@@ -21,8 +21,9 @@ from ..connections.transport import Transport
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import DeliveryState, Source
+from ..protocol.settlement import Settlement
 from ..protocol.types import Described, Symbol
-from .consumer import ConsumerLink
+from .consumer import ConsumerLink, settle_when_stored
 from .consumer_attach import Attaching, is_browse, read_attach
 from .groups import ASK_AGAIN_S
 from .link_properties import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_group
@@ -48,6 +49,7 @@ async def attach_group_link(transport: Transport, link: Sender, source: Source, 
     if attaching is None:
         return
     attaching.accept({})
+    link.owner_settles = True
     end = GroupLink(attaching, group)
     transport.adopt(link, end)
     end.ask()
@@ -196,6 +198,10 @@ class GroupLink(LinkEnd):
             self.on_ready()
         for part, settled in groupby(contexts, key=itemgetter(0)):
             part.on_outcomes([number for _, number in settled], state)
+
+    def on_settlement(self, settlement: Settlement) -> None:
+        """See LinkEnd."""
+        settle_when_stored(self, self._link, self.node, self._transport, settlement)
 
     def on_detached(self, ending: Ending) -> None:
         self._is_over = True

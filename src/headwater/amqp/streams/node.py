@@ -7,12 +7,14 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from ...core.clocks import wall_clock_ms
-from ...core.errors import EventLogError
+from ...core.errors import EventLogError, LogNotFound
 from ...core.local import LocalLog
 from ...core.loop.batcher import AppendBatcher
+from ...core.loop.group_commit import GroupCommit
 from ...core.loop.memory import MemoryAccount, Owner, Share
 from ...core.state import StateStore
 from ...core.watch.bus import Bus
@@ -104,7 +106,12 @@ class EventLogNode:
         """What records epochs."""
         self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self._storing = GroupCommit(partial(self._save, flushes=True))
+        self._when_stored: list[Callable[[], None]] = []
+        """What is to be called once all that is remembered by now is durable."""
+        self._answering: asyncio.Task[None] | None = None
+        """What calls it."""
+        self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._is_woken = False
         self._stop_watching = log.watch(self._wake_soon)
 
@@ -144,6 +151,8 @@ class EventLogNode:
         self._end()
         if self._performing is not None:
             self._performing.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
         await self._save()
 
     def now(self) -> float:
@@ -221,6 +230,7 @@ class EventLogNode:
         if expires is not None and expires <= wall_clock_ms():
             self.positions.expire(wall_clock_ms())
             self.is_changed = True
+        self._answer_stored()
         if self.is_changed and not self._saving.locked():
             task = self.loop.create_task(self._save())
             self._tasks.add(task)
@@ -262,7 +272,7 @@ class EventLogNode:
                 self._actions.popleft()
                 self.positions.record_epoch(record.group, record.partition, record.epoch)
                 recorded.append(record)
-            if await self._save():
+            if await self._save() is None:
                 for group, partition, epoch in recorded:
                     self.bus.emit(
                         NotificationType.EPOCH_CHANGED, log=self.log.name, group=group, partition=partition, epoch=epoch
@@ -280,19 +290,37 @@ class EventLogNode:
             self._actions.popleft()
             _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; see the server's log")
 
-    async def stored(self) -> bool:
-        """Store all that is remembered, so that it outlasts a loss of power; whether that succeeded.
+    async def store_all(self) -> Exception | None:
+        """Store all that is remembered, so that it outlasts a loss of power; the error if that failed.
 
-        If it did not, the server's log says why, and it is tried again with each tick.
+        Then the server's log says it too, and it is tried again with each tick.
         """
-        return await self._save(flushes=True)
+        return await self._storing.committed()
 
-    async def _save(self, *, flushes: bool = False) -> bool:
-        """Whether what was to be stored is stored now."""
+    def when_stored(self, call: Callable[[], None]) -> None:
+        """Call it when all that is remembered by now is durable. If it cannot be stored, each tick tries again."""
+        self._when_stored.append(call)
+        self._answer_stored()
+
+    def _answer_stored(self) -> None:
+        if self._when_stored and (self._answering is None or self._answering.done()):
+            self._answering = self.loop.create_task(self._store_and_answer())
+
+    async def _store_and_answer(self) -> None:
+        while taken := self._when_stored:
+            self._when_stored = []
+            if await self.store_all() is not None:
+                self._when_stored = taken + self._when_stored
+                return
+            for call in taken:
+                call()
+
+    async def _save(self, *, flushes: bool = False) -> Exception | None:
+        """Store what is to be stored; the error if that failed."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:
-                return True  # what was remembered went with the log
+                return LogNotFound(self.log.name)  # what was remembered went with the log
             changes = self.positions.changes()
             if changes or flushes:
                 try:
@@ -302,9 +330,9 @@ class EventLogNode:
                     told = {"log": self.log.name, "problem": str(error)}
                     is_ours = not isinstance(error, EventLogError)  # else the storage refuses, as of a former primary
                     _logger.error("positions were not stored", exc_info=is_ours, extra={"fields": told})
-                    return False
+                    return error
                 self.positions.stored(changes)
-            return True
+            return None
 
     # From the log's own thread
 

@@ -94,7 +94,10 @@ class GroupWorkers(Workers):
         if member is None:
             current = node.positions.of_group(key.group, node.partitions).epochs.get(partition, 0)
             raise ConsumerFenced(key.group, str(partition), epoch, current)
-        return member.acknowledge(sequence_number, gives_up=gives_up)
+        held = member.acknowledge(sequence_number, gives_up=gives_up)
+        if (error := await node.store_all()) is not None:
+            raise error
+        return held
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
         node = await self._nodes.node_of(key.log)

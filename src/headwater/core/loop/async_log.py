@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
 from ..condition import AppendCondition
+from ..consumer import Acknowledgement, Consumer
+from ..errors import EventLogError
 from ..event import Event
 from ..limits import EventColumns
 from ..local import LocalLog
@@ -19,6 +21,7 @@ from ..log import AppendResult, Page, Selection
 from ..query import ALL, Query
 from ..reading import read_pages
 from .batcher import AppendBatcher, settle
+from .group_commit import GroupCommit
 from .scheduler import FairScheduler, Flow
 from .traffic import Traffic
 
@@ -38,6 +41,9 @@ class AsyncLog:
         cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
         self.batcher = AppendBatcher(log, traffic=self.traffic)
         """For whoever has something short to do when an append is over, and no use for a future and its turn."""
+        self._acknowledgements: list[Acknowledgement] = []
+        """Those that the next commit takes."""
+        self._acknowledging = GroupCommit(self._acknowledge_all)
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
 
@@ -97,6 +103,21 @@ class AsyncLog:
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.batcher.append_columns(columns, partial(settle, future), condition, partition)
         return await future
+
+    async def acknowledge(
+        self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
+    ) -> Consumer:
+        """See EventLog. Those that come while one commit runs share the next one, in one thread."""
+        place = len(self._acknowledgements)
+        self._acknowledgements.append(Acknowledgement(owner, component, sequence_number, epoch))
+        outcome = (await self._acknowledging.committed())[place]
+        if isinstance(outcome, EventLogError):
+            raise outcome
+        return outcome
+
+    async def _acknowledge_all(self) -> list[Consumer | EventLogError]:
+        taken, self._acknowledgements = self._acknowledgements, []
+        return await asyncio.to_thread(self.log.acknowledge_all, taken)
 
     async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them. Each is a step of the flow, if one is given."""

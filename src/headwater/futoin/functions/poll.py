@@ -81,7 +81,7 @@ async def _acknowledged(call: Call, opened: Opened, component: str, position: in
     start = consumer.acknowledged if position is None else position
     was_just_seen = time.time() * 1000 - consumer.seen_at < call.host.settings.seen_interval_s * 1000
     if start > consumer.acknowledged or not was_just_seen:
-        await asyncio.to_thread(opened.log.acknowledge, owner, component, max(start, consumer.acknowledged))
+        await opened.asynchronous.acknowledge(owner, component, max(start, consumer.acknowledged))
     return start
 
 

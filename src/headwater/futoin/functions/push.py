@@ -397,7 +397,7 @@ class ReliablePush(Push):
 
     async def _acknowledge(self, position: int) -> None:
         self.reader.sent(position, 0)
-        await asyncio.to_thread(self.opened.log.acknowledge, self.owner, self.component, position)
+        await self.opened.asynchronous.acknowledge(self.owner, self.component, position)
 
 
 class LivePush(Push):

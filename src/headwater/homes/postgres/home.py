@@ -100,7 +100,8 @@ class PostgresHome(Home):
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
         self.may_act: Callable[[], bool] = lambda: True
-        """See Home. Set by who knows of the lease."""
+        self.has_lapsed: Callable[[], bool] = lambda: False
+        """See Home. Both are set by who knows of the lease."""
         self._was_synchronous = False
         """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after
         it changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""

@@ -107,7 +107,7 @@ class Gate:
         return self.state is State.OPEN and self.standing_by() is None
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stale = self.stale() if self._reads(scope) else None
+        stale = self.stale() if self.state is State.READING and self._reads(scope) else None
         primary = self.primary() if self.state in (State.STARTING, State.READING) else None
         if stale is not None or primary is None or scope["type"] != "http":
             why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
@@ -158,7 +158,9 @@ class Gate:
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why a replica serves nothing at the moment, or nothing of that log; None if it does, or this is none."""
+        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may."""
+        if self.state is State.OPEN:
+            return self.standing_by()
         return self._stale(log) if self.state is State.READING else None
 
     def lacking(self, log: str) -> Exception:

@@ -113,6 +113,9 @@ class Membership:
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = self._misses_primary = False
         self.has_turn = self._is_primary = False
+        self._is_deposed = False
+        """Whether it left because its lease was over: until its logs are closed, what they have is old."""
+        self.home.has_lapsed = self._has_lapsed
         self.replica: Replica | None = None
         """How far the copy is, while another server is the primary."""
         threads = Threads()
@@ -123,8 +126,7 @@ class Membership:
     def standing_by(self) -> str | None:
         """Why this server does not serve, if another one does."""
         if self.has_turn:
-            is_over = self._is_primary and not self.driver.may_act()
-            return "the lease was not renewed in time" if is_over else None
+            return "the lease was not renewed in time" if self._has_lapsed() else None
         if self.driver.is_away:
             return "the home does not answer"
         standing = self.driver.standing
@@ -135,6 +137,10 @@ class Membership:
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
         return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
+
+    def _has_lapsed(self) -> bool:
+        """Whether this server is a primary whose lease has ended, by a clock that counts sleep: what it has is old."""
+        return self._is_deposed or (self._is_primary and not self.driver.may_act())
 
     def primary(self) -> str | None:
         """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
@@ -229,7 +235,7 @@ class Membership:
 
     async def leave(self, store: LogStore, *, stops: bool) -> None:
         """Let the next primary begin, before anything here that takes long."""
-        self._is_stopping = stops
+        self._is_stopping, self._is_deposed = stops, self._has_lapsed()
         if stops:
             self.driver.stop()
         else:
@@ -259,7 +265,7 @@ class Membership:
         for _ in range(TURNS_OF_SIGNAL):
             await asyncio.sleep(0)
         self._is_stopping = self._is_stopping or is_told.is_set()
-        self._is_to_reopen = False
+        self._is_to_reopen = self._is_deposed = False
 
     def listen(self) -> None:
         """Between two servers a signal is heard here: a loop that does not run would swallow it."""

@@ -12,16 +12,38 @@ from ..config.settings import Config
 from ..process.sockets import CannotListen, UnixSocket, certificates, close_all, listen, url
 
 
+class BoundPorts:
+    """Sockets that stay bound from one run of a server to the next: clients wait in between, and are not refused."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[str, list[socket.socket]] = {}
+        """By the flag that sets their port."""
+
+    def listen(self, host: str, port: int, flag: str) -> list[socket.socket]:
+        """As `sockets.listen`, on the same port each time. Whoever gets them closes them. Raises CannotListen."""
+        if flag not in self._sockets:
+            self._sockets[flag] = listen(host, port, flag)
+        return [bound.dup() for bound in self._sockets[flag]]
+
+    def close(self) -> None:
+        """Leave them to the run that has them, if any. May be called again."""
+        while self._sockets:
+            close_all(self._sockets.popitem()[1])
+
+
 class Ports:
     """Bound sockets, which accept nothing before their servers start."""
 
-    def __init__(self, config: Config) -> None:
-        """Bind them all, or none. Raises CannotListen, InvalidConfiguration (the TLS of all of them)."""
+    def __init__(self, config: Config, bound: BoundPorts | None = None) -> None:
+        """Bind them all, or none; those that are `bound` stay so. Raises CannotListen, InvalidConfiguration (the TLS of
+        all of them).
+        """
+        bind = listen if bound is None else bound.listen
         if config.amqp.read_port is not None and config.home is None:
             raise InvalidConfiguration("it is for servers that share a home, and none is set", "amqp.read_port")
         self.certificates = certificates(config.tls)
         self.tls: ssl.SSLContext | None = None if self.certificates is None else self.certificates.context
-        self.http = listen(config.host, config.http.port, "--http-port")
+        self.http = bind(config.host, config.http.port, "--http-port")
         self.amqp: list[socket.socket] = []
         self.amqp_read: list[socket.socket] = []
         """For receivers alone, of a server that shares a home."""
@@ -29,9 +51,9 @@ class Ports:
         """Of HTTP too, for programs on this machine."""
         try:
             self.local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
-            self.amqp = listen(config.host, config.amqp.port, "--amqp-port")
+            self.amqp = bind(config.host, config.amqp.port, "--amqp-port")
             if config.amqp.read_port is not None:
-                self.amqp_read = listen(config.host, config.amqp.read_port, "--amqp-read-port")
+                self.amqp_read = bind(config.host, config.amqp.read_port, "--amqp-read-port")
             self.bulk = BulkPlane.reserved(config)
         except CannotListen:
             close_all([*self.http, *self.amqp, *self.amqp_read])

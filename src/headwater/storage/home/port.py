@@ -112,6 +112,10 @@ class Home(Protocol):
     may_act: Callable[[], bool]
     """Whether this server's time as the primary goes on: asked before an append is judged, and by coordinators."""
 
+    has_lapsed: Callable[[], bool]
+    """Whether this server served as the primary until its lease ended: asked before anything is read, for another
+    server may append by now."""
+
     @property
     def patience_s(self) -> float:
         """Who waits for a commit is told after that time that its outcome is not known."""

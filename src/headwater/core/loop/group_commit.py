@@ -1,0 +1,33 @@
+"""Group commit on an event loop: who asks while a commit runs shares the next one, which begins as soon as that ends.
+
+So a lone caller waits for nothing but its own commit, and many share one, however long it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class GroupCommit(Generic[T]):
+    """One commit at a time, each for all who asked before it began."""
+
+    def __init__(self, commit: Callable[[], Awaitable[T]]) -> None:
+        self._commit = commit
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[T] | None = None
+        """The commit that has not begun, if somebody waits for one."""
+
+    async def committed(self) -> T:
+        """The answer of a commit that begins after this call; raises what that raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        return await asyncio.shield(self._next)
+
+    async def _run(self) -> T:
+        async with self._turn:
+            self._next = None
+            return await self._commit()
